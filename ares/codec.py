@@ -1,0 +1,75 @@
+"""Messages to frames and back; the only place where bytes of the wire are known.
+
+A *batch* is all that one tick of the event loop has for one peer. Its first frame is ``version byte | MessagePack array of messages``; the
+data of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ares.errors import BadMessage
+from ares.messages import AnyMessage, DataReply, Element, PutData
+
+VERSION = 1
+DETACHED_BYTES_MIN = 8 * 1024
+FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
+"""The largest value, or a header with as much inlined; a larger frame is refused."""
+
+FRAMES_MAX = 65_536
+
+_PREFIX = bytes([VERSION])
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[AnyMessage])
+
+Frame = bytes
+
+
+def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
+    """The frames of one batch; the first is the header."""
+    frames: list[Frame] = [b""]
+    wire: list[AnyMessage] | None = None
+    for position, message in enumerate(messages):
+        if isinstance(message, PutData | DataReply):
+            element = message.element
+            if element is not None and len(element.data) >= DETACHED_BYTES_MIN:
+                if wire is None:
+                    wire = list(messages)
+                wire[position] = _with_element(message, Element(element.index, element.length, element.checksum, b"", len(frames)))
+                frames.append(element.data)
+    frames[0] = _PREFIX + _encoder.encode(messages if wire is None else wire)
+    return frames
+
+
+def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
+    """The messages of one batch. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+    if not frames or len(frames) > FRAMES_MAX:
+        raise BadMessage(f"a batch has 1 to {FRAMES_MAX} frames, not {len(frames)}")
+    header = frames[0]
+    if header[:1] != _PREFIX:
+        spoken = header[0] if header else "none"
+        raise BadMessage(f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides")
+    try:
+        messages = _decoder.decode(memoryview(header)[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadMessage(f"not a batch of messages: {error}") from error
+    if len(frames) > 1:
+        _attach(messages, frames)
+    return messages
+
+
+def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
+    used = 1
+    for position, message in enumerate(messages):
+        if isinstance(message, PutData | DataReply) and message.element is not None and message.element.frame != -1:
+            element = message.element
+            if element.frame != used or used >= len(frames):
+                raise BadMessage(f"element in frame {element.frame}, expected {used} of {len(frames)}")
+            messages[position] = _with_element(message, Element(element.index, element.length, element.checksum, frames[used]))
+            used += 1
+    if used != len(frames):
+        raise BadMessage(f"{len(frames)} frames, {used} of them used")
+
+
+def _with_element(message: PutData | DataReply, element: Element) -> PutData | DataReply:
+    return msgspec.structs.replace(message, element=element)

@@ -1,0 +1,156 @@
+"""Configurations, their quorums, and pointers to successors (ARES II section 3, "Configurations").
+
+A configuration names its servers, the data access primitives spoken to them and their parameters. Once decided it has a
+place, an index in the configuration sequence of one domain, and an id: a digest of place and content.
+
+Quorums, for n servers of which k elements rebuild a value (ABD: k = 1, every element is the whole value): any ceil((n+k)/2).
+Two quorums then share at least 2*ceil((n+k)/2) - n >= k servers, so a completed put-data is decodable from what every later
+quorum holds. For ABD this is floor(n/2)+1, the majority. n - quorum = floor((n-k)/2) servers may crash: *less* than the n - k parity elements.
+"""
+
+import enum
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ares.errors import BadInput, ConfigurationRefused
+from ares.identity import DEFAULT_DOMAIN, ConfigurationId, DomainName, ServerId
+
+Algorithm = Literal["abd", "ec"]
+
+SERVERS_MAX = 32
+"""liberasurecode's limit on data plus parity fragments."""
+
+DELTA_DEFAULT = 8
+BACKEND_DEFAULT = "isa_l_rs_cauchy"
+UNPLACED = -1
+
+
+class Server(Struct, frozen=True, array_like=True):
+    """A member of a configuration: its name, where it listens (``host:port``) and the random identity of its store (hex)."""
+
+    id: ServerId
+    address: str = ""
+    identity: str = ""
+
+
+class Configuration(Struct, frozen=True, array_like=True, dict=True):
+    """Servers, data access primitives and parameters; use :meth:`abd` or :meth:`ec` to make one.
+
+    ``k`` data elements of ``n`` rebuild a value; ``delta`` is how many writes may run beside a read (EC-DAP keeps delta + 1
+    elements an object); ``backend`` names the erasure code. ``domain`` and ``index`` are the place, set by the decision.
+
+    Raises :class:`BadInput` for impossible parameters.
+    """
+
+    dap: Algorithm
+    servers: tuple[Server, ...]
+    k: int = 1
+    delta: int = 0
+    backend: str = ""
+    domain: DomainName = DEFAULT_DOMAIN
+    index: int = UNPLACED
+
+    def __post_init__(self) -> None:
+        names = [server.id for server in self.servers]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if not names or len(names) > SERVERS_MAX:
+            raise BadInput(f"a configuration needs 1 to {SERVERS_MAX} servers, not {len(names)}")
+        if twice:
+            raise BadInput(f"server {', '.join(twice)} is named twice in one configuration")
+        if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
+            raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
+        if self.dap == "ec" and not 1 <= self.k < len(names):
+            raise BadInput(f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}")
+        if self.dap == "ec" and self.delta < 1:
+            raise BadInput(f"delta must be at least 1, the number of writers at once, not {self.delta}")
+        if self.dap == "ec" and self.backend == "isa_l_rs_vand":
+            raise BadInput("backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy")
+
+    @staticmethod
+    def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
+        """Replication: every server holds the whole value."""
+        return Configuration("abd", _members(servers)).checked_for_faults(allow_no_faults)
+
+    @staticmethod
+    def ec(
+        servers: Iterable[str | Server], k: int, delta: int = DELTA_DEFAULT, backend: str = BACKEND_DEFAULT, *, allow_no_faults: bool = False
+    ) -> "Configuration":
+        """Erasure coding: every server holds an element of 1/k of the value; any k rebuild it."""
+        return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(allow_no_faults)
+
+    def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
+        """This configuration, or :class:`ConfigurationRefused` when it survives no crash and that was not asked for."""
+        if self.crashes_survived == 0 and not allow_no_faults:
+            raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers or a smaller k, or say --allow-no-faults")
+        return self
+
+    @property
+    def n(self) -> int:
+        return len(self.servers)
+
+    @cached_property
+    def quorum_size(self) -> int:
+        """ceil((n+k)/2); see the module's docstring."""
+        return (self.n + self.k + 1) // 2
+
+    @property
+    def crashes_survived(self) -> int:
+        return self.n - self.quorum_size
+
+    @cached_property
+    def server_ids(self) -> tuple[ServerId, ...]:
+        return tuple(server.id for server in self.servers)
+
+    @cached_property
+    def id(self) -> ConfigurationId:
+        """16 bytes, over place and content."""
+        assert self.index != UNPLACED, "only a placed configuration has an id"
+        return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(self), digest_size=16).digest())
+
+    def at(self, domain: DomainName, index: int) -> "Configuration":
+        """This content at a place of a domain's sequence (Alg. 5:18, d.ID = lambda + 1)."""
+        return msgspec.structs.replace(self, domain=domain, index=index)
+
+    def resolved(self, book: Mapping[ServerId, Server]) -> "Configuration":
+        """With address and identity of every server from ``book``; :class:`BadInput` names the ones it lacks."""
+        unknown = [server.id for server in self.servers if not server.address and server.id not in book]
+        if unknown:
+            raise BadInput(f"unknown server {', '.join(unknown)}; known: {', '.join(sorted(book)) or 'none'}")
+        return msgspec.structs.replace(self, servers=tuple(server if server.address else book[server.id] for server in self.servers))
+
+    def same_content(self, other: "Configuration") -> bool:
+        """Whether the two differ in their place at most."""
+        return self.at(DEFAULT_DOMAIN, 0) == other.at(DEFAULT_DOMAIN, 0)
+
+    def describe(self) -> str:
+        """One line for a person: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
+        shape = f"EC n={self.n} k={self.k} delta={self.delta}" if self.dap == "ec" else f"ABD n={self.n}"
+        crashes = f"{self.crashes_survived} crash" + ("" if self.crashes_survived == 1 else "es")
+        return f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
+
+
+def _members(servers: Iterable[str | Server]) -> tuple[Server, ...]:
+    return tuple(server if isinstance(server, Server) else Server(ServerId(server)) for server in servers)
+
+
+class Status(enum.IntEnum):
+    """P: data may still be on its way. F: the configuration holds everything that completed before it (ARES II section 3)."""
+
+    PENDING = 0
+    FINALIZED = 1
+
+
+class Successor(Struct, frozen=True, array_like=True):
+    """nextC: the configuration that follows another one, and its status."""
+
+    configuration: Configuration
+    status: Status
+
+    @property
+    def finalized(self) -> bool:
+        return self.status is Status.FINALIZED

@@ -1,0 +1,102 @@
+"""The error taxonomy: what went wrong, what was not lost, what to do.
+
+Everything that a user, a file or the network can cause derives from :class:`AresError`; ``assert`` is kept for our own invariants.
+"""
+
+from collections.abc import Mapping
+
+
+class AresError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class BadInput(AresError, ValueError):
+    """An argument, a file or a setting is not usable; nothing was sent and nothing changed."""
+
+
+class BadMessage(AresError):
+    """Bytes from the network are not a message of a version that this program speaks."""
+
+
+class ObjectNotFound(AresError, KeyError):
+    """The object was never written, or was deleted."""
+
+    def __init__(self, object: str, domain: str) -> None:
+        super().__init__(object, domain)
+        self.object = object
+        self.domain = domain
+
+    def __str__(self) -> str:
+        return f"no object {self.object!r} in domain {self.domain!r}"
+
+
+class Uncertain(AresError):
+    """Base of failures after which a write may or may not have taken effect.
+
+    ``may_have_taken_effect`` is True when some server may already hold what was to be written: a later read may show it, or never.
+    """
+
+    may_have_taken_effect = False
+
+    def outcome(self) -> str:
+        """One clause for a person about what became of the operation."""
+        if self.may_have_taken_effect:
+            return "; the write may have taken effect: read the object before you write it again"
+        return "; nothing was changed"
+
+
+class Unavailable(Uncertain):
+    """Too few servers answered in time.
+
+    ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason.
+    """
+
+    def __init__(self, needed: int, heard: int, missing: Mapping[str, str], story: str = "") -> None:
+        super().__init__(needed, heard, dict(missing), story)
+        self.needed = needed
+        self.heard = heard
+        self.missing = dict(missing)
+        self.story = story
+
+    def __str__(self) -> str:
+        who = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
+        what = f" while {self.story}" if self.story else ""
+        return f"{self.heard} of the {self.needed} servers needed answered{what}; missing: {who}{self.outcome()}"
+
+
+class DecodeFailed(Uncertain):
+    """A quorum answered, but no version that may be returned could be put together (ARES II section 6.1; more than delta writers at once)."""
+
+    def __init__(self, object: str, why: str) -> None:
+        super().__init__(object, why)
+        self.object = object
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"no version of {self.object!r} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
+            "or reconfigure with a larger --delta"
+        )
+
+
+class ConfigurationRefused(AresError):
+    """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
+
+
+class ConsensusUnavailable(Uncertain):
+    """The consensus service did not answer in time: reads and writes go on, creating domains and reconfiguring wait."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the consensus service did not decide: {self.why}. Reads and writes are not affected; try again when a majority of its members runs"
+
+
+class Superseded(AresError):
+    """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
+
+    def __init__(self, newer: object) -> None:
+        super().__init__(newer)
+        self.newer = newer

@@ -1,0 +1,26 @@
+"""Distinct id types, so that the type checker notices an object's name where a server's was meant."""
+
+from typing import NewType
+
+ServerId = NewType("ServerId", str)
+"""A server's name in the cluster file, for example ``s0``."""
+
+ClientId = NewType("ClientId", int)
+"""64 bits, random unless configured; the writer half of a tag (paper: wid)."""
+
+ObjectName = NewType("ObjectName", str)
+"""A key: non-empty UTF-8 of at most 1024 bytes."""
+
+DomainName = NewType("DomainName", str)
+"""A set of objects that share one configuration sequence (paper: D)."""
+
+ConfigurationId = NewType("ConfigurationId", bytes)
+"""Digest of a configuration's domain, index and content: two different ones never share a name."""
+
+CallId = NewType("CallId", int)
+"""One round of one client; a reply names the call that it answers."""
+
+DEFAULT_DOMAIN = DomainName("default")
+
+KEY_BYTES_MAX = 1024
+VALUE_BYTES_MAX = 256 * 1024 * 1024

@@ -1,0 +1,247 @@
+"""Every request and reply, typed and frozen, in one registry. Bytes exist only in the codec.
+
+A request names its configuration by id (domain and index are part of the digest) and a call; the reply names the call. What a server says
+about a configuration carries that configuration's ``successor`` (nextC), so that a client learns of a reconfiguration from any answer
+(ARES II section 5.1, piggyback). Names follow Alg. 3-5; the paper's message is given where it has another name.
+"""
+
+import enum
+
+from msgspec import Struct
+
+from ares.configuration import Configuration, Successor
+from ares.identity import CallId, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.tag import Tag
+
+DELETED = -1
+"""The length of a tombstone: a version that says the object is absent. Never written reads as deleted."""
+
+
+class Element(Struct, frozen=True, array_like=True, gc=False):
+    """One server's part of a version: the whole value (ABD) or the coded element number ``index`` (EC).
+
+    ``length``: bytes of the whole value, or DELETED. ``checksum`` seals everything that could be mixed up (see ares/dap/element.py).
+    ``frame``: on the wire only, the number of the frame that holds the bytes when they are many; -1 when they are in ``data``.
+    """
+
+    index: int
+    length: int
+    checksum: int
+    data: bytes
+    frame: int = -1
+
+
+class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
+    """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
+
+    call: CallId
+
+
+# -- to a storage server ------------------------------------------------------------------------------------------------
+
+
+class GetTag(Message, frozen=True, tag=1):
+    """QUERY-TAG (Alg. 4:4). ``successor`` is rule R1: install it before you answer."""
+
+    configuration: ConfigurationId
+    object: ObjectName
+    successor: Successor | None = None
+
+
+class GetData(Message, frozen=True, tag=2):
+    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or else of the newest one.
+
+    A large element comes only if ``element`` is set: k servers are asked for theirs, the rest for tags.
+    """
+
+    configuration: ConfigurationId
+    object: ObjectName
+    element: bool
+    wanted: Tag | None = None
+    successor: Successor | None = None
+
+
+class PutData(Message, frozen=True, tag=3):
+    """PUT-DATA (Alg. 4:16)."""
+
+    configuration: ConfigurationId
+    object: ObjectName
+    tag: Tag
+    element: Element
+
+
+class ReadConfig(Message, frozen=True, tag=4):
+    """READ-CONFIG (Alg. 4:28): the successor, please."""
+
+    configuration: ConfigurationId
+
+
+class WriteConfig(Message, frozen=True, tag=5):
+    """WRITE-CONFIG (Alg. 4:31): put-config."""
+
+    configuration: ConfigurationId
+    successor: Successor
+
+
+class CollectConfig(Message, frozen=True, tag=6):
+    """GC-CONFIG (Alg. 4:36): the successor is finalized, drop the data."""
+
+    configuration: ConfigurationId
+    successor: Successor
+
+
+class ListObjects(Message, frozen=True, tag=7):
+    """One page of the objects that the server holds for the configuration: at most ``limit`` names after ``after``, in order."""
+
+    configuration: ConfigurationId
+    after: str
+    limit: int
+    prefix: str = ""
+    successor: Successor | None = None
+
+
+class Introduce(Message, frozen=True, tag=8):
+    """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question."""
+
+    configuration: Configuration
+
+
+class Describe(Message, frozen=True, tag=9):
+    """Who are you, and what do you hold?"""
+
+
+# -- from a storage server ----------------------------------------------------------------------------------------------
+
+
+class TagReply(Message, frozen=True, tag=32):
+    tag: Tag
+    successor: Successor | None
+
+
+class DataReply(Message, frozen=True, tag=33):
+    """``tags``: newest first. ``length``: of the newest whole value. ``trimmed``: the highest tag ever dropped from the List (EC).
+
+    ``element`` belongs to the tag that was wanted, else to the newest; None when it was not asked for or is withheld.
+    """
+
+    tags: tuple[Tag, ...]
+    length: int
+    trimmed: Tag
+    element: Element | None
+    successor: Successor | None
+
+
+class Ack(Message, frozen=True, tag=34):
+    """Done (put-data, put-config, gc-config), or simply the answer to READ-CONFIG."""
+
+    successor: Successor | None
+
+
+class Listed(Struct, frozen=True, array_like=True, gc=False):
+    """An object, its newest tag at this server, and whether that version is a tombstone."""
+
+    name: ObjectName
+    tag: Tag
+    deleted: bool
+
+
+class ObjectsReply(Message, frozen=True, tag=35):
+    objects: tuple[Listed, ...]
+    more: bool
+    successor: Successor | None
+
+
+class Reason(enum.IntEnum):
+    """Why a server refuses."""
+
+    UNKNOWN_CONFIGURATION = 1  # introduce it
+    NOT_A_MEMBER = 2  # the configuration does not name this server
+    IDENTITY = 3  # it names an earlier life of this server, whose state is lost
+    OTHER_CLUSTER = 4  # another configuration has this place: the client's cluster file is not this cluster's
+    CONFLICTING_SUCCESSOR = 5  # rule R2: two decisions for one index
+    BAD_ELEMENT = 6  # the checksum or the index does not fit
+    BAD_REQUEST = 7
+
+
+class Refused(Message, frozen=True, tag=36):
+    reason: Reason
+    detail: str
+
+
+class Hosted(Struct, frozen=True, array_like=True):
+    """What a server holds for one configuration; ``bytes`` counts element data."""
+
+    configuration: Configuration
+    objects: int
+    bytes: int
+    collected: bool
+    successor: Successor | None
+
+
+class Description(Message, frozen=True, tag=37):
+    server: ServerId
+    identity: str
+    version: str
+    uptime_s: float
+    memory_bytes: int
+    hosted: tuple[Hosted, ...]
+
+
+# -- to and from a consensus member -------------------------------------------------------------------------------------
+
+
+class Propose(Message, frozen=True, tag=64):
+    """Con.propose (Alg. 5:17): the place is the configuration's own."""
+
+    configuration: Configuration
+    proposer: ClientId
+
+
+class Decided(Message, frozen=True, tag=65):
+    """The decision for the place, whosever it was."""
+
+    configuration: Configuration
+    proposer: ClientId
+
+
+class GetHint(Message, frozen=True, tag=66):
+    domain: DomainName
+
+
+class Hint(Message, frozen=True, tag=67):
+    """The last configuration of the domain that the service was told is finalized. Never needed for safety."""
+
+    configuration: Configuration | None
+
+
+class TellFinalized(Message, frozen=True, tag=68):
+    configuration: Configuration
+
+
+class Undecided(Message, frozen=True, tag=69):
+    """The member could not reach a decision (no leader, no majority): ask another, or later."""
+
+    why: str
+
+
+class DescribeConsensus(Message, frozen=True, tag=70):
+    pass
+
+
+class ConsensusDescription(Message, frozen=True, tag=71):
+    member: ServerId
+    leader: str
+    term: int
+    decisions: int
+    members_reachable: int
+    members_total: int
+
+
+Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects
+"""Requests about one configuration."""
+
+Request = Keyed | Introduce | Describe
+Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description
+ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus
+ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
+AnyMessage = Request | Reply | ConsensusRequest | ConsensusReply

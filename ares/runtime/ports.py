@@ -1,0 +1,76 @@
+"""The seams between the shells and the world. Each has two implementations that pass one contract suite (tests/transport, tests/consensus).
+
+Nothing here waits for an answer: requests are posted, replies are delivered, and what gets lost is sent again by the session.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from ares.configuration import Configuration
+from ares.identity import ClientId, DomainName, ServerId
+from ares.messages import AnyMessage, ConsensusDescription, Decided
+
+Sender = Hashable
+"""Names the client that a request came from, for the reply; valid while its connection lasts."""
+
+
+class Connections(Protocol):
+    """A client's side of a transport: one connection for every server it speaks to.
+
+    Never blocks and never raises because of a peer. A server that is down or slow loses messages, it does not hold memory: what is
+    queued for one is bounded. Messages posted to a server during one tick of the loop leave as one batch, in order.
+    """
+
+    def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:
+        """Start; ``deliver`` is called on the event loop with each batch of replies."""
+
+    def learn(self, server: ServerId, address: str) -> None:
+        """Where a server listens (``host:port``). The first address learned for an id stands; connecting happens at the first post."""
+
+    def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        """Send a batch, soon. To a server whose address was never learned: dropped."""
+
+    async def close(self) -> None:
+        """Close every connection; idempotent."""
+
+
+class Listener(Protocol):
+    """A server's side of a transport.
+
+    ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. A batch that is not one (garbage, another
+    version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0, BAD_REQUEST)`` if it had a
+    version, and otherwise dropped.
+    """
+
+    bad_batches: int
+
+    async def serve(self, handle: Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]) -> str:
+        """Bind and start; returns the address bound (``host:port``). Raises :class:`ares.errors.BadInput` if it cannot be bound."""
+
+    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        """Send replies that could not be given at once (a consensus decision takes a while). To a sender that left: dropped."""
+
+    async def close(self) -> None:
+        """Stop; replies already handed over are sent first (at most about a second); idempotent."""
+
+
+class Consensus(Protocol):
+    """One decision for every (domain, index): the first proposal wins, for ever (protocol: ARES II section 3, c.Con).
+
+    Every method raises :class:`ares.errors.ConsensusUnavailable` when ``timeout_s`` passes without an answer; asking again is always safe.
+    """
+
+    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+        """The decision for ``(configuration.domain, configuration.index)``: this proposal, or an earlier one."""
+
+    async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
+        """The last finalized configuration that the service was told of. Never needed for safety."""
+
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+        """Keep ``configuration`` as its domain's hint, unless a later one is kept already."""
+
+    async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
+        """What each member that answers says of itself; never raises for silent ones."""
+
+    async def close(self) -> None:
+        """Let go of connections; idempotent."""
