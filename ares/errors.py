@@ -5,6 +5,8 @@ Everything that a user, a file or the network can cause derives from :class:`Are
 
 from collections.abc import Mapping
 
+from ares.identity import ServerId
+
 
 class AresError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -51,7 +53,7 @@ class Unavailable(Uncertain):
     ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason.
     """
 
-    def __init__(self, needed: int, heard: int, missing: Mapping[str, str], story: str = "") -> None:
+    def __init__(self, needed: int, heard: int, missing: Mapping[ServerId, str], story: str = "") -> None:
         super().__init__(needed, heard, dict(missing), story)
         self.needed = needed
         self.heard = heard
@@ -59,9 +61,22 @@ class Unavailable(Uncertain):
         self.story = story
 
     def __str__(self) -> str:
+        if not self.needed:
+            return self.story + self.outcome()
         who = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
         what = f" while {self.story}" if self.story else ""
         return f"{self.heard} of the {self.needed} servers needed answered{what}; missing: {who}{self.outcome()}"
+
+
+class DomainNotFound(AresError, KeyError):
+    """No domain of that name was created in this cluster."""
+
+    def __init__(self, domain: str) -> None:
+        super().__init__(domain)
+        self.domain = domain
+
+    def __str__(self) -> str:
+        return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {self.domain}` makes it"
 
 
 class DecodeFailed(Uncertain):

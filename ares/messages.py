@@ -240,7 +240,10 @@ class ConsensusDescription(Message, frozen=True, tag=71):
 Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects
 """Requests about one configuration."""
 
-Request = Keyed | Introduce | Describe
+Question = Keyed | Describe
+"""Requests that are always answered."""
+
+Request = Question | Introduce
 Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription

@@ -11,10 +11,6 @@ class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
     number: int
     writer: ClientId
 
-    def next(self, writer: ClientId) -> "Tag":
-        """The tag of a write by ``writer`` that has seen this one (Alg. 1:16)."""
-        return Tag(self.number + 1, writer)
-
     def __str__(self) -> str:
         return f"{self.number}.{self.writer:016x}"
 

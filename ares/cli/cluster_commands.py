@@ -1,0 +1,187 @@
+"""Commands that make a cluster and run its processes: init, up, down, server, consensus."""
+
+import signal
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ares.cli.options import Common, command
+from ares.errors import BadInput
+
+if TYPE_CHECKING:
+    from ares.cli.supervisor import Supervisor
+    from ares.runtime.settings import Settings
+
+START_TIMEOUT_S = 30.0
+
+_LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
+
+
+class Dap(StrEnum):
+    """The data access primitives: replication or erasure coding."""
+
+    ABD = "abd"
+    EC = "ec"
+
+
+class Security(StrEnum):
+    """Written out to accept addresses that others can reach."""
+
+    NONE = "none"
+
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The cluster's directory; its file is DIR/cluster.toml.", show_default=False)]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=False)]
+Id = Annotated[str, typer.Option("--id", help="Which of the file's processes to be.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the app."""
+    command(app, "init", example="ares-cli init ./cluster --servers 5 --dap ec --k 3", options=["json"])(init)
+    command(app, "up", example="ares-cli up ./cluster --detach", options=["json", "timeout_s"])(up)
+    command(app, "down", example="ares-cli down ./cluster", options=["json"])(down)
+    command(app, "server", example="ares-cli server ./cluster/cluster.toml --id s0", options=[])(server)
+    command(app, "consensus", example="ares-cli consensus ./cluster/cluster.toml --id r0", options=[])(consensus)
+
+
+def init(
+    common: Common,
+    directory: Directory,
+    servers: Annotated[int, typer.Option(min=1, help="How many storage servers.")] = 5,
+    consensus: Annotated[int, typer.Option(min=0, help="How many consensus members; an odd number is best.")] = 3,
+    dap: Annotated[Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")] = Dap.ABD,
+    k: Annotated[int | None, typer.Option(help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")] = None,
+    delta: Annotated[int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")] = None,
+    host: Annotated[str, typer.Option(help="The address that everything listens on.")] = "127.0.0.1",
+    base_port: Annotated[int, typer.Option(min=0, max=65535, help="The first of the ports, counted up from there; 0: choose free ones.")] = 7400,
+    security: Annotated[Security | None, typer.Option(help="Say none to accept an address that others can reach.")] = None,
+    allow_no_faults: Annotated[bool, typer.Option("--allow-no-faults", help="Accept a cluster that one crash stops.")] = False,
+) -> None:
+    """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
+    from ares.runtime.cluster_file import Plan, create
+
+    plan = Plan(servers, consensus, dap.value, k, delta, host, base_port, security, allow_no_faults)
+    settings = create(directory, plan)
+    initial = settings.initial
+    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {len(settings.members)} consensus members", initial.describe()]
+    if dap is Dap.EC and k is None:
+        lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
+    lines += [f"note: {note}" for note in settings.notes]
+    lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
+    data = {
+        "file": str(settings.path),
+        "name": settings.name,
+        "configuration": initial.describe(),
+        "k": initial.k,
+        "crashes_survived": initial.crashes_survived,
+        "servers": {id: server.address for id, server in settings.servers.items()},
+        "consensus": {id: member.address for id, member in settings.members.items()},
+        "notes": list(settings.notes),
+    }
+    common.report(data, "\n".join(lines))
+
+
+def up(
+    common: Common,
+    directory: Directory,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when everything serves, instead of staying until Ctrl-C.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew as an empty cluster, after all servers had stopped.")] = False,
+) -> None:
+    """Run all processes of a cluster here. Every server and consensus member is a process of its own; their logs are in DIR/logs."""
+    from ares.cli.supervisor import Supervisor, members_of
+    from ares.runtime.settings import FILE_NAME, Settings
+
+    settings = Settings.load(directory / FILE_NAME)
+    if settings.members:
+        settings.password()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    supervisor = Supervisor(settings.path)
+    with supervisor.alone():
+        settings = _ready_to_start(directory, settings, supervisor, fresh)
+        pids = supervisor.start(members_of(settings), common.timeout_s or START_TIMEOUT_S, stop.is_set)
+    _show(common, settings, pids)
+    if not detach:
+        typer.echo("Ctrl-C stops the cluster, and what it holds is lost then.", err=True)
+        raise typer.Exit(_stay(supervisor, stop))
+
+
+def down(common: Common, directory: Directory) -> None:
+    """Stop what `up` started. What the cluster held in memory is gone then."""
+    from ares.cli.supervisor import Supervisor
+    from ares.runtime.settings import FILE_NAME
+
+    if not (directory / FILE_NAME).is_file():
+        raise BadInput(f"there is no cluster in {directory}: {directory / FILE_NAME} does not exist")
+    stopped = Supervisor(directory / FILE_NAME).stop()
+    text = f"stopped {', '.join(stopped)}; {_LOST}. `ares-cli up {directory} --fresh` begins anew" if stopped else "nothing was running"
+    common.report({"stopped": stopped}, text)
+
+
+def server(common: Common, file: File, id: Id) -> None:
+    """Run one storage server. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
+    from ares.cli.process import run_storage_server
+
+    run_storage_server(file, id)
+
+
+def consensus(common: Common, file: File, id: Id) -> None:
+    """Run one consensus member. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
+    from ares.cli.process import run_consensus_member
+
+    run_consensus_member(file, id)
+
+
+def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool) -> "Settings":
+    """The settings to start with: those given, or the renewed ones of a cluster that begins afresh."""
+    from ares.cli.supervisor import NotStarted, remove_data, started_before
+    from ares.runtime.cluster_file import renew_identities
+
+    if pids := supervisor.running():
+        who = ", ".join(f"{id} (pid {pid})" for id, pid in pids.items())
+        raise NotStarted(f"{directory} is up already: {who}. `ares-cli down {directory}` stops it")
+    if fresh:
+        remove_data(settings)
+        return renew_identities(settings)
+    if started := started_before(settings):
+        why = f"{', '.join(started)} ran before and stopped; {_LOST}, and a server that forgot may not answer as if it had not"
+        raise NotStarted(f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster")
+    return settings
+
+
+def _show(common: Common, settings: "Settings", pids: dict[str, int]) -> None:
+    addresses = {process.id: process.address for process in settings.processes()}
+    if common.json:
+        data = {id: {"address": address, "pid": pids[id]} for id, address in addresses.items()}
+        return common.report({"name": settings.name, "file": str(settings.path), "processes": data, "notes": list(settings.notes)}, "")
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("id", "role", "address", "pid", title=f"{settings.name} is up", title_justify="left")
+    for id, address in addresses.items():
+        table.add_row(id, "server" if id in settings.servers else "consensus", address, str(pids[id]))
+    console = Console()
+    console.print(table)
+    console.print(settings.initial.describe(), highlight=False, soft_wrap=True)
+    for note in settings.notes:
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+    return None
+
+
+def _stay(supervisor: "Supervisor", stop: threading.Event) -> int:
+    """Until asked to stop or nothing runs any more; returns the exit status."""
+    worst = 0
+    while not stop.wait(0.2):
+        for id, status in supervisor.ended().items():
+            typer.echo(f"{id} ended with status {status}; see {supervisor.log_path(id)}", err=True)
+            worst = worst or int(status != 0)
+        if not supervisor.running():
+            typer.echo("no process of the cluster runs any more", err=True)
+            return worst
+    stopped = supervisor.stop()
+    typer.echo(f"stopped {', '.join(stopped)}; {_LOST}", err=True)
+    return 0

@@ -1,0 +1,71 @@
+"""The app: which commands there are, and what their errors become.
+
+Exit status: 0 done; 1 the operation failed; 2 wrong usage or unreadable input; 130 interrupted. An error is one paragraph on stderr,
+or one JSON object with --json. Only a mistake in this program shows a traceback.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ares.cli import cluster_commands
+from ares.cli.options import ALL, Common, taking_options
+from ares.errors import AresError, BadInput, Uncertain
+from ares.version import VERSION
+
+FAILED = 1
+MISUSED = 2
+
+app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ares {VERSION}")
+        raise typer.Exit()
+
+
+def _shared(
+    common: Common,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)] = False,
+) -> None:
+    """Store objects and large files on a cluster of servers that may crash and be replaced: ARES and ARES II.
+
+    The options below may stand before or after the command's name.
+    """
+
+
+app.callback()(taking_options(_shared, ALL))
+
+# Every module of commands registers its own; what they need to run is imported when one runs.
+cluster_commands.register(app)
+
+
+def main() -> None:
+    """The entry point of `ares-cli`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns the exit status."""
+    as_json = "--json" in arguments
+    try:
+        status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
+    except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
+        return _fail(error.format_message(), "BadInput", MISUSED, as_json)
+    except typer.Abort:
+        return _fail("interrupted", "Interrupted", FAILED, as_json)
+    except AresError as error:
+        uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
+        return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
+    except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
+        return _fail(f"{error.strerror}: {error.filename}", type(error).__name__, FAILED, as_json)
+    return status if isinstance(status, int) else 0
+
+
+def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -> int:
+    typer.echo(json.dumps({"error": message, "kind": kind, "status": status} | more) if as_json else f"error: {message}", err=True)
+    return status

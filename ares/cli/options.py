@@ -1,0 +1,107 @@
+"""The options that commands share, accepted before or after the command's name; what stands after it wins.
+
+A command takes them by decorating a function whose first parameter is a :class:`Common`::
+
+    @command(app, "read", example="ares-cli read greeting -o greeting.txt")
+    def read(common: Common, key: str) -> None:
+        settings = common.settings()  # the cluster file, with the client switches of the command line applied
+        ...
+        common.report({"key": key, "bytes": size}, f"{size} bytes")
+
+Every shared option is None unless it was given, so that the two places can be laid over each other, and both over the cluster file.
+"""
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import Struct, structs
+
+from ares.errors import BadInput
+
+if TYPE_CHECKING:
+    from ares.runtime.settings import Settings
+
+CLUSTER_VARIABLE = "ARES_CLUSTER"
+
+
+def _switch(name: str, help: str) -> Any:
+    return Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", help=f"{help} (default: the cluster file's).", show_default=False)]
+
+
+_OPTIONS: dict[str, Any] = {
+    "cluster": Annotated[Path | None, typer.Option("-c", "--cluster", metavar="FILE", help=f"The cluster file (default: ${CLUSTER_VARIABLE}).")],
+    "timeout_s": Annotated[float | None, typer.Option("--timeout", metavar="S", min=0.001, help="Give up after so many seconds.")],
+    "json": Annotated[bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)],
+    "piggyback": _switch("piggyback", "Learn of new configurations from any reply (ARES II)"),
+    "gc": _switch("gc", "Retire old configurations after a reconfiguration"),
+    "batch": _switch("batch", "Reconfigure many objects at once"),
+    "fast_read": _switch("fast-read", "Skip a read's second phase when a quorum holds the value"),
+}
+ALL = tuple(_OPTIONS)
+_CLIENT = ALL[3:]
+
+
+class Common(Struct, frozen=True):
+    """The shared options of one invocation; None: not given."""
+
+    cluster: Path | None = None
+    timeout_s: float | None = None
+    json: bool | None = None
+    piggyback: bool | None = None
+    gc: bool | None = None
+    batch: bool | None = None
+    fast_read: bool | None = None
+
+    def over(self, other: "Common") -> "Common":
+        """What was given here, else what ``other`` says."""
+        return structs.replace(other, **{name: value for name in ALL if (value := getattr(self, name)) is not None})
+
+    def settings(self) -> "Settings":
+        """The cluster file named by -c or ARES_CLUSTER, ``client`` as this command line wants it. Raises :class:`BadInput`."""
+        from ares.runtime.settings import Settings
+
+        path = self.cluster or os.environ.get(CLUSTER_VARIABLE)
+        if not path:
+            raise BadInput(f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` writes DIR/cluster.toml")
+        settings = Settings.load(path)
+        given = {name: value for name in ("timeout_s", *_CLIENT) if (value := getattr(self, name)) is not None}
+        return structs.replace(settings, client=structs.replace(settings.client, **given))
+
+    def report(self, data: object, text: str) -> None:
+        """Print the answer: ``data`` on one line with --json, else ``text``."""
+        typer.echo(json.dumps(data) if self.json else text)
+
+
+def command(app: typer.Typer, name: str, *, example: str, options: Sequence[str] = ALL) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields); ``example`` ends its help."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, epilog=f"Example: {example}")(taking_options(function, options))
+        return function
+
+    return register
+
+
+def taking_options(function: Callable[..., None], options: Sequence[str]) -> Callable[..., None]:
+    """``function`` with the shared ``options`` in its signature (typer reads it), which become its first argument."""
+
+    @functools.wraps(function)
+    def with_common(ctx: typer.Context, **arguments: Any) -> None:
+        here = Common(**{name: arguments.pop(name) for name in options})
+        ctx.obj = here.over(ctx.obj or Common())
+        function(ctx.obj, **arguments)
+
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    shared = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[name]) for name in options]
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    signature = inspect.Signature([context, *keyword_only, *shared])
+    with_common.__signature__ = signature  # type: ignore[attr-defined]
+    with_common.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    return with_common

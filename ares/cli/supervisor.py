@@ -1,0 +1,226 @@
+"""Starting and stopping the processes of a cluster on this machine.
+
+Every server and consensus member is a process of its own (``python -m ares server FILE --id s0``) in a session of its own, so that neither a
+Ctrl-C in the terminal nor its closing reaches it: only its supervisor stops it. It writes to DIR/logs/<id>.log, and DIR/run/<id>.pid names it.
+
+A pid may be another process's by the time it is used. So a process is looked at through a descriptor (pidfd), which cannot change its meaning,
+and is signalled only if its command line is the one that a process of this cluster and id has.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from ares.errors import AresError, BadInput
+from ares.runtime.cluster_file import is_free
+from ares.runtime.home import held, was_claimed
+from ares.runtime.settings import Settings, split_address
+
+STOP_S = 5.0
+"""How long a process may take to stop on SIGTERM before it is killed."""
+
+_POLL_S = 0.03
+_LOG_LINES = 12
+
+
+class NotStarted(AresError):
+    """The cluster was not started; whatever had been started for it is stopped again."""
+
+
+class Member(Struct, frozen=True):
+    """One process to run: ``kind`` is the command of `ares-cli` that runs it, ``addresses`` are where it will listen."""
+
+    id: str
+    kind: str
+    addresses: tuple[str, ...]
+
+
+class Supervisor:
+    """The processes of the cluster whose file is DIR/cluster.toml."""
+
+    def __init__(self, cluster_file: Path) -> None:
+        self._file = cluster_file.resolve()
+        self._run = self._file.parent / "run"
+        self._logs = self._file.parent / "logs"
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps other supervisors from starting the cluster meanwhile; :class:`BadInput` when one does."""
+        return held(self._run)
+
+    def running(self) -> dict[str, int]:
+        """The pid of every process of the cluster that was started here and still runs, by id."""
+        pids = {}
+        for path in sorted(self._run.glob("*.pid")):
+            if (process := self._find(path)) is not None:
+                pids[path.stem], descriptor = process
+                os.close(descriptor)
+        return pids
+
+    def start(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> dict[str, int]:
+        """Start the processes and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
+
+        Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none is left running.
+        """
+        self._check_ports(members)
+        self._logs.mkdir(exist_ok=True)
+        begun = {}
+        try:
+            for member in members:
+                begun[member.id] = self._spawn(member)
+            self._await_ready(begun, time.monotonic() + timeout_s, interrupted)
+        except BaseException:
+            self.stop()
+            raise
+        return {id: child.pid for id, child in self._children.items()}
+
+    def ended(self) -> dict[str, int]:
+        """Those of the processes started by this supervisor that have ended since the last call, with their exit status."""
+        ended = {id: status for id, child in self._children.items() if (status := child.poll()) is not None}
+        for id in ended:
+            del self._children[id]
+            (self._run / f"{id}.pid").unlink(missing_ok=True)
+        return ended
+
+    def log_path(self, id: str) -> Path:
+        """Where the process writes what it has to say."""
+        return self._logs / f"{id}.log"
+
+    def stop(self) -> list[str]:
+        """Stop every process of the cluster that was started here: SIGTERM, and SIGKILL after STOP_S seconds. Returns the ids stopped."""
+        waiting: dict[int, str] = {}
+        for path in sorted(self._run.glob("*.pid")):
+            if (process := self._find(path)) is not None:
+                waiting[process[1]] = path.stem
+        stopped = sorted(waiting.values())
+        self._signal_and_await(waiting, signal.SIGTERM, STOP_S)
+        self._signal_and_await(waiting, signal.SIGKILL, STOP_S)
+        if waiting:
+            raise AresError(f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; their pids are in {self._run}")
+        for child in self._children.values():
+            child.wait()
+        self._children.clear()
+        for path in self._run.glob("*.pid"):
+            path.unlink(missing_ok=True)
+        return stopped
+
+    def _signal_and_await(self, waiting: dict[int, str], number: signal.Signals, timeout_s: float) -> None:
+        """Signal the processes behind the descriptors in ``waiting`` and take out those that end in time."""
+        for descriptor in waiting:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                signal.pidfd_send_signal(descriptor, number)
+        deadline = time.monotonic() + timeout_s
+        poller = select.poll()
+        for descriptor in waiting:
+            poller.register(descriptor, select.POLLIN)
+        while waiting and (left_s := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poller.poll(left_s * 1000):
+                poller.unregister(descriptor)
+                del waiting[descriptor]
+                os.close(descriptor)
+
+    def _find(self, pid_file: Path) -> tuple[int, int] | None:
+        """Pid and descriptor of the process that the file names, if it is one of this cluster; the caller closes the descriptor."""
+        try:
+            pid = int(pid_file.read_text(encoding="ascii"))
+            descriptor = os.pidfd_open(pid)
+        except (ValueError, OSError):  # a torn file, or no such process: nothing that could be stopped
+            return None
+        if self._is_ours(pid, pid_file.stem):
+            return pid, descriptor
+        os.close(descriptor)
+        return None
+
+    def _is_ours(self, pid: int, id: str) -> bool:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        except OSError:
+            return False
+        return any([os.fsdecode(word) for word in words[1:]] == self._arguments(kind, id) for kind in ("server", "consensus"))
+
+    def _arguments(self, kind: str, id: str) -> list[str]:
+        return ["-m", "ares", kind, str(self._file), "--id", id]
+
+    def _check_ports(self, members: list[Member]) -> None:
+        """Before anything starts: a server that has started once cannot start again as itself."""
+        taken = [f"{address} ({member.id})" for member in members for address in member.addresses if not is_free(*split_address(address))]
+        if taken:
+            raise NotStarted(f"nothing was started: {', '.join(taken)} cannot be listened on; another process does, or it is not this machine's")
+
+    def _spawn(self, member: Member) -> int:
+        """Start one process; returns where in its log this run begins."""
+        with open(self.log_path(member.id), "ab") as log:
+            begin = log.tell()
+            child = subprocess.Popen(
+                [sys.executable, *self._arguments(member.kind, member.id)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children[member.id] = child
+        (self._run / f"{member.id}.pid").write_text(f"{child.pid}\n", encoding="ascii")
+        return begin
+
+    def _await_ready(self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]) -> None:
+        pending = dict(begun)
+        while pending:
+            if interrupted():
+                raise NotStarted("interrupted: everything that had been started is stopped again")
+            for id, begin in list(pending.items()):
+                if f"READY {id} ".encode() in self._log(id, begin):
+                    del pending[id]
+                elif (status := self._children[id].poll()) is not None:
+                    raise NotStarted(self._story(id, begin, f"ended with status {status}"))
+                elif time.monotonic() > deadline_s:
+                    raise NotStarted(self._story(id, begin, "did not become ready in time"))
+            time.sleep(_POLL_S)
+
+    def _log(self, id: str, begin: int) -> bytes:
+        with open(self.log_path(id), "rb") as log:
+            log.seek(begin)
+            return log.read()
+
+    def _story(self, id: str, begin: int, what: str) -> str:
+        last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
+        said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
+        then = f"Put the cause right, then `ares-cli up {self._file.parent} --fresh`."
+        return f"{id} {what}, and everything that had been started is stopped again. {then} The end of {self.log_path(id)}:\n{said}"
+
+
+def members_of(settings: Settings) -> list[Member]:
+    """Every process of a cluster, consensus members first."""
+    consensus = [Member(member.id, "consensus", (member.address, member.raft)) for member in settings.members.values()]
+    return [*consensus, *(Member(server.id, "server", (server.address,)) for server in settings.servers.values())]
+
+
+def started_before(settings: Settings) -> list[str]:
+    """The servers that once ran and so have lost what they held."""
+    return [server.id for server in settings.servers.values() if was_claimed(server.data)]
+
+
+def remove_data(settings: Settings) -> None:
+    """Remove the directories of all processes. :class:`BadInput`, with nothing removed, if one is in use or outside the cluster's own directory."""
+    home = settings.path.resolve().parent
+    directories = {process.id: process.data for process in settings.processes()}
+    for id, directory in directories.items():
+        if home not in directory.resolve().parents:
+            raise BadInput(f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again")
+    present = [directory for directory in directories.values() if directory.exists()]
+    with contextlib.ExitStack() as stack:
+        for directory in present:
+            stack.enter_context(held(directory))
+        try:
+            for directory in present:
+                shutil.rmtree(directory)
+        except OSError as error:
+            raise BadInput(f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then try again") from error

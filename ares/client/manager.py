@@ -1,0 +1,160 @@
+"""The manager: what a program holds of a cluster. It is the object store of the domain `default`, and opens the others.
+
+Each client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+
+import msgspec
+from msgspec import Struct
+
+from ares.client.runner import Runner
+from ares.client.store import RESERVED, ObjectStore
+from ares.client.survey import describe_servers
+from ares.configuration import SERVERS_MAX, Configuration, Server
+from ares.effects import Agree, Operation
+from ares.errors import BadInput, ConfigurationRefused, DomainNotFound
+from ares.identity import DEFAULT_DOMAIN, ClientId, DomainName, ObjectName, ServerId
+from ares.messages import ConsensusDescription, Decided, Description
+from ares.reconfig.view import Switches, View
+from ares.runtime.ports import Connections, Consensus
+
+DIRECTORY = RESERVED + "domain/"
+"""Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
+
+DESCRIBE_S = 1.0
+DOMAIN_BYTES_MAX = 255
+
+
+class Status(Struct, frozen=True):
+    """``servers``: what the reachable ones say; None for silent ones."""
+
+    servers: dict[ServerId, Description | None]
+    members: list[ConsensusDescription]
+
+
+class Manager(ObjectStore):
+    """Use as ``async with``; see :func:`ares.connect`.
+
+    ``book``: the servers of the cluster file. ``initial``: c0.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        consensus: Consensus,
+        initial: Configuration,
+        book: Mapping[ServerId, Server],
+        client: ClientId,
+        switches: Switches,
+        timeout_s: float,
+    ) -> None:
+        runner = Runner(client, connections, consensus)
+        runner.learn(list(book.values()))
+        self._consensus = consensus
+        self._book = dict(book)
+        self._client = client
+        self._switches = switches
+        self._domains: dict[DomainName, ObjectStore] = {DEFAULT_DOMAIN: self}
+        super().__init__(runner, View(client, initial, switches, runner.session.suspects), timeout_s, self.identified)
+
+    async def __aenter__(self) -> "Manager":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Drop what is under way and close every connection."""
+        await self._runner.close()
+
+    async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
+        """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`."""
+        domain = _checked_domain(name)
+        known = self._domains.get(domain)
+        if known is not None:
+            return known
+        entry = await self.read_named(_entry(domain), timeout_s)
+        if isinstance(entry.value, bytes):
+            return self._opened(_decoded(entry.value, domain))
+        if create is None:
+            raise DomainNotFound(name)
+        store, _ = await self.create_domain(name, create, timeout_s=timeout_s)
+        return store
+
+    async def create_domain(
+        self, name: str, configuration: Configuration | None = None, *, timeout_s: float | None = None
+    ) -> tuple[ObjectStore, bool]:
+        """Decide the first configuration of ``name`` (default: what `default` has now) and record it; whether it became this one.
+
+        Creators that race, and later ones, get the domain as it was created first. Raises :class:`ares.errors.ConsensusUnavailable`.
+        """
+        domain = _checked_domain(name)
+        if domain == DEFAULT_DOMAIN:
+            raise BadInput("the domain 'default' is there from the beginning")
+        wished = await self.identified(configuration or self.configuration)
+        timeout = self._timeout(timeout_s)
+        decided = await self._runner.run(_agree(wished.at(domain, 0)), f"creation of domain {name!r}", timeout)
+        await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
+        return self._opened(decided.configuration), decided.proposer == self._client
+
+    async def domains(self, *, timeout_s: float | None = None) -> AsyncIterator[ObjectStore]:
+        """Every domain: `default`, then the others by name."""
+        yield self
+        async for name in self.list_named(DIRECTORY, timeout_s):
+            yield await self.domain(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
+
+    async def status(self) -> Status:
+        """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
+        described = await self._describe(list(self._book.values()))
+        members = await self._consensus.describe(DESCRIBE_S)
+        return Status({server: described.get(server) for server in self._book}, members)
+
+    async def identified(self, configuration: Configuration) -> Configuration:
+        """``configuration`` with addresses and with the identities that its servers have *now*.
+
+        Raises :class:`BadInput` for servers nobody knows, :class:`ConfigurationRefused` when one does not answer: it could not take part.
+        """
+        resolved = configuration.resolved(self._book)
+        described = await self._describe(list(resolved.servers))
+        silent = [server.id for server in resolved.servers if server.id not in described]
+        if silent:
+            raise ConfigurationRefused(f"{', '.join(silent)} does not answer; a new configuration begins with servers that run. Nothing was changed")
+        servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
+        return msgspec.structs.replace(resolved, servers=servers)
+
+    async def _describe(self, servers: list[Server]) -> dict[ServerId, Description]:
+        described: dict[ServerId, Description] = {}
+        for first in range(0, len(servers), SERVERS_MAX):
+            some = describe_servers(servers[first : first + SERVERS_MAX], DESCRIBE_S)
+            described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
+        return described
+
+    def _opened(self, first: Configuration) -> ObjectStore:
+        if first.domain not in self._domains:
+            view = View(self._client, first, self._switches, self._runner.session.suspects)
+            self._domains[first.domain] = ObjectStore(self._runner, view, self._timeout_s, self.identified)
+        return self._domains[first.domain]
+
+
+def _agree(first: Configuration) -> Operation[Decided]:
+    decided: Decided = yield Agree(first)
+    return decided
+
+
+def _entry(domain: DomainName) -> ObjectName:
+    return ObjectName(DIRECTORY + domain)
+
+
+def _decoded(entry: bytes, domain: DomainName) -> Configuration:
+    try:
+        return msgspec.msgpack.decode(entry, type=Configuration)
+    except msgspec.MsgspecError as error:
+        raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
+
+
+def _checked_domain(name: str) -> DomainName:
+    if not name or len(name.encode(errors="replace")) > DOMAIN_BYTES_MAX or not name.isprintable():
+        raise BadInput(f"a domain's name has 1 to {DOMAIN_BYTES_MAX} bytes of printable text, not {name!r}")
+    return DomainName(name)

@@ -1,0 +1,143 @@
+"""The session's bookkeeping: jobs, the tasks they consist of, and the rounds those wait for. Data only."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ares.effects import Gather, Operation
+from ares.identity import CallId, DomainName, ObjectName, ServerId
+from ares.messages import (
+    Ack,
+    CollectConfig,
+    DataReply,
+    Describe,
+    Description,
+    GetData,
+    GetTag,
+    ListObjects,
+    ObjectsReply,
+    PutData,
+    Question,
+    ReadConfig,
+    TagReply,
+    WriteConfig,
+)
+from ares.quorum import Tally
+
+REPLY_OF: dict[type, type] = {
+    GetTag: TagReply,
+    GetData: DataReply,
+    PutData: Ack,
+    ReadConfig: Ack,
+    WriteConfig: Ack,
+    CollectConfig: Ack,
+    ListObjects: ObjectsReply,
+    Describe: Description,
+}
+
+RESEND_S = 0.5
+RESEND_S_MAX = 4.0
+SEND_BYTES_PER_S_EXPECTED = 50e6
+
+Key = tuple[DomainName, ObjectName]
+
+
+class Job:
+    """One operation that somebody waits for.
+
+    ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every completed round, so that
+    ``timeout_s`` bounds a standstill and not the whole. ``key``: jobs with the same key run one after the other.
+    """
+
+    __slots__ = ("deadline", "done", "ended", "idle", "key", "label", "progress", "tasks", "timeout_s")
+
+    def __init__(
+        self,
+        label: str,
+        timeout_s: float,
+        deadline: float,
+        done: Callable[[Any, BaseException | None], None],
+        idle: bool,
+        key: Key | None,
+        progress: Callable[[Any], None] | None,
+    ) -> None:
+        self.label = label
+        self.timeout_s = timeout_s
+        self.deadline = deadline
+        self.done = done
+        self.idle = idle
+        self.key = key
+        self.progress = progress
+        self.tasks: set[Task] = set()
+        self.ended = False
+
+
+class Task:
+    """A running generator: a job's own, or one of those its Together started (``fan``)."""
+
+    __slots__ = ("fan", "generator", "job")
+
+    def __init__(self, generator: Operation[Any], job: Job, fan: "Fan | None" = None) -> None:
+        self.generator = generator
+        self.job = job
+        self.fan = fan
+
+
+class Fan:
+    """A Together under way: ``parent`` goes on when ``waiting`` is exhausted and nothing is ``running``."""
+
+    __slots__ = ("broken", "filling", "parent", "running", "waiting", "window")
+
+    def __init__(self, parent: Task, waiting: Iterator[Operation[None]], window: int) -> None:
+        self.parent = parent
+        self.waiting = waiting
+        self.window = window
+        self.running: set[Task] = set()
+        self.filling = False
+        self.broken = False
+
+
+class Round:
+    """A Gather under way. ``requests`` are kept for sending again; times are the session's."""
+
+    __slots__ = (
+        "call",
+        "expected",
+        "gather",
+        "give_up_at",
+        "introductions",
+        "patient_until",
+        "requests",
+        "resend_after_s",
+        "resend_at",
+        "started",
+        "tally",
+        "task",
+    )
+
+    def __init__(self, call: CallId, task: Task, gather: Gather, requests: Question | Sequence[Question], now: float) -> None:
+        self.call = call
+        self.task = task
+        self.gather = gather
+        self.requests = requests
+        first = requests[0] if isinstance(requests, Sequence) else requests
+        self.expected = REPLY_OF[type(first)]
+        asked = gather.to if gather.to is not None else gather.configuration.server_ids
+        self.tally: Tally[Any] = Tally(asked, gather.needed or gather.configuration.quorum_size)
+        self.started = now
+        self.resend_after_s = RESEND_S
+        if isinstance(first, PutData):
+            self.resend_after_s += len(first.element.data) * len(asked) / SEND_BYTES_PER_S_EXPECTED
+        self.resend_at = now + self.resend_after_s
+        self.give_up_at = now + gather.give_up_s if gather.give_up_s is not None else None
+        self.patient_until: float | None = None
+        self.introductions: dict[ServerId, int] = {}
+
+    def request_for(self, server: ServerId) -> Question:
+        if isinstance(self.requests, Sequence):
+            return self.requests[self.tally.asked.index(server)]
+        return self.requests
+
+    def story(self) -> str:
+        """What was going on, for an error message."""
+        configuration = self.gather.configuration
+        return f"{self.task.job.label}: {self.gather.what} in configuration {configuration.index} of domain {configuration.domain!r}"

@@ -1,0 +1,150 @@
+"""Runs a session on the asyncio event loop: the clock, the connections and the consensus service that it asks for.
+
+Everything that operations produce within one tick of the loop is posted together. There is no task and no timer for an operation: one
+future to wait for, and one tick for all of them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ares.client.rounds import Key, Task
+from ares.client.session import TICK_S, Session
+from ares.configuration import Server
+from ares.effects import Agree, Announce, Operation
+from ares.errors import AresError, ConsensusUnavailable
+from ares.identity import ClientId, DomainName, ServerId
+from ares.messages import AnyMessage
+from ares.runtime.ports import Connections, Consensus
+
+HINT_TIMEOUT_S = 2.0
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class Runner:
+    """``client``: the proposer in decisions. ``run`` is all that callers need."""
+
+    def __init__(self, client: ClientId, connections: Connections, consensus: Consensus) -> None:
+        self.session = Session()
+        self._client = client
+        self._connections = connections
+        self._consensus = consensus
+        self._loop = asyncio.get_running_loop()
+        self._pumping = False
+        self._ticking = False
+        self._helpers: set[asyncio.Task[None]] = set()
+        connections.open(self._deliver)
+
+    def learn(self, servers: Sequence[Server]) -> None:
+        """Addresses of the cluster file, which win over those in configurations."""
+        for server in servers:
+            self._connections.learn(server.id, server.address)
+
+    async def run(
+        self,
+        operation: Operation[Result],
+        label: str,
+        timeout_s: float,
+        *,
+        idle: bool = False,
+        key: Key | None = None,
+        progress: Callable[[Any], None] | None = None,
+    ) -> Result:
+        """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+
+        def done(result: Result, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        job = self.session.start(operation, label, self._loop.time(), timeout_s, done, idle=idle, key=key, progress=progress)
+        self._schedule()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.session.cancel(job)
+            raise
+
+    async def close(self) -> None:
+        """Drop what is under way and close every connection."""
+        for helper in self._helpers:
+            helper.cancel()
+        await asyncio.gather(*self._helpers, return_exceptions=True)
+        await self._connections.close()
+        await self._consensus.close()
+
+    def _deliver(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        self.session.receive(server, messages, self._loop.time())
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        session = self.session
+        if session.contacts:
+            contacts, session.contacts = session.contacts, []
+            self.learn(contacts)
+        outbox, session.outbox = session.outbox, {}
+        for server, messages in outbox.items():
+            self._connections.post(server, messages)
+        asks, session.asks = session.asks, []
+        for what, task in asks:
+            self._help(self._consult(what, task))
+        hints, session.hints = session.hints, []
+        for domain in hints:
+            self._help(self._hint(domain))
+        if session.busy and not self._ticking:
+            self._ticking = True
+            self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        self.session.tick(self._loop.time())
+        self._schedule()
+
+    def _help(self, work: Coroutine[Any, Any, None]) -> None:
+        helper = self._loop.create_task(work)
+        self._helpers.add(helper)
+        helper.add_done_callback(self._helpers.discard)
+
+    async def _hint(self, domain: DomainName) -> None:
+        try:
+            newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
+        except ConsensusUnavailable as error:
+            log.debug("no hint for %s: %s", domain, error)
+            newer = None
+        self.session.hinted(domain, newer, self._loop.time())
+        self._schedule()
+
+    async def _consult(self, what: Agree | Announce, task: Task) -> None:
+        timeout_s = task.job.timeout_s
+        try:
+            if isinstance(what, Agree):
+                decided = await self._consensus.propose(what.configuration, self._client, timeout_s)
+                self.session.resume(task, decided, self._loop.time())
+            else:
+                heard = await self._announce(what, min(timeout_s, HINT_TIMEOUT_S))
+                self.session.resume(task, heard, self._loop.time())
+        except AresError as error:
+            self.session.fail(task, error, self._loop.time())
+        self._schedule()
+
+    async def _announce(self, what: Announce, timeout_s: float) -> bool:
+        try:
+            await self._consensus.tell_finalized(what.configuration, timeout_s)
+        except ConsensusUnavailable as error:
+            log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
+            return False
+        return True

@@ -1,0 +1,138 @@
+"""The objects of one domain, as users hold them."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from ares.client.operations import delete, read, stat, write
+from ares.client.runner import Runner
+from ares.client.survey import list_objects
+from ares.configuration import Configuration
+from ares.dap.client import Found
+from ares.errors import BadInput, ObjectNotFound
+from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, DomainName, ObjectName
+from ares.reconfig.reconfigure import Progress, Reconfigured, reconfigure
+from ares.reconfig.view import View
+from ares.tag import Tag
+from ares.value import TOMBSTONE
+
+RESERVED = "\0"
+"""Keys that begin so are the project's own (the directory of domains)."""
+
+Identify = Callable[[Configuration], Any]
+
+
+class ObjectStat(Struct, frozen=True):
+    """``size_bytes`` of the whole value; ``configuration``: where the version was found."""
+
+    key: str
+    domain: str
+    tag: Tag
+    size_bytes: int
+
+
+class ObjectStore:
+    """Linearizable reads and writes of the objects of a domain; every method may be called any number of times at once.
+
+    Writes of one object by one client run one after the other. ``timeout_s`` (default: the cluster file's) bounds each call; for ``list`` and
+    ``reconfigure`` it bounds a standstill. All raise :class:`ares.errors.Unavailable` when too few servers answer in time, and
+    :class:`ares.errors.BadInput` before anything is sent.
+    """
+
+    def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
+        self._runner = runner
+        self._view = view
+        self._timeout_s = timeout_s
+        self._identify = identify
+
+    @property
+    def name(self) -> DomainName:
+        return self._view.domain
+
+    @property
+    def configuration(self) -> Configuration:
+        """The last finalized configuration that this client knows of."""
+        return self._view.sequence.last_finalized
+
+    async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
+        """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
+        name = checked_key(key)
+        if len(memoryview(value).cast("B")) > VALUE_BYTES_MAX:
+            raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
+        return await self.write_named(name, bytes(value), timeout_s)
+
+    async def write_named(self, name: ObjectName, value: bytes, timeout_s: float | None = None) -> Tag:
+        """``write`` without the checks, reserved keys included."""
+        operation = write(self._view, name, value)
+        return await self._runner.run(operation, f"write of {name!r}", self._timeout(timeout_s), key=(self.name, name))
+
+    async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
+        """The value. Raises :class:`ObjectNotFound`, or :class:`ares.errors.DecodeFailed` when too many writers are at work."""
+        found = await self.read_named(checked_key(key), timeout_s)
+        if found.value is TOMBSTONE:
+            raise ObjectNotFound(key, self.name)
+        assert isinstance(found.value, bytes)
+        return found.value
+
+    async def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Found:
+        """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""
+        return await self._runner.run(read(self._view, name), f"read of {name!r}", self._timeout(timeout_s))
+
+    async def delete(self, key: str, *, timeout_s: float | None = None) -> Tag:
+        """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
+        name = checked_key(key)
+        operation = delete(self._view, name)
+        return await self._runner.run(operation, f"delete of {name!r}", self._timeout(timeout_s), key=(self.name, name))
+
+    async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
+        """The version and size without the value. Raises :class:`ObjectNotFound`."""
+        name = checked_key(key)
+        found = await self._runner.run(stat(self._view, name), f"stat of {name!r}", self._timeout(timeout_s))
+        if found.value is TOMBSTONE:
+            raise ObjectNotFound(key, self.name)
+        return ObjectStat(key, self.name, found.tag, found.length)
+
+    async def list(self, prefix: str = "", *, timeout_s: float | None = None) -> AsyncIterator[str]:
+        """Names that start with ``prefix``, in order. What is there throughout is listed; what comes or goes meanwhile may be or not."""
+        async for name in self.list_named(prefix, timeout_s):
+            if not name.startswith(RESERVED):
+                yield name
+
+    async def list_named(self, prefix: str, timeout_s: float | None = None) -> AsyncIterator[ObjectName]:
+        """``list`` with reserved keys."""
+        after: str | None = ""
+        while after is not None:
+            operation = list_objects(self._view, after, prefix)
+            names, after = await self._runner.run(operation, f"listing of {self.name!r}", self._timeout(timeout_s), idle=True)
+            for name in names:
+                yield name
+
+    async def reconfigure(
+        self, configuration: Configuration, *, progress: Callable[[Progress], None] | None = None, timeout_s: float | None = None
+    ) -> Reconfigured:
+        """Move the domain to ``configuration``. Reads and writes go on meanwhile; any client may call this at any time.
+
+        If somebody else's proposal was decided first, that one is completed and the result says ``ours=False``. Raises
+        :class:`ares.errors.ConfigurationRefused` if a server that it names does not answer, and :class:`ares.errors.ConsensusUnavailable`.
+        """
+        wished = await self._identify(configuration)
+        operation = reconfigure(self._view, wished)
+        label = f"reconfiguration of {self.name!r}"
+        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, progress=progress)
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
+
+
+def checked_key(key: str) -> ObjectName:
+    """``key``, if it can be one."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(f"a key must be valid text (UTF-8): {error}") from error
+    if not 1 <= size <= KEY_BYTES_MAX:
+        raise BadInput(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}")
+    if key.startswith(RESERVED):
+        raise BadInput("keys that begin with a NUL character are reserved")
+    return ObjectName(key)

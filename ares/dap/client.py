@@ -1,0 +1,165 @@
+"""The client half of both DAPs: get-tag, get-data and put-data against one configuration (Alg. 3).
+
+ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of one version: the same quorum, the same maximum, the same rounds. What
+differs is the coding and the capacity of a List (ares/dap/registry.py), so both are this class.
+
+Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for
+tags only (a small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag
+from servers that listed it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the
+deadline. It never returns a version that it could not put together, nor an older one in its place.
+"""
+
+from collections.abc import Callable, Sequence, Set
+
+from msgspec import Struct
+
+from ares.configuration import Configuration, Successor
+from ares.dap.coding import Coding
+from ares.dap.element import sealed
+from ares.dap.reading import DataReplies, Reading, patience_s
+from ares.effects import Gather, Operation, Pause
+from ares.errors import DecodeFailed, Unavailable
+from ares.identity import CallId, ObjectName, ServerId
+from ares.messages import DELETED, DataReply, GetData, GetTag, PutData, Question
+from ares.reconfig.pointer import latest
+from ares.tag import TAG_ZERO, Tag
+from ares.value import TOMBSTONE, WITHHELD, Answered, Value
+
+FOLLOW_UP_S = 0.5
+BACKOFF_MAX_S = 1.0
+
+
+class Found(Struct, frozen=True, gc=False):
+    """What get-data found in one configuration.
+
+    ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, or DELETED. ``confirmed``: the
+    version is at a quorum already. ``successor``: nextC, as the quorum knew it.
+    """
+
+    tag: Tag
+    value: Answered
+    length: int
+    highest: Tag
+    confirmed: bool
+    successor: Successor | None
+
+
+class FoundTag(Struct, frozen=True, gc=False):
+    """What get-tag found, or what put-data learned, in one configuration."""
+
+    tag: Tag
+    successor: Successor | None
+
+
+class DataAccess:
+    """The primitives for one configuration. ``suspects``: servers that have been silent lately, asked for elements last."""
+
+    def __init__(self, configuration: Configuration, coding: Coding, suspects: Set[ServerId]) -> None:
+        self.configuration = configuration
+        self._coding = coding
+        self._suspects = suspects
+
+    def get_tag(self, object: ObjectName, carry: Successor | None = None) -> Operation[FoundTag]:
+        """The highest tag at a quorum (Alg. 3:2-8). ``carry``: rule R1, the successor that servers install before they answer."""
+        id = self.configuration.id
+        answers = yield Gather(self.configuration, lambda call: GetTag(call, id, object, carry), "get-tag")
+        replies = answers.values()
+        return FoundTag(max([reply.tag for reply in replies]), latest([reply.successor for reply in replies]))
+
+    def get_version(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
+        """get-data without the value: its tag and length; ``value`` is WITHHELD."""
+        found = yield from self._read(object, 0, carry)
+        return found
+
+    def get_data(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
+        """The newest version that a quorum settles, and its value (Alg. 3:9-22).
+
+        WITHHELD if the successor is finalized. Raises :class:`DecodeFailed` when the deadline comes first.
+        """
+        found = yield from self._read(object, self._coding.k, carry)
+        return found
+
+    def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
+        """Store a version at a quorum (Alg. 3:23-31)."""
+        requests = self._puts(object, tag, value)
+        answers = yield Gather(self.configuration, requests, "put-data")
+        return FoundTag(tag, latest([reply.successor for reply in answers.values()]))
+
+    def _puts(self, object: ObjectName, tag: Tag, value: Value) -> Callable[[CallId], Question | Sequence[Question]]:
+        id = self.configuration.id
+        data, length = (b"", DELETED) if value is TOMBSTONE else (value, len(value))
+        if self._coding.k == 1 and self.configuration.dap == "abd":
+            whole = sealed(id, object, tag, 0, length, data)
+            return lambda call: PutData(call, id, object, tag, whole)
+        elements = [sealed(id, object, tag, index, length, part) for index, part in enumerate(self._coding.encode(data))]
+        return lambda call: [PutData(call, id, object, tag, element) for element in elements]
+
+    def _read(self, object: ObjectName, needed: int, carry: Successor | None) -> Operation[Found]:
+        attempt = 0
+        while True:
+            reading = Reading(self.configuration, object, needed)
+            try:
+                answers = yield Gather(
+                    self.configuration, self._queries(object, needed, carry), "get-data", settled=reading.settled, patience_s=patience_s
+                )
+                if not reading.complete and not reading.withheld and reading.tag is not None:
+                    yield from self._fetch(object, reading, answers, carry)
+                if reading.complete or reading.withheld:
+                    return self._found(object, reading, answers)
+                attempt += 1
+                yield Pause(min(0.01 * 2**attempt, BACKOFF_MAX_S))
+            except Unavailable as error:
+                if attempt == 0:
+                    raise
+                raise DecodeFailed(object, f"asked {attempt} times, and each time too few elements of one version were at hand") from error
+
+    def _queries(self, object: ObjectName, needed: int, carry: Successor | None) -> Callable[[CallId], Sequence[Question]]:
+        id, servers, n = self.configuration.id, self.configuration.server_ids, self.configuration.n
+
+        def requests(call: CallId) -> Sequence[Question]:
+            order = [(call + offset) % n for offset in range(n)]
+            if self._suspects:
+                order.sort(key=lambda position: servers[position] in self._suspects)
+            batch = [GetData(call, id, object, False, None, carry)] * n
+            with_element = GetData(call, id, object, True, None, carry)
+            for position in order[:needed]:
+                batch[position] = with_element
+            return batch
+
+        return requests
+
+    def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[None]:
+        """Ask servers that listed the settled tag for its element, by name. What cannot be had stays missing."""
+        holders = reading.holders(answers)
+        lacking = max(self._coding.k - len(reading.elements), 1)
+        if len(holders) < lacking:
+            return
+        id, tag = self.configuration.id, reading.tag
+
+        def enough(more: DataReplies) -> bool:
+            return sum(1 for reply in more.values() if reply.element is not None) >= lacking
+
+        def wanted(call: CallId) -> Question:
+            return GetData(call, id, object, True, tag, carry)
+
+        try:
+            more: dict[ServerId, DataReply] = yield Gather(
+                self.configuration, wanted, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers)
+            )
+        except Unavailable:
+            return
+        for reply in more.values():
+            if reply.element is not None:
+                reading.keep(reply.element)
+
+    def _found(self, object: ObjectName, reading: Reading, answers: DataReplies) -> Found:
+        highest = max([reply.tags[0] for reply in answers.values() if reply.tags], default=TAG_ZERO)
+        if reading.withheld:
+            return Found(TAG_ZERO, WITHHELD, DELETED, highest, False, reading.successor)
+        tag, length = reading.tag, reading.length
+        assert tag is not None
+        assert length is not None
+        value: Answered = TOMBSTONE if length == DELETED else WITHHELD
+        if length != DELETED and reading.elements:
+            value = self._coding.decode(length, {index: element.data for index, element in reading.elements.items()})
+        return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor)

@@ -1,0 +1,33 @@
+"""Which version a get-data may return (Alg. 3:13-16), made safe when more than delta writers run at once.
+
+A completed put-data reached ceil((n+k)/2) servers, of which every quorum contains at least k. Each of those k still lists the tag, or has
+dropped it for delta + 1 higher ones. So, among the Lists of a quorum:
+
+- a tag listed by at least k servers can be decoded; the highest such tag is the candidate;
+- a higher tag belongs to a write in progress and is passed over, *unless* the servers that list it and those that may have dropped it
+  (``trimmed`` at or above it) together number k: then it may be complete, and there is no answer yet;
+- likewise for tags that nobody lists any more: the k-th highest ``trimmed`` bounds them.
+
+With k = 1 and Lists of one (ABD) this is the maximum.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ares.messages import DataReply
+from ares.tag import TAG_ZERO, Tag
+
+
+def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
+    """The tag to return, t0 if nothing was written, or None if these Lists (a quorum's) do not settle it."""
+    first = lists[0].tags
+    if first and all(reply.tags and reply.tags[0] == first[0] for reply in lists):
+        return first[0]
+    counts = Counter(tag for reply in lists for tag in reply.tags)
+    hidden = sorted((reply.trimmed for reply in lists), reverse=True)[k - 1] if len(lists) >= k else TAG_ZERO
+    for tag in sorted(counts, reverse=True):
+        if counts[tag] >= k:
+            return tag if hidden <= tag else None
+        if counts[tag] + sum(1 for reply in lists if reply.trimmed >= tag and tag not in reply.tags) >= k:
+            return None
+    return TAG_ZERO if hidden == TAG_ZERO else None

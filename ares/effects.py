@@ -1,0 +1,71 @@
+"""What an operation may ask of the world.
+
+An operation is a generator that reads like the paper: it yields effects and is sent their results. A session (ares/client/session.py) performs
+them; nothing here does anything.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from ares.configuration import Configuration
+from ares.identity import CallId, ServerId
+from ares.messages import Question
+
+Answers = Mapping[ServerId, Any]
+
+
+class Gather(Struct, frozen=True):
+    """One round: ask servers of ``configuration``, continue with ``{server: reply}`` of at least ``needed`` of them (0: a quorum).
+
+    ``requests(call)`` gives one request for all, or a sequence in the order of ``to`` (default: all servers of the configuration).
+    With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
+    seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
+    """
+
+    configuration: Configuration
+    requests: Callable[[CallId], Question | Sequence[Question]]
+    what: str
+    to: tuple[ServerId, ...] | None = None
+    needed: int = 0
+    settled: Callable[[Answers], bool] | None = None
+    patience_s: Callable[[Answers], float] | None = None
+    give_up_s: float | None = None
+
+
+class Pause(Struct, frozen=True):
+    """Wait; continue with None."""
+
+    seconds: float
+
+
+class Agree(Struct, frozen=True):
+    """Propose ``configuration`` for its place (Alg. 5:17); continue with messages.Decided."""
+
+    configuration: Configuration
+
+
+class Announce(Struct, frozen=True):
+    """Tell the consensus service that ``configuration`` is finalized (a hint); continue with True if it heard."""
+
+    configuration: Configuration
+
+
+class Together(Struct, frozen=True):
+    """Run operations side by side, at most ``window`` at once; continue with None when all are done. The first failure ends all and is thrown."""
+
+    operations: "Iterator[Operation[None]]"
+    window: int
+
+
+class Report(Struct, frozen=True):
+    """Progress, for the person who waits; continue with None."""
+
+    progress: Any
+
+
+Effect = Gather | Pause | Agree | Announce | Together | Report
+
+Result = TypeVar("Result")
+Operation = Generator[Effect, Any, Result]

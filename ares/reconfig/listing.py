@@ -1,0 +1,45 @@
+"""Which objects does a configuration hold? Pages from a quorum, united.
+
+Every server answers with the names after a cursor, in order. A page is certain up to the last name of the shortest cut-off answer, where
+the next page begins. Whatever was completed before the listing began is at a quorum, so it is in the union.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from ares.configuration import Configuration, Successor
+from ares.effects import Gather, Operation
+from ares.identity import ObjectName, ServerId
+from ares.messages import Listed, ListObjects, ObjectsReply
+from ares.reconfig.pointer import latest
+
+PAGE_OBJECTS = 1000
+
+
+class Page(Struct, frozen=True):
+    """``objects``: name to what each server that has it says. ``answered``: of how many servers. ``after``: the next cursor, or None."""
+
+    objects: dict[ObjectName, list[Listed]]
+    answered: int
+    after: str | None
+    successor: Successor | None
+
+
+def list_page(configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None) -> Operation[Page]:
+    """One page of names that follow ``after`` and start with ``prefix``. ``carry``: rule R1."""
+    id = configuration.id
+    answers: Mapping[ServerId, ObjectsReply] = yield Gather(
+        configuration, lambda call: ListObjects(call, id, after, PAGE_OBJECTS, prefix, carry), "list-objects"
+    )
+    return _united(list(answers.values()))
+
+
+def _united(replies: Sequence[ObjectsReply]) -> Page:
+    certain = min((reply.objects[-1].name for reply in replies if reply.more and reply.objects), default=None)
+    objects: dict[ObjectName, list[Listed]] = {}
+    for reply in replies:
+        for listed in reply.objects:
+            if certain is None or listed.name <= certain:
+                objects.setdefault(listed.name, []).append(listed)
+    return Page(dict(sorted(objects.items())), len(replies), certain, latest([reply.successor for reply in replies]))

@@ -1,0 +1,47 @@
+"""nextC: the successor that a server knows of a configuration (Alg. 4:28-42), with rule R2.
+
+    none -> (c', P) -> (c', F) -> (c'', F) with a higher index; never backwards
+
+The published server takes any pending successor over another. A different configuration *at the same index* would mean two consensus
+decisions for one index; it is refused, which keeps quorums safe even if the consensus service misbehaves (rule R2).
+"""
+
+from collections.abc import Iterable
+
+from ares.configuration import Configuration, Successor
+from ares.errors import AresError
+
+
+class ConflictingSuccessor(AresError):
+    """Two different configurations for one index of one domain."""
+
+
+def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
+    """The pointer after ``incoming`` arrives at a server of configuration ``own``.
+
+    Raises :class:`ConflictingSuccessor` (R2, or a successor that cannot follow ``own`` at all).
+    """
+    new = incoming.configuration
+    if new.domain != own.domain or new.index <= own.index or (not incoming.finalized and new.index != own.index + 1):
+        raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} cannot follow index {own.index} of {own.domain!r}")
+    if current is None:
+        return incoming
+    old = current.configuration
+    if new.index == old.index:
+        if new.id != old.id:
+            raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} is {old.id.hex()} here, not {new.id.hex()}")
+        return max(current, incoming, key=lambda successor: successor.status)
+    return incoming if incoming.finalized and new.index > old.index else current
+
+
+def latest(successors: Iterable[Successor | None]) -> Successor | None:
+    """find-next-config's choice (Alg. 2:1-11): the finalized one with the highest index, else a pending one, else none."""
+    best: Successor | None = None
+    for successor in successors:
+        if successor is not None and (best is None or _rank(successor) > _rank(best)):
+            best = successor
+    return best
+
+
+def _rank(successor: Successor) -> tuple[int, int]:
+    return (successor.status, successor.configuration.index)

@@ -1,0 +1,178 @@
+"""Reconfiguration of a domain: agree on the next configuration, move every object into it, finalize, collect (Alg. 5).
+
+Rule R1 closes the hole of the published piggyback: every request that moves data out of a configuration carries that configuration's
+successor, and a server installs it before it answers. So at each server where a write's quorum meets the mover's, either the value was
+stored before the mover looked, or the writer is told of the successor.
+
+A reconfigurer may die anywhere. What it leaves pending stays in the sequence; the next reconfigurer moves data from everything since the last
+finalized configuration, and so finishes it.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from msgspec import Struct
+
+from ares.configuration import Configuration, Status, Successor
+from ares.dap.client import Found
+from ares.effects import Agree, Announce, Operation, Report, Together
+from ares.errors import Superseded
+from ares.identity import ObjectName
+from ares.messages import Decided
+from ares.reconfig.collection import gc_config
+from ares.reconfig.listing import list_page
+from ares.reconfig.traversal import detour, put_config, read_config
+from ares.reconfig.view import View
+from ares.tag import TAG_ZERO
+from ares.value import WITHHELD
+
+WINDOW_OBJECTS = 128
+"""How many objects move at once when batching; small enough for memory, large enough to fill every message."""
+
+
+class Progress(Struct, frozen=True):
+    """How far a reconfiguration is. ``total`` counts the objects known so far and may grow; ``bytes`` is the data put into the new configuration."""
+
+    stage: str
+    moved: int = 0
+    skipped: int = 0
+    total: int = 0
+    bytes: int = 0
+
+
+class Reconfigured(Struct, frozen=True):
+    """``configuration``: the decision, now finalized. ``ours``: whether it was the caller's proposal that was decided.
+
+    ``moved``/``skipped``: objects copied / already there. ``uncollected``: retired configurations of which no quorum answered.
+    """
+
+    configuration: Configuration
+    ours: bool
+    moved: int
+    skipped: int
+    bytes: int
+    uncollected: list[Configuration]
+
+
+def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
+    """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12)."""
+    yield Report(Progress("read-config"))
+    yield from read_config(view)
+    decided = yield from add_config(view, wished)
+    target = decided.configuration
+    mover = Mover(view, target)
+    yield from mover.update_config()
+    yield Report(mover.progress("finalize-config"))
+    yield from finalize_config(view, target)
+    yield Announce(target)
+    uncollected: list[Configuration] = []
+    if view.switches.gc:
+        yield Report(mover.progress("gc-config"))
+        uncollected = yield from gc_config(view)
+    ours = decided.proposer == view.client or target.same_content(wished)
+    return Reconfigured(target, ours, mover.moved, mover.skipped, mover.bytes, uncollected)
+
+
+def add_config(view: View, wished: Configuration) -> Operation[Decided]:
+    """Agree on what follows the last known configuration, and tell a quorum of that one (Alg. 5:14-22)."""
+    last = view.sequence.last_known
+    proposal = wished.at(last.domain, last.index + 1)
+    view.dap(proposal)
+    decided: Decided = yield Agree(proposal)
+    successor = Successor(decided.configuration, Status.PENDING)
+    try:
+        yield from put_config(last, successor)
+    except Superseded as superseded:
+        detour(view, superseded)
+    view.sequence.add(last, successor)
+    return decided
+
+
+def finalize_config(view: View, target: Configuration) -> Operation[None]:
+    """Tell a quorum of the predecessor that ``target`` holds everything (Alg. 5:37-42)."""
+    if view.sequence.last_finalized.index >= target.index:
+        return
+    before = view.sequence.before(target)
+    successor = Successor(target, Status.FINALIZED)
+    try:
+        yield from put_config(before, successor)
+    except Superseded as superseded:
+        detour(view, superseded)
+        return
+    view.sequence.add(before, successor)
+
+
+class Mover:
+    """update-config (Alg. 5:23-36): the newest version of every object of the domain, from every active configuration into ``target``."""
+
+    def __init__(self, view: View, target: Configuration) -> None:
+        self._view = view
+        self._target = target
+        self._sources: list[tuple[Configuration, Successor]] = []
+        self._seen: set[ObjectName] = set()
+        self._overtaken = False
+        self.moved = self.skipped = self.bytes = 0
+
+    def progress(self, stage: str) -> Progress:
+        return Progress(stage, self.moved, self.skipped, len(self._seen), self.bytes)
+
+    def update_config(self) -> Operation[None]:
+        """With batching many objects move side by side; without, one after the other."""
+        while not self._done_by_others:
+            try:
+                yield from self._move_all()
+                return
+            except Superseded as superseded:
+                detour(self._view, superseded)
+
+    def _move_all(self) -> Operation[None]:
+        active = [configuration for configuration in self._view.sequence.active if configuration.index <= self._target.index]
+        self._sources = [(source, Successor(following, Status.PENDING)) for source, following in pairwise(active)]
+        for source, carry in self._sources:
+            after: str | None = ""
+            while after is not None and not self._done_by_others:
+                page = yield from list_page(source, after, carry=carry)
+                fresh = [name for name in page.objects if name not in self._seen]
+                self._seen.update(fresh)
+                yield Together(self._moves(fresh), WINDOW_OBJECTS if self._view.switches.batch else 1)
+                after = page.after
+
+    @property
+    def _done_by_others(self) -> bool:
+        return self._overtaken or self._view.sequence.last_finalized.index >= self._target.index
+
+    def _moves(self, objects: list[ObjectName]) -> Iterator[Operation[None]]:
+        return (self._move(object) for object in objects)
+
+    def _move(self, object: ObjectName) -> Operation[None]:
+        """Skip what the target has already; otherwise get-data where the version is newest, and put-data."""
+        while True:
+            source, carry, version = yield from self._newest(object)
+            there = yield from self._view.dap(self._target).get_version(object)
+            if self._done_by_others:
+                return
+            if version.tag == TAG_ZERO or (there.confirmed and there.tag >= version.tag):
+                self.skipped += 1
+                return
+            found = yield from self._view.dap(source).get_data(object, carry)
+            if found.value is not WITHHELD:
+                yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
+                self.moved += 1
+                self.bytes += max(found.length, 0)
+                yield Report(self.progress("update-config"))
+                return
+            self._notice(found)
+
+    def _newest(self, object: ObjectName) -> Operation[tuple[Configuration, Successor, Found]]:
+        versions = []
+        for source, carry in self._sources:
+            found = yield from self._view.dap(source).get_version(object, carry)
+            self._notice(found)
+            versions.append((source, carry, found))
+        return max(versions, key=lambda version: version[2].tag)
+
+    def _notice(self, found: Found) -> None:
+        """If somebody finalized the target, or something later, it has everything and there is nothing left to move."""
+        successor = found.successor
+        if successor is not None and successor.finalized and successor.configuration.index >= self._target.index:
+            self._overtaken = True

@@ -1,0 +1,59 @@
+"""Sequence traversal: how an operation finds its way from a configuration to the next (Alg. 2)."""
+
+from ares.configuration import Configuration, Status, Successor
+from ares.effects import Gather, Operation
+from ares.errors import Superseded
+from ares.messages import ReadConfig, WriteConfig
+from ares.reconfig.pointer import latest
+from ares.reconfig.view import View
+
+
+def get_next_config(configuration: Configuration) -> Operation[Successor | None]:
+    """READ-CONFIG at a quorum (Alg. 2:26-32)."""
+    answers = yield Gather(configuration, lambda call: ReadConfig(call, configuration.id), "get-next-config")
+    return latest([reply.successor for reply in answers.values()])
+
+
+def put_config(configuration: Configuration, successor: Successor) -> Operation[None]:
+    """WRITE-CONFIG at a quorum (Alg. 2:33-36)."""
+    yield Gather(configuration, lambda call: WriteConfig(call, configuration.id, successor), "put-config")
+
+
+def find_next_config(view: View, configuration: Configuration, found: Successor | None) -> Operation[Configuration | None]:
+    """Where to go on after ``configuration``, whose quorum named ``found`` (Alg. 2:1-17); None at the end of the sequence.
+
+    Rule R3: a quorum of ``configuration`` knows the successor before anyone goes there. The round is left out when it is known to have been
+    made, and when another operation of this client has already reached a later finalized configuration, to which this one may jump.
+    """
+    if found is None:
+        return None
+    sequence = view.sequence
+    if sequence.last_finalized.index >= found.configuration.index > configuration.index:
+        return sequence.last_finalized
+    if not sequence.knows(configuration, found):
+        try:
+            yield from put_config(configuration, found)
+        except Superseded as superseded:
+            return detour(view, superseded)
+    sequence.add(configuration, found)
+    return found.configuration
+
+
+def read_config(view: View) -> Operation[None]:
+    """Learn the rest of the sequence, from its last finalized entry (Alg. 2:18-26)."""
+    configuration: Configuration | None = view.sequence.last_finalized
+    while configuration is not None:
+        try:
+            found = yield from get_next_config(configuration)
+        except Superseded as superseded:
+            configuration = detour(view, superseded)
+            continue
+        configuration = yield from find_next_config(view, configuration, found)
+
+
+def detour(view: View, superseded: Superseded) -> Configuration:
+    """Where to go on when the configuration at hand has no quorum any more and the consensus service named a later finalized one."""
+    newer = superseded.newer
+    assert isinstance(newer, Configuration)
+    view.sequence.adopt(Successor(newer, Status.FINALIZED))
+    return view.sequence.last_finalized

@@ -1,0 +1,1 @@
+"""Adapters: the real clock, disks, sockets and consensus behind the seams of :mod:`ares.runtime.ports`."""

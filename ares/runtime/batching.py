@@ -1,0 +1,185 @@
+"""What every transport does alike: collecting messages into batches, and treating the batches that arrive.
+
+A transport pays for a batch, not for a message: what one tick of the event loop has for one peer leaves together (:class:`TickQueues`), cut only
+where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the wire.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from ares.codec import Frame, decode, encode
+from ares.errors import BadMessage
+from ares.identity import CallId, ServerId
+from ares.messages import AnyMessage, DataReply, PutData, Reason, Refused
+from ares.runtime.ports import Sender
+
+BATCH_MESSAGES_MAX = 4096
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
+
+WAITING_MESSAGES_MAX = 4096
+WAITING_BYTES_MAX = 512 * 1024 * 1024
+"""What is kept for a peer that takes nothing; bytes of element data."""
+
+DETAIL_CHARACTERS_MAX = 300
+
+_log = logging.getLogger(__name__)
+
+Peer = TypeVar("Peer", bound=Hashable)
+Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
+Handle = Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]
+
+
+def batches(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, list[Frame]]]:
+    """``messages`` in order as (how many, their frames); a message alone is a batch however large it is."""
+    for start in range(0, len(messages), BATCH_MESSAGES_MAX):
+        yield from _halved(messages[start : start + BATCH_MESSAGES_MAX])
+
+
+def _halved(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, list[Frame]]]:
+    frames = encode(messages)
+    if len(messages) == 1 or sum(map(len, frames)) <= BATCH_BYTES_MAX:
+        yield len(messages), frames
+    else:
+        middle = len(messages) // 2
+        yield from _halved(messages[:middle])
+        yield from _halved(messages[middle:])
+
+
+class TickQueues(Generic[Peer]):
+    """Messages by peer; ``flush`` is called once in the tick after something was posted, and takes them all."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, flush: Callable[[], None]) -> None:
+        self._loop = loop
+        self._flush = flush
+        self._queues: dict[Peer, list[AnyMessage]] = {}
+
+    def post(self, peer: Peer, messages: Sequence[AnyMessage]) -> None:
+        if not messages:
+            return
+        if not self._queues:
+            self._loop.call_soon(self._flush)
+        queue = self._queues.get(peer)
+        if queue is None:
+            self._queues[peer] = list(messages)
+        else:
+            queue.extend(messages)
+
+    def take(self) -> dict[Peer, list[AnyMessage]]:
+        """Everything, leaving nothing: what is posted while the caller sends is for the next flush."""
+        queues, self._queues = self._queues, {}
+        return queues
+
+
+class Waiting:
+    """Messages for a peer that takes none at the moment, oldest first.
+
+    Bounded; what comes beyond the bound is dropped. When nothing waits, one message is taken however large.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[AnyMessage] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def admit(self, messages: Sequence[AnyMessage]) -> None:
+        for message in messages:
+            size = len(message.element.data) if isinstance(message, PutData | DataReply) and message.element is not None else 0
+            full = len(self._messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            if full and self._messages:
+                break
+            self._messages.append(message)
+            self._bytes += size
+
+    def take(self) -> list[AnyMessage]:
+        """Everything, leaving nothing."""
+        messages, self._messages, self._bytes = self._messages, [], 0
+        return messages
+
+
+class BatchConnections:
+    """The part of :class:`ares.runtime.ports.Connections` that is the same over every wire; a subclass flushes and closes."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[ServerId, str] = {}
+        self._bad_batches = 0
+        self._opened = False
+
+    def open(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
+        self._outgoing = TickQueues[ServerId](self._loop, self._flush)
+        self._opened = True
+
+    def learn(self, server: ServerId, address: str) -> None:
+        self._addresses.setdefault(server, address)
+
+    def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        if self._opened and server in self._addresses:
+            self._outgoing.post(server, messages)
+
+    def _flush(self) -> None:
+        raise NotImplementedError
+
+    def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
+        try:
+            messages = decode(frames)
+        except BadMessage as error:
+            self._bad_batches += 1
+            if _worth_a_line(self._bad_batches):
+                _log.warning("server %s sent a bad batch, dropped (%d so far): %.300s", server, self._bad_batches, error)
+            return
+        try:
+            self._deliver(server, messages)
+        except Exception:
+            _log.exception("replies of server %s were not taken", server)
+
+
+class BatchListener:
+    """The part of :class:`ares.runtime.ports.Listener` that is the same over every wire; a subclass binds, flushes and closes."""
+
+    def __init__(self) -> None:
+        self.bad_batches = 0
+        self._serving = False
+
+    def _start(self, handle: Handle) -> None:
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._outgoing = TickQueues[Sender](self._loop, self._flush)
+        self._serving = True
+
+    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        if self._serving:
+            self._outgoing.post(sender, messages)
+
+    def _flush(self) -> None:
+        raise NotImplementedError
+
+    def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
+        """Treat one batch; returns how many messages it held."""
+        try:
+            messages = decode(frames)
+        except BadMessage as error:
+            self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
+            return 0
+        try:
+            self._outgoing.post(sender, self._handle(sender, messages))
+        except Exception:
+            _log.exception("a batch of %d requests failed and gets no reply", len(messages))
+        return len(messages)
+
+    def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:
+        self.bad_batches += 1
+        if _worth_a_line(self.bad_batches):
+            _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)
+        if frames and frames[0]:  # a version byte: somebody who speaks some release of the format, and can be told
+            self.reply(sender, [Refused(CallId(0), Reason.BAD_REQUEST, why)])
+
+
+def _worth_a_line(count: int) -> bool:
+    """The 1st, 2nd, 4th, 8th, ...: a hose of garbage must not fill the log."""
+    return count.bit_count() == 1

@@ -1,0 +1,179 @@
+"""Writing the cluster file: a new cluster on one host, and a fresh start of one whose memory is gone.
+
+What is written is first read back through the same checks as any other cluster file, so `init` cannot produce a file that `up` refuses.
+"""
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+from msgspec import Struct
+
+from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
+from ares.errors import BadInput, ConfigurationRefused
+from ares.identity import ServerId
+from ares.runtime.home import new_identity
+from ares.runtime.settings import FILE_NAME, FORMAT, Settings, is_loopback
+
+PASSWORD_NAME = "secrets/consensus.password"
+
+_PORTS = range(20_000, 32_000)
+"""Below the ports that Linux hands out to outgoing connections: what is free here now is likely to stay so until the cluster starts."""
+
+_HEAD = """\
+# A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
+format = {format}
+name = "{name}"
+# The servers keep all data in memory. It survives the crash of a few servers at a time (see [initial]), and is lost when they all stop.
+durability = "memory"
+"""
+_SECURITY = """\
+# No keys: whoever reaches the addresses below can read and write everything.
+security = "none"
+"""
+_MEMBERS = """\
+# The consensus members' shared secret; the file must be readable by its owner only.
+consensus_password = "{password}"
+"""
+_SERVER = """
+[[server]]
+id = "{id}"
+address = "{address}"
+identity = "{identity}"
+"""
+_MEMBER = """
+[[consensus]]
+id = "{id}"
+address = "{address}"
+raft = "{raft}"
+"""
+_INITIAL = """
+# {description}.
+# Every client starts from this table: never edit it while the cluster holds data, use `ares-cli reconfig`.
+[initial]
+dap = "{dap}"
+servers = [{servers}]
+"""
+
+
+class Plan(Struct, frozen=True):
+    """What `init` was asked for. ``base_port`` 0: free ports are chosen; ``k`` None with "ec": the largest that survives one crash."""
+
+    servers: int = 5
+    consensus: int = 3
+    dap: Algorithm = "abd"
+    k: int | None = None
+    delta: int | None = None
+    host: str = "127.0.0.1"
+    base_port: int = 7400
+    security: str | None = None
+    allow_no_faults: bool = False
+
+
+def create(directory: Path, plan: Plan) -> Settings:
+    """Write the cluster file and the secrets of a new cluster into ``directory``, made if need be.
+
+    Raises :class:`BadInput`, with nothing written, for an impossible plan or when there is a cluster already.
+    """
+    path = directory / FILE_NAME
+    password = directory / PASSWORD_NAME
+    for existing in (path, password):
+        if existing.exists():
+            raise BadInput(f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself")
+    text = _text(plan)
+    Settings.parse(text, path)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if plan.consensus:
+            password.parent.mkdir(mode=0o700, exist_ok=True)
+            _write_new(password, secrets.token_urlsafe(32) + "\n", 0o600)
+        _write_new(path, text, 0o644)
+    except OSError as error:
+        raise BadInput(f"no cluster was written into {directory}: {error.strerror} ({error.filename})") from error
+    return Settings.load(path)
+
+
+def renew_identities(settings: Settings) -> Settings:
+    """Give every server of the file a new identity, everything else in it kept: what earlier lives of the servers held is nobody's then."""
+    text = settings.path.read_text(encoding="utf-8")
+    for server in settings.servers.values():
+        text = text.replace(server.identity, new_identity())
+    new = settings.path.with_name(f"{settings.path.name}.new")
+    new.unlink(missing_ok=True)
+    _write_new(new, text, settings.path.stat().st_mode & 0o777)
+    os.replace(new, settings.path)
+    return Settings.load(settings.path)
+
+
+def largest_k(servers: int) -> int:
+    """The most data elements over ``servers`` that survive one crash: floor((n-k)/2) >= 1. Raises :class:`BadInput` if there is no such k."""
+    if servers < 3:
+        raise BadInput(f"erasure coding over {servers} servers survives no crash whatever k is: use 3 servers or more, or give --k yourself")
+    return servers - 2
+
+
+def _configuration(plan: Plan) -> Configuration:
+    members = [Server(ServerId(f"s{index}")) for index in range(plan.servers)]
+    try:
+        if plan.dap == "ec":
+            k = largest_k(plan.servers) if plan.k is None else plan.k
+            delta = DELTA_DEFAULT if plan.delta is None else plan.delta
+            return Configuration.ec(members, k, delta, BACKEND_DEFAULT, allow_no_faults=plan.allow_no_faults)
+        if (plan.k, plan.delta) != (None, None):
+            raise BadInput("--k and --delta belong to --dap ec: ABD replicates whole values")
+        return Configuration.abd(members, allow_no_faults=plan.allow_no_faults)
+    except ConfigurationRefused as error:
+        raise BadInput(str(error)) from error
+
+
+def _text(plan: Plan) -> str:
+    configuration = _configuration(plan)
+    if plan.security is None and not is_loopback(plan.host):
+        why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
+        raise BadInput(f"{why}. If its network is trusted, say --security none")
+    ports = iter(_free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20))
+    parts = [_HEAD.format(format=FORMAT, name=f"ares-{secrets.token_hex(3)}")]
+    parts.append(_SECURITY if plan.security == "none" else "")
+    parts.append(_MEMBERS.format(password=PASSWORD_NAME) if plan.consensus else "")
+    for server in configuration.servers:
+        parts.append(_SERVER.format(id=server.id, address=f"{plan.host}:{next(ports)}", identity=new_identity()))
+    for index in range(plan.consensus):
+        parts.append(_MEMBER.format(id=f"r{index}", address=f"{plan.host}:{next(ports)}", raft=f"{plan.host}:{next(ports)}"))
+    names = ", ".join(f'"{name}"' for name in configuration.server_ids)
+    parts.append(_INITIAL.format(description=configuration.describe(), dap=configuration.dap, servers=names))
+    if configuration.dap == "ec":
+        parts.append(f'k = {configuration.k}\ndelta = {configuration.delta}\nbackend = "{configuration.backend}"\n')
+    parts.append("allow_no_faults = true\n" if plan.allow_no_faults else "")
+    return "".join(parts)
+
+
+def _free_ports(plan: Plan) -> list[int]:
+    wanted = plan.servers + 2 * plan.consensus
+    free: list[int] = []
+    for port in secrets.SystemRandom().sample(_PORTS, len(_PORTS)):
+        if len(free) == wanted:
+            return free
+        if is_free(plan.host, port):
+            free.append(port)
+    raise BadInput(f"fewer than {wanted} ports from {_PORTS.start} to {_PORTS.stop} are free on {plan.host}")
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether this machine can listen there now: nobody else does, and ``host`` is one of its addresses."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _write_new(path: Path, text: str, mode: int) -> None:
+    """Refuses to follow or replace what is there (:class:`FileExistsError`)."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,111 @@
+"""A server's directory: who the server is, and that only one process is it.
+
+A configuration names a server by its random identity, because a quorum counts on what that server once acknowledged. This release keeps the
+state in memory, so a server that starts again has forgotten it and must never answer under the old identity. The first start in a directory
+claims the identity that the cluster file gives, durably, before anything is served; every later start finds that claim and takes a new
+random identity instead. Configurations that name the old one then count the server as crashed, until a reconfiguration brings it back.
+
+The claim is as durable as the directory: a directory that was emptied by hand looks like a first start.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from ares.errors import BadInput
+
+CLAIM_NAME = "identity"
+LOCK_NAME = "lock"
+
+
+class Claim(Struct, frozen=True):
+    """The identity (32 hex characters) to serve under. ``lost``: an earlier life of the server ended, and its state with it."""
+
+    identity: str
+    lost: bool
+
+
+def new_identity() -> str:
+    """A random identity: 32 hex characters."""
+    return secrets.token_hex(16)
+
+
+def was_claimed(directory: Path) -> bool:
+    """Whether a server ever started in ``directory``."""
+    return (directory / CLAIM_NAME).exists()
+
+
+def claim_identity(directory: Path, identity_of_file: str) -> Claim:
+    """Who the server in ``directory`` is from now on; on stable storage before this returns. Call it with the directory held.
+
+    Raises :class:`BadInput` when the directory cannot be written.
+    """
+    with _refusing_unusable(directory):
+        _make_directory(directory)
+        lost = was_claimed(directory)
+        identity = new_identity() if lost else identity_of_file
+        _replace_durably(directory / CLAIM_NAME, f"{identity}\n")
+    return Claim(identity, lost)
+
+
+@contextlib.contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Keep every other process out of ``directory`` (made if need be); the lock ends with the process at the latest.
+
+    Raises :class:`BadInput` naming the process that holds it, or why the directory cannot be used.
+    """
+    with _refusing_unusable(directory):
+        _make_directory(directory)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise BadInput(f"{directory} is in use by the process with pid {holder}: stop that one first, or give this one another data") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _refusing_unusable(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"the directory {directory} cannot be used: {error.strerror} ({error.filename}); nothing was changed in it") from error
+
+
+def _make_directory(directory: Path) -> None:
+    """With its missing parents, every entry synced: a claim in a directory that vanishes in a power cut would be none."""
+    if not directory.is_dir():
+        if directory.parent != directory:
+            _make_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        _sync(directory.parent)
+
+
+def _replace_durably(path: Path, text: str) -> None:
+    """Whatever happens, the file holds its old content or ``text``, never a part."""
+    new = path.with_name(f"{path.name}.new")
+    with open(new, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""A transport within one event loop, for tests: the same batches, encoded and decoded, over ``loop.call_soon`` instead of sockets."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ares.codec import Frame
+from ares.errors import BadInput
+from ares.identity import ServerId
+from ares.runtime.batching import BatchConnections, BatchListener, Handle, batches
+
+
+class _Origin(NamedTuple):
+    """The sender of a batch: a client, and what it calls the server."""
+
+    client: "InprocConnections"
+    server: ServerId
+
+
+class InprocNetwork:
+    """Who listens at which address. A stopped address loses what is sent to it and what it sends, until it is restarted."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, InprocListener] = {}
+        self._stopped: set[str] = set()
+
+    def stop(self, address: str) -> None:
+        self._stopped.add(address)
+
+    def restart(self, address: str) -> None:
+        self._stopped.discard(address)
+
+    def attach(self, address: str, listener: "InprocListener") -> None:
+        """Raises :class:`BadInput` if the address is taken."""
+        if address in self._listeners:
+            raise BadInput(f"cannot listen on {address}: another listener has this address; close it or choose another")
+        self._listeners[address] = listener
+
+    def detach(self, address: str) -> None:
+        self._listeners.pop(address, None)
+
+    def carry_request(self, address: str, origin: _Origin, frames: Sequence[Frame]) -> None:
+        listener = self._listeners.get(address)
+        if listener is not None and address not in self._stopped:
+            listener.take(origin, frames)
+
+    def carry_reply(self, address: str, origin: _Origin, frames: Sequence[Frame]) -> None:
+        if address not in self._stopped:
+            origin.client.take(origin.server, frames)
+
+
+class InprocConnections(BatchConnections):
+    """:class:`ares.runtime.ports.Connections` over an :class:`InprocNetwork`."""
+
+    def __init__(self, network: InprocNetwork) -> None:
+        super().__init__()
+        self._network = network
+
+    def _flush(self) -> None:
+        for server, messages in self._outgoing.take().items():
+            for _, frames in batches(messages):
+                self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
+
+    def take(self, server: ServerId, frames: Sequence[Frame]) -> None:
+        if self._opened:
+            self._receive(server, frames)
+
+    async def close(self) -> None:
+        self._opened = False
+
+
+class InprocListener(BatchListener):
+    """:class:`ares.runtime.ports.Listener` at any string of an :class:`InprocNetwork`."""
+
+    def __init__(self, network: InprocNetwork, address: str) -> None:
+        super().__init__()
+        self._network = network
+        self._address = address
+
+    async def serve(self, handle: Handle) -> str:
+        self._network.attach(self._address, self)
+        self._start(handle)
+        return self._address
+
+    def take(self, origin: _Origin, frames: Sequence[Frame]) -> None:
+        self._receive(origin, frames)
+
+    def _flush(self) -> None:
+        for sender, messages in self._outgoing.take().items():
+            assert isinstance(sender, _Origin)
+            for _, frames in batches(messages):
+                self._loop.call_soon(self._network.carry_reply, self._address, sender, frames)
+
+    async def close(self) -> None:
+        if self._serving:
+            self._flush()
+            self._serving = False
+            self._network.detach(self._address)

@@ -1,0 +1,39 @@
+"""Consensus inside one process: the decision table without replication, for tests, simulation and trying things out.
+
+Several clients share one :class:`LocalConsensus`; what it decided is gone with it.
+"""
+
+from ares.configuration import Configuration
+from ares.identity import CallId, ClientId, DomainName, ServerId
+from ares.messages import ConsensusDescription, Decided
+from ares.reconfig.decision import DecisionTable, require_place
+
+NO_CALL = CallId(0)
+"""The call of a reply that crossed no network."""
+
+_MEMBER = ServerId("local")
+
+
+class LocalConsensus:
+    """The Consensus port (ares/runtime/ports.py); decides at once and never fails, but refuses a configuration without a place."""
+
+    def __init__(self) -> None:
+        self._table: DecisionTable[Configuration] = DecisionTable()
+
+    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+        require_place(configuration)
+        decision = self._table.decide(configuration.domain, configuration.index, configuration, proposer)
+        return Decided(NO_CALL, decision.content, ClientId(decision.proposer))
+
+    async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
+        return self._table.hint(domain)
+
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+        require_place(configuration)
+        self._table.tell_finalized(configuration.domain, configuration.index, configuration)
+
+    async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
+        return [ConsensusDescription(NO_CALL, _MEMBER, _MEMBER, 0, self._table.count, 1, 1)]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,237 @@
+"""The cluster file: read, checked completely, and turned into one frozen, typed value.
+
+The file is the only description of a cluster that servers, consensus members and clients share, so nothing in it is guessed. Every error is
+:class:`BadInput` and names the file, the key and what was expected; nothing was started or sent by then.
+"""
+
+import ipaddress
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from msgspec import Struct
+
+from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
+from ares.errors import BadInput, ConfigurationRefused
+from ares.identity import DEFAULT_DOMAIN, ServerId
+from ares.runtime.cluster_tables import ClientSettings as ClientSettings
+from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ServerTable, decode, refuse
+
+FORMAT = 1
+FILE_NAME = "cluster.toml"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+
+
+class ServerSettings(Struct, frozen=True):
+    """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory."""
+
+    id: ServerId
+    address: str
+    identity: str
+    data: Path
+
+
+class MemberSettings(Struct, frozen=True):
+    """A consensus member: where clients (``address``) and the other members (``raft``) find it, and its directory."""
+
+    id: ServerId
+    address: str
+    raft: str
+    data: Path
+
+
+class Settings(Struct, frozen=True):
+    """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth showing."""
+
+    path: Path
+    name: str
+    servers: dict[ServerId, ServerSettings]
+    members: dict[ServerId, MemberSettings]
+    initial: Configuration
+    client: ClientSettings
+    password_path: Path | None
+    notes: tuple[str, ...]
+
+    @staticmethod
+    def load(path: Path | str) -> "Settings":
+        """The settings in the file at ``path``; :class:`BadInput` if it cannot be read or anything in it is not as it must be."""
+        file = Path(path)
+        if file.is_dir():
+            raise BadInput(f"{file} is a directory; name the cluster file in it, for example {file / FILE_NAME}")
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{file}: the cluster file cannot be read: {error.strerror}. `ares-cli init DIR` writes a new one") from error
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{file}: expected a text file in UTF-8: {error}") from error
+        return Settings.parse(text, file)
+
+    @staticmethod
+    def parse(text: str, path: Path) -> "Settings":
+        """The settings in ``text``; ``path`` says where it stands or will stand: directories in it are relative to that place."""
+        return _Checks(path, decode(text, path)).settings()
+
+    def book(self) -> dict[ServerId, Server]:
+        """Every server, as configurations name it."""
+        return {server.id: Server(server.id, server.address, server.identity) for server in self.servers.values()}
+
+    def processes(self) -> list[ServerSettings | MemberSettings]:
+        """Every process of the cluster: the servers, then the consensus members."""
+        return [*self.servers.values(), *self.members.values()]
+
+    def password(self) -> str:
+        """The consensus members' shared secret. Raises :class:`BadInput` when its file is missing, empty or readable by others."""
+        if self.password_path is None:
+            refuse(self.path, "consensus_password", "expected the path of a file, but missing")
+        try:
+            mode = self.password_path.stat().st_mode & 0o777
+            text = self.password_path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            refuse(self.path, "consensus_password", f"{self.password_path} cannot be read: {error.strerror}")
+        except UnicodeDecodeError:
+            refuse(self.path, "consensus_password", f"expected a text file in UTF-8, and {self.password_path} is none")
+        if mode & 0o077:
+            why = f"expected a file that only its owner can read, and {self.password_path} has mode {mode:o}: chmod 600 {self.password_path}"
+            refuse(self.path, "consensus_password", why)
+        if not text:
+            refuse(self.path, "consensus_password", f"expected the members' shared secret, and {self.password_path} is empty")
+        return text
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port``; ValueError says what is wrong with it."""
+    host, _, port = address.rpartition(":")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", host) or not re.fullmatch(r"[0-9]{1,9}", port):
+        raise ValueError(f"expected host:port, found {address!r}")
+    if not 1 <= int(port) <= 65535:
+        raise ValueError(f"expected a port from 1 to 65535, found {address!r}")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``. Of a name other than localhost that is not known."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Checks:
+    """What the values of one file must be, and how they hang together."""
+
+    def __init__(self, path: Path, file: FileTable) -> None:
+        self._path = path
+        self._file = file
+
+    def settings(self) -> Settings:
+        self._check_head()
+        self._check_ids()
+        self._check_addresses()
+        self._check_unique((f"{key}.data", str(self._data(table))) for key, table in self._file.processes())
+        file = self._file
+        servers = [ServerSettings(ServerId(table.id), table.address, table.identity, self._data(table)) for table in file.server]
+        members = [MemberSettings(ServerId(table.id), table.address, table.raft, self._data(table)) for table in file.consensus]
+        return Settings(
+            path=self._path.absolute(),
+            name=file.name,
+            servers={server.id: server for server in servers},
+            members={member.id: member for member in members},
+            initial=self._initial(file.initial, {server.id: Server(server.id, server.address, server.identity) for server in servers}),
+            client=file.client,
+            password_path=None if file.consensus_password is None else self._path.absolute().parent / file.consensus_password,
+            notes=_notes(len(members)),
+        )
+
+    def _refuse(self, key: str, why: str) -> NoReturn:
+        refuse(self._path, key, why)
+
+    def _check_head(self) -> None:
+        file = self._file
+        if file.format != FORMAT:
+            self._refuse("format", f"expected {FORMAT}, found {file.format}: the file was written for another release of ares")
+        if not _NAME.fullmatch(file.name):
+            self._refuse("name", f"expected letters, digits, '.', '_' and '-' (at most 64), found {file.name!r}")
+        if file.durability == "fsync":
+            self._refuse("durability", 'expected "memory": "fsync" is not available in this release, whose servers keep all data in memory')
+        if file.durability != "memory":
+            self._refuse("durability", f'expected "memory", found {file.durability!r}')
+        if file.security not in (None, "none"):
+            self._refuse("security", f'expected "none" or no such key, found {file.security!r}')
+        if not (math.isfinite(file.client.timeout_s) and file.client.timeout_s > 0):
+            self._refuse("client.timeout_s", f"expected seconds, more than 0, found {file.client.timeout_s}")
+        if not file.server:
+            self._refuse("server", "expected at least one [[server]] table, found none")
+        if file.consensus and not file.consensus_password:
+            self._refuse("consensus_password", "expected the path of a file with the consensus members' shared secret, but missing")
+
+    def _check_ids(self) -> None:
+        for key, table in self._file.processes():
+            if not _NAME.fullmatch(table.id):
+                self._refuse(f"{key}.id", f"expected letters, digits, '.', '_' and '-' (at most 64), found {table.id!r}")
+        self._check_unique((f"{key}.id", table.id) for key, table in self._file.processes())
+        for index, server in enumerate(self._file.server):
+            if not _IDENTITY.fullmatch(server.identity):
+                self._refuse(f"server[{index}].identity", f"expected 32 characters 0-9a-f, found {server.identity!r}")
+        self._check_unique((f"server[{index}].identity", server.identity) for index, server in enumerate(self._file.server))
+
+    def _check_addresses(self) -> None:
+        places = [(f"{key}.address", table.address) for key, table in self._file.processes()]
+        places += [(f"consensus[{index}].raft", member.raft) for index, member in enumerate(self._file.consensus)]
+        for key, address in places:
+            try:
+                host, _ = split_address(address)
+            except ValueError as error:
+                self._refuse(key, str(error))
+            if self._file.security is None and not is_loopback(host):
+                why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
+                self._refuse(key, f'{why}. If its network is trusted, write security = "none" at the top of the file')
+        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address in places)
+
+    def _check_unique(self, values: Iterable[tuple[str, str]]) -> None:
+        seen: dict[str, str] = {}
+        for key, value in values:
+            if value in seen:
+                self._refuse(key, f"expected one of its own, but {value!r} is also {seen[value]}")
+            seen[value] = key
+
+    def _data(self, table: ServerTable | MemberTable) -> Path:
+        return self._path.absolute().parent / (table.data or f"data/{table.id}")
+
+    def _initial(self, table: InitialTable, book: Mapping[ServerId, Server]) -> Configuration:
+        if table.dap not in ("abd", "ec"):
+            self._refuse("initial.dap", f'expected "abd" or "ec", found {table.dap!r}')
+        unknown = [name for name in table.servers if name not in book]
+        if unknown:
+            self._refuse("initial.servers", f"expected ids of [[server]] tables, found {', '.join(map(repr, unknown))}; known: {', '.join(book)}")
+        members = tuple(book[ServerId(name)] for name in table.servers)
+        parameters = self._parameters(table)
+        try:
+            configuration = Configuration(cast(Algorithm, table.dap), members, **parameters)
+            return configuration.checked_for_faults(table.allow_no_faults).at(DEFAULT_DOMAIN, 0)
+        except ConfigurationRefused as error:
+            self._refuse("initial", str(error).replace("say --allow-no-faults", "write allow_no_faults = true"))
+        except BadInput as error:
+            self._refuse("initial", str(error))
+
+    def _parameters(self, table: InitialTable) -> dict[str, Any]:
+        given = {key: value for key in ("k", "delta", "backend") if (value := getattr(table, key)) is not None}
+        if table.dap == "abd":
+            for key in given:
+                self._refuse(f"initial.{key}", 'expected only with dap = "ec": ABD replicates whole values')
+            return {}
+        if table.k is None or not 1 <= table.k < len(table.servers):
+            found = "but missing" if table.k is None else f"found {table.k}"
+            self._refuse("initial.k", f"expected 1 <= k < {len(table.servers)}, the number of servers, {found}")
+        return {"delta": DELTA_DEFAULT, "backend": BACKEND_DEFAULT} | given
+
+
+def _notes(members: int) -> tuple[str, ...]:
+    if members == 0:
+        return ("no consensus members: reads and writes work, creating domains and reconfiguring do not",)
+    if members % 2 == 0:
+        return (f"{members} consensus members survive no more crashes than {members - 1} would: an odd number is better",)
+    return ()

@@ -1,0 +1,116 @@
+"""The client's side of the ZeroMQ transport: one DEALER socket for each server.
+
+ZeroMQ itself queues nothing for a server that is not connected (IMMEDIATE); what it does not take waits here, bounded, and goes out when the server
+takes messages again. A connection that broke is made again by ZeroMQ, ever slower up to once a second.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from ares.identity import ServerId
+from ares.messages import AnyMessage
+from ares.runtime.batching import BatchConnections, Deliver, Waiting, batches
+from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, Socket, create_socket, ready, receive, send
+
+RECONNECT_MS_MIN = 50
+RECONNECT_MS_MAX = 1_000
+UNSENT_BATCHES_MAX = 32
+"""What ZeroMQ holds for a server that is connected and slow: little, since only what waits here is bounded in bytes."""
+
+DRAIN_BATCHES_MAX = 64
+"""Batches taken from one server before the event loop has its turn."""
+
+_log = logging.getLogger(__name__)
+
+
+class ZmqConnections(BatchConnections):
+    """:class:`ares.runtime.ports.Connections` over TCP; addresses are IPv4 ``host:port``."""
+
+    def open(self, deliver: Deliver) -> None:
+        super().open(deliver)
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._links: dict[ServerId, _Link | None] = {}
+
+    def _flush(self) -> None:
+        if not self._opened:
+            return
+        for server, messages in self._outgoing.take().items():
+            if server not in self._links:
+                self._links[server] = self._connect(server)
+            link = self._links[server]
+            if link is not None:
+                link.send(messages)
+
+    def _connect(self, server: ServerId) -> "_Link | None":
+        socket = create_socket(self._context, zmq.DEALER)
+        socket.setsockopt(zmq.SNDHWM, UNSENT_BATCHES_MAX)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS_MIN)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
+        try:
+            socket.connect(f"tcp://{self._addresses[server]}")
+        except zmq.ZMQError as error:
+            socket.close()
+            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error.strerror)
+            return None
+        return _Link(socket, self._loop, lambda frames: self._receive(server, frames))
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        for link in self._links.values():
+            if link is not None:
+                link.close()
+        await asyncio.to_thread(self._context.term)
+
+
+class _Link:
+    """The connection to one server, and what waits while that server takes nothing."""
+
+    def __init__(self, socket: Socket, loop: asyncio.AbstractEventLoop, deliver: Callable[[list[bytes]], None]) -> None:
+        self._socket = socket
+        self._loop = loop
+        self._deliver = deliver
+        self._waiting = Waiting()
+        loop.add_reader(socket.fileno(), self._attend)
+
+    def send(self, messages: list[AnyMessage]) -> None:
+        if self._waiting:
+            self._waiting.admit(messages)
+        else:
+            self._transmit(messages)
+        self._look_again()
+
+    def _transmit(self, messages: Sequence[AnyMessage]) -> None:
+        taken = 0
+        for count, frames in batches(messages):
+            if not send(self._socket, frames):
+                break
+            taken += count
+        self._waiting.admit(messages[taken:])
+
+    def _attend(self) -> None:
+        """Do what the socket is ready for, within measure."""
+        if self._socket.closed:
+            return
+        if self._waiting and ready(self._socket, zmq.POLLOUT):
+            self._transmit(self._waiting.take())
+        for _ in range(DRAIN_BATCHES_MAX):
+            frames = receive(self._socket)
+            if frames is None:
+                break
+            self._deliver(frames)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if ready(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._waiting else 0)):
+            self._loop.call_soon(self._attend)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()

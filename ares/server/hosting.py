@@ -1,0 +1,116 @@
+"""What a server keeps for one configuration: the objects, and nextC (Alg. 4).
+
+After gc-config the whole table of objects goes, tags included, where the paper keeps every tag with an empty value: the server answers with no
+tags and the finalized successor, which has everything that completed here and which every client must visit anyway. Keeping the tags would
+leak memory with every reconfiguration. A server that has collected acknowledges put-data without storing, as published (Alg. 4:18).
+"""
+
+from sortedcontainers import SortedDict
+
+from ares.configuration import Configuration, Successor
+from ares.dap.element import intact
+from ares.dap.registry import capacity
+from ares.dap.server import Versions
+from ares.errors import AresError
+from ares.identity import ObjectName
+from ares.messages import (
+    Ack,
+    CollectConfig,
+    DataReply,
+    Element,
+    GetData,
+    GetTag,
+    Hosted,
+    Listed,
+    ListObjects,
+    ObjectsReply,
+    PutData,
+    TagReply,
+)
+from ares.reconfig.pointer import advance
+from ares.tag import TAG_ZERO
+
+INLINE_BYTES_MAX = 8 * 1024
+"""An element of up to this many bytes comes with every get-data answer, asked for or not."""
+
+PAGE_OBJECTS_MAX = 1000
+
+
+class BadElement(AresError):
+    """An element that does not belong at this server, or is not what was sealed."""
+
+
+class Hosting:
+    """State and answers for one configuration. Every method takes a request and returns its reply."""
+
+    def __init__(self, configuration: Configuration, position: int) -> None:
+        self.configuration = configuration
+        self.successor: Successor | None = None
+        self.collected = False
+        self.bytes = 0
+        self._element_index = position if configuration.dap == "ec" else 0
+        self._capacity = capacity(configuration)
+        self._objects: SortedDict[ObjectName, Versions] = SortedDict()
+
+    def install(self, successor: Successor) -> None:
+        """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.reconfig.pointer.ConflictingSuccessor`."""
+        self.successor = advance(self.configuration, self.successor, successor)
+
+    def get_tag(self, request: GetTag) -> TagReply:
+        versions = self._objects.get(request.object)
+        return TagReply(request.call, versions.newest if versions is not None else TAG_ZERO, self.successor)
+
+    def get_data(self, request: GetData) -> DataReply:
+        versions = self._objects.get(request.object)
+        if versions is None:
+            return DataReply(request.call, (), -1, TAG_ZERO, None, self.successor)
+        tag, element = versions.entries[0]
+        length = element.length
+        wanted: Element | None = element
+        if request.wanted is not None:
+            tag, wanted = request.wanted, versions.element(request.wanted)
+        if (
+            wanted is None
+            or (self.successor is not None and self.successor.finalized)
+            or (not request.element and len(wanted.data) > INLINE_BYTES_MAX)
+            or not intact(self.configuration.id, request.object, tag, wanted)
+        ):
+            wanted = None
+        return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor)
+
+    def put_data(self, request: PutData) -> Ack:
+        """Raises :class:`BadElement`; nothing is stored then."""
+        element = request.element
+        if element.index != self._element_index or not intact(self.configuration.id, request.object, request.tag, element):
+            raise BadElement(f"element {element.index} of {request.object!r} does not fit its checksum or this server; it was not stored")
+        if not self.collected:
+            versions = self._objects.get(request.object)
+            if versions is None:
+                versions = self._objects[request.object] = Versions()
+            self.bytes += versions.put(request.tag, element, self._capacity)
+        return Ack(request.call, self.successor)
+
+    def collect(self, request: CollectConfig) -> Ack:
+        """gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
+        self.install(request.successor)
+        if self.successor is not None and self.successor.finalized:
+            self.collected = True
+            self.bytes = 0
+            self._objects.clear()
+        return Ack(request.call, self.successor)
+
+    def list_objects(self, request: ListObjects) -> ObjectsReply:
+        limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
+        after = max(request.after, request.prefix)
+        page: list[Listed] = []
+        for name in self._objects.irange(ObjectName(after), inclusive=(after != request.after, True)):
+            if not name.startswith(request.prefix) or len(page) == limit:
+                break
+            versions = self._objects[name]
+            page.append(Listed(name, versions.newest, versions.deleted))
+        else:
+            return ObjectsReply(request.call, tuple(page), False, self.successor)
+        return ObjectsReply(request.call, tuple(page), len(page) == limit, self.successor)
+
+    def describe(self) -> Hosted:
+        return Hosted(self.configuration, len(self._objects), self.bytes, self.collected, self.successor)

@@ -1,0 +1,110 @@
+"""A server as a function: a request in, a reply out; no I/O (ARES II Alg. 4, and section 5 of the protocol's own rules).
+
+A server is a member of a configuration under its own identity, or refuses. A configuration that it has never seen is introduced by a client with its
+content; the server checks that it is a member and that no other configuration has that place before it keeps state. A server that restarted without
+its state has a new identity, so configurations that name the old one are refused: that counts as a crash, which reconfiguration repairs.
+"""
+
+from typing import assert_never
+
+from ares.configuration import Configuration
+from ares.identity import CallId, ConfigurationId, DomainName, ServerId
+from ares.messages import (
+    Ack,
+    CollectConfig,
+    Describe,
+    Description,
+    GetData,
+    GetTag,
+    Introduce,
+    Keyed,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    Reason,
+    Refused,
+    Reply,
+    Request,
+    WriteConfig,
+)
+from ares.reconfig.pointer import ConflictingSuccessor
+from ares.server.hosting import BadElement, Hosting
+from ares.version import VERSION
+
+
+class Replica:
+    """One storage server's state. ``initial``: c0 of its cluster file, the only configuration it accepts at that place."""
+
+    def __init__(self, server: ServerId, identity: str, initial: Configuration) -> None:
+        self.server = server
+        self.identity = identity
+        self._hosted: dict[ConfigurationId, Hosting] = {}
+        self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
+        self.introduce(initial)
+
+    def handle(self, request: Request) -> Reply | None:
+        """The reply, or None where none is due. Never raises for what a client sent."""
+        match request:
+            case Introduce():
+                return self._introduced(request)
+            case Describe():
+                return self._describe(request.call)
+        hosting = self._hosted.get(request.configuration)
+        if hosting is None:
+            return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
+        try:
+            return _answer(hosting, request)
+        except ConflictingSuccessor as error:
+            return Refused(request.call, Reason.CONFLICTING_SUCCESSOR, str(error))
+        except BadElement as error:
+            return Refused(request.call, Reason.BAD_ELEMENT, str(error))
+
+    def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
+        """Keep state for ``configuration``, or say why not."""
+        position = next((position for position, server in enumerate(configuration.servers) if server.id == self.server), None)
+        if configuration.index < 0 or position is None:
+            return Reason.NOT_A_MEMBER, f"{self.server} is not in {configuration.describe()}"
+        place = (configuration.domain, configuration.index)
+        if self._places.get(place, configuration.id) != configuration.id:
+            return Reason.OTHER_CLUSTER, f"index {place[1]} of domain {place[0]!r} is another configuration here: is this the right cluster file?"
+        if configuration.servers[position].identity != self.identity:
+            return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
+        if configuration.id not in self._hosted:
+            self._hosted[configuration.id] = Hosting(configuration, position)
+        self._places[place] = configuration.id
+        return None
+
+    def _introduced(self, request: Introduce) -> Reply | None:
+        refusal = self.introduce(request.configuration)
+        return None if refusal is None else Refused(request.call, *refusal)
+
+    def _describe(self, call: CallId) -> Description:
+        hosted = tuple(hosting.describe() for hosting in self._hosted.values())
+        return Description(call, self.server, self.identity, VERSION, 0.0, 0, hosted)
+
+
+def _answer(hosting: Hosting, request: Keyed) -> Reply:
+    match request:
+        case GetData():
+            if request.successor is not None:
+                hosting.install(request.successor)
+            return hosting.get_data(request)
+        case PutData():
+            return hosting.put_data(request)
+        case GetTag():
+            if request.successor is not None:
+                hosting.install(request.successor)
+            return hosting.get_tag(request)
+        case ReadConfig():
+            return Ack(request.call, hosting.successor)
+        case WriteConfig():
+            hosting.install(request.successor)
+            return Ack(request.call, hosting.successor)
+        case ListObjects():
+            if request.successor is not None:
+                hosting.install(request.successor)
+            return hosting.list_objects(request)
+        case CollectConfig():
+            return hosting.collect(request)
+        case _:
+            assert_never(request)

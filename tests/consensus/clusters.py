@@ -1,0 +1,139 @@
+"""Consensus members to test against: three in this process, or each a process of its own that can be killed."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ares.configuration import Configuration
+from ares.identity import DomainName, ServerId
+from ares.messages import ConsensusDescription
+from ares.runtime.consensus_host import ConsensusHost
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
+from ares.runtime.raft_member import RaftMember
+from ares.runtime.remote_consensus import RemoteConsensus
+from ares.runtime.zmq_client import ZmqConnections
+
+MEMBERS = [ServerId("r0"), ServerId("r1"), ServerId("r2")]
+PASSWORD = "a password for tests"
+PATIENCE_S = 60.0
+"""Far more than anything here takes."""
+
+
+def configuration(index: int, domain: str = "default", servers: str = "s0 s1 s2") -> Configuration:
+    return Configuration.abd(servers.split()).at(DomainName(domain), index)
+
+
+def free_addresses(count: int) -> list[str]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class LocalMembers:
+    """Raft members in this process, each served over the in-process transport."""
+
+    def __init__(self, directory: Path, count: int = 3) -> None:
+        self.raft_addresses = dict(zip(MEMBERS, free_addresses(count), strict=False))
+        self.running: dict[ServerId, RaftMember] = {}
+        self._hosts: dict[ServerId, ConsensusHost] = {}
+        self._network = InprocNetwork()
+        self._directory = directory
+
+    def directory(self, member: ServerId) -> Path:
+        return self._directory / member
+
+    def make(self, member: ServerId) -> RaftMember:
+        return RaftMember(member, self.raft_addresses, self.directory(member), PASSWORD)
+
+    async def start(self, member: ServerId) -> RaftMember:
+        raft = self.make(member)
+        raft.start()
+        self.running[member] = raft
+        self._hosts[member] = ConsensusHost(raft, InprocListener(self._network, member))
+        await self._hosts[member].start()
+        return raft
+
+    async def start_all(self) -> None:
+        for member in self.raft_addresses:
+            await self.start(member)
+
+    async def stop(self, member: ServerId) -> None:
+        await self._hosts.pop(member).close()
+        await self.running.pop(member).close()
+
+    async def stop_all(self) -> None:
+        for member in list(self.running):
+            await self.stop(member)
+
+    def client(self) -> RemoteConsensus:
+        return RemoteConsensus(InprocConnections(self._network), {member: member for member in self.raft_addresses})
+
+
+class MemberProcesses:
+    """Every member a process (member_process.py), reached over ZeroMQ on loopback."""
+
+    def __init__(self, directory: Path) -> None:
+        addresses = free_addresses(2 * len(MEMBERS))
+        self._addresses = dict(zip(MEMBERS, addresses, strict=False))
+        self._raft_addresses = dict(zip(MEMBERS, addresses[len(MEMBERS) :], strict=True))
+        self._directory = directory
+        self._processes: dict[ServerId, subprocess.Popen[bytes]] = {}
+
+    def start(self, *members: ServerId) -> None:
+        for member in members:
+            script = Path(__file__).with_name("member_process.py")
+            arguments = [member, self._addresses[member], json.dumps(self._raft_addresses), str(self._directory / member), PASSWORD]
+            with (self._directory / f"{member}.log").open("ab") as log:
+                self._processes[member] = subprocess.Popen([sys.executable, str(script), *arguments], stdout=log, stderr=log)
+
+    def kill(self, *members: ServerId) -> None:
+        """kill -9."""
+        for member in members:
+            self._processes[member].send_signal(signal.SIGKILL)
+        for member in members:
+            self._processes.pop(member).wait()
+
+    def stop(self, member: ServerId) -> int:
+        """SIGTERM; returns the exit status."""
+        process = self._processes.pop(member)
+        process.terminate()
+        return process.wait(PATIENCE_S)
+
+    def kill_all(self) -> None:
+        self.kill(*self._processes)
+
+    def client(self, *members: ServerId) -> RemoteConsensus:
+        return RemoteConsensus(ZmqConnections(), {member: self._addresses[member] for member in members or MEMBERS})
+
+    async def described(self, client: RemoteConsensus, condition: Callable[[list[ConsensusDescription]], bool]) -> list[ConsensusDescription]:
+        """What the members say of themselves, as soon as ``condition`` holds for it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                descriptions = await client.describe(0.5)
+                if condition(descriptions):
+                    return descriptions
+                await asyncio.sleep(0.05)
+
+    async def leader(self, client: RemoteConsensus) -> ServerId:
+        """Whom all running members call leader, and who runs."""
+
+        def agreed(descriptions: list[ConsensusDescription]) -> bool:
+            leaders = {description.leader for description in descriptions}
+            return len(descriptions) == len(self._processes) and len(leaders) == 1 and leaders <= set(self._processes)
+
+        return ServerId((await self.described(client, agreed))[0].leader)

@@ -1,0 +1,23 @@
+"""One consensus member: ``member_process.py ID CLIENT_ADDRESS RAFT_ADDRESSES_JSON DIRECTORY PASSWORD``; SIGTERM ends it."""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from ares.identity import ServerId
+from ares.runtime.consensus_host import run_consensus_member
+from ares.runtime.zmq_server import ZmqListener
+
+
+async def main(member: str, address: str, raft_addresses: str, directory: str, password: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await run_consensus_member(ServerId(member), json.loads(raft_addresses), ZmqListener(address), Path(directory), password, stop)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(main(*sys.argv[1:]))

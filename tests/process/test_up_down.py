@@ -1,0 +1,199 @@
+"""A cluster's processes: started together, stopped exactly, never mistaken for others, never started again as if they remembered."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ares.cli import supervisor
+from ares.identity import ServerId
+from ares.runtime.settings import Settings, split_address
+
+pytestmark = pytest.mark.process
+
+
+def ares(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "ares", *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def pids(directory: Path) -> dict[str, int]:
+    return {path.stem: int(path.read_text()) for path in (directory / "run").glob("*.pid")}
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Path]:
+    """A new cluster of 3 servers and 3 consensus members, stopped at the end."""
+    made = ares("init", tmp_path / "cluster", "--servers", "3", "--base-port", "0")
+    assert made.returncode == 0, made.stderr
+    yield tmp_path / "cluster"
+    ares("down", tmp_path / "cluster")
+
+
+def test_up_detached_and_down(cluster: Path) -> None:
+    up = ares("up", cluster, "--detach", "--json")
+    assert up.returncode == 0, up.stderr
+    shown = json.loads(up.stdout)["processes"]
+    started = pids(cluster)
+    assert {id: process["pid"] for id, process in shown.items()} == started
+    assert sorted(started) == ["r0", "r1", "r2", "s0", "s1", "s2"]
+    assert all(runs(pid) for pid in started.values())
+    settings = Settings.load(cluster / "cluster.toml")
+    for server in settings.servers.values():
+        log = (cluster / f"logs/{server.id}.log").read_text()
+        assert f"READY {server.id} {server.address}\n" in log
+        assert (server.data / "identity").read_text().strip() == server.identity
+    again = ares("up", cluster)
+    assert again.returncode == 1
+    assert f"is up already: {', '.join(f'{id} (pid {started[id]})' for id in sorted(started))}" in again.stderr
+    down = ares("down", cluster, "--json")
+    assert json.loads(down.stdout) == {"stopped": sorted(started)}
+    assert not any(runs(pid) for pid in started.values())
+    assert pids(cluster) == {}
+    second = ares("down", cluster)
+    assert (second.returncode, second.stdout) == (0, "nothing was running\n")
+
+
+def test_a_stopped_cluster_is_not_started_as_if_it_remembered(cluster: Path) -> None:
+    assert ares("up", cluster, "--detach").returncode == 0
+    assert ares("down", cluster).returncode == 0
+    before = Settings.load(cluster / "cluster.toml")
+    refused = ares("up", cluster, "--detach")
+    assert refused.returncode == 1
+    assert "is gone" in refused.stderr
+    assert "--fresh" in refused.stderr
+    assert pids(cluster) == {}
+    journal = before.members[ServerId("r0")].data / "left-over"
+    journal.write_text("of the earlier cluster")
+    fresh = ares("up", cluster, "--detach", "--fresh")
+    assert fresh.returncode == 0, fresh.stderr
+    after = Settings.load(cluster / "cluster.toml")
+    assert not journal.exists()
+    assert {server.identity for server in before.servers.values()}.isdisjoint(server.identity for server in after.servers.values())
+    assert all((server.data / "identity").read_text().strip() == server.identity for server in after.servers.values())
+    running = ares("up", cluster, "--fresh")
+    assert running.returncode == 1
+    assert Settings.load(cluster / "cluster.toml") == after
+
+
+def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").write_text("keep")
+    file = cluster / "cluster.toml"
+    file.write_text(file.read_text().replace('id = "s1"', 'id = "s1"\ndata = "../precious"'))
+    refused = ares("up", cluster, "--fresh")
+    assert refused.returncode == 2
+    assert "the data of s1 is in" in refused.stderr
+    assert (tmp_path / "precious/file").read_text() == "keep"
+
+
+def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
+    with subprocess.Popen([sys.executable, "-m", "ares", "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+        assert up.stderr is not None
+        assert "Ctrl-C" in up.stderr.readline()
+        started = pids(cluster)
+        os.kill(started["s1"], signal.SIGKILL)
+        assert "s1 ended with status -9" in up.stderr.readline()
+        up.send_signal(signal.SIGINT)
+        assert "stopped r0, r1, r2, s0, s2" in up.stderr.readline()
+        assert up.wait(timeout=30) == 0
+    assert len(started) == 6
+    assert not any(runs(pid) for pid in started.values())
+
+
+def test_a_member_that_cannot_start_stops_what_was_started(cluster: Path) -> None:
+    (cluster / "data").mkdir()
+    (cluster / "data/s2").write_text("a file where a directory should be")
+    up = ares("up", cluster, "--detach")
+    assert up.returncode == 1
+    assert "s2 ended with status 2" in up.stderr
+    assert "data/s2 cannot be used" in up.stderr
+    assert "Traceback" not in up.stderr
+    assert pids(cluster) == {}
+    assert ares("down", cluster).stdout == "nothing was running\n"
+
+
+def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> None:
+    address = Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].address
+    with socket.create_server(split_address(address)):
+        up = ares("up", cluster, "--detach")
+        assert up.returncode == 1
+        assert f"{address} (s0) cannot be listened on" in up.stderr
+        alone = ares("server", cluster / "cluster.toml", "--id", "s0")
+        assert alone.returncode == 2
+        assert f"s0 cannot listen on {address}" in alone.stderr
+    assert not list(cluster.glob("data/*/identity"))
+
+
+def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as stranger:
+        (cluster / "run").mkdir()
+        (cluster / "run/s0.pid").write_text(f"{stranger.pid}\n")
+        assert ares("down", cluster).stdout == "nothing was running\n"
+        assert stranger.poll() is None
+        assert stranger.stdin is not None
+        stranger.stdin.close()
+
+
+def test_a_process_that_does_not_listen_to_sigterm_is_killed(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "STOP_S", 0.3)
+    assert ares("up", cluster, "--detach").returncode == 0
+    started = pids(cluster)
+    os.kill(started["s1"], signal.SIGSTOP)
+    assert supervisor.Supervisor(cluster / "cluster.toml").stop() == sorted(started)
+    assert not any(runs(pid) for pid in started.values())
+
+
+@pytest.mark.parametrize(("kind", "id"), [("server", "s0"), ("consensus", "r0")])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_process_says_ready_and_stops_cleanly(cluster: Path, kind: str, id: str, number: signal.Signals) -> None:
+    [address] = [process.address for process in Settings.load(cluster / "cluster.toml").processes() if process.id == id]
+    command = [sys.executable, "-m", "ares", kind, cluster / "cluster.toml", "--id", id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"READY {id} {address}\n"
+        second = ares(kind, cluster / "cluster.toml", "--id", id)
+        assert second.returncode == 2
+        assert "in use" in second.stderr
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "")
+    for line in err.splitlines():
+        assert json.loads(line)["server"] == id
+
+
+def test_a_restarted_server_says_that_it_is_somebody_new(cluster: Path) -> None:
+    identities = []
+    for _ in range(2):
+        command = [sys.executable, "-m", "ares", "server", cluster / "cluster.toml", "--id", "s0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            identities.append((cluster / "data/s0/identity").read_text().strip())
+            process.send_signal(signal.SIGKILL)
+            _, err = process.communicate()
+    assert identities[0] == Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].identity
+    assert identities[1] != identities[0]
+    warning = json.loads(err.splitlines()[0])
+    assert (warning["levelname"], warning["identity"]) == ("WARNING", identities[1])
+    assert warning["asctime"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("arguments", [("server", "--id", "s9"), ("consensus", "--id", "s0")])
+def test_an_unknown_id_is_refused_with_the_known_ones(cluster: Path, arguments: tuple[str, ...]) -> None:
+    refused = ares(arguments[0], cluster / "cluster.toml", *arguments[1:])
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: ")
+    assert "known: s0, s1, s2" in refused.stderr or "known: r0, r1, r2" in refused.stderr

@@ -1,0 +1,246 @@
+"""Reconfiguration beside reads and writes, without I/O (ARES II Alg. 2 and 5; rules R1-R3)."""
+
+import itertools
+
+import pytest
+
+from ares.client.operations import read, stat, write
+from ares.client.survey import list_objects
+from ares.configuration import Configuration, Server, Status, Successor
+from ares.errors import ConfigurationRefused, Unavailable
+from ares.identity import DEFAULT_DOMAIN, ServerId
+from ares.messages import CollectConfig, GetData, ListObjects, PutData, WriteConfig
+from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.traversal import put_config
+from ares.reconfig.view import Switches
+from ares.server.replica import Replica
+from ares.tag import TAG_ZERO
+from ares.value import TOMBSTONE
+from tests.protocol.world import World, servers
+
+ABD = Configuration.abd(servers(0, 1, 2))
+EC = Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
+EC4 = Configuration.ec(servers(3, 4, 5, 6), 2, 2)
+C0 = ABD.at(DEFAULT_DOMAIN, 0)
+ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], repeat=4)]
+
+
+@pytest.mark.parametrize("switches", ALL_SWITCHES)
+def test_every_object_moves(switches):
+    world = World(C0, range(7))
+    mover, old, new = world.client(switches), world.client(Switches(piggyback=False)), world.client()
+    values = {f"key{number:04d}": bytes([number]) * number * 50 for number in range(30)}
+    for name, value in values.items():
+        old.run(write(old.view, name, value))
+    result = mover.run(reconfigure(mover.view, EC))
+    assert result.ours
+    assert result.moved == len(values)
+    assert result.uncollected == []
+    world.down = {ServerId("s0")}
+    for name, value in values.items():
+        assert old.run(read(old.view, name)).value == value
+        assert new.run(read(new.view, name)).value == value
+    names, cursor = new.run(list_objects(new.view, "", ""))
+    assert (names, cursor) == (sorted(values), None)
+    assert new.view.sequence.last_finalized.same_content(EC)
+
+
+@pytest.mark.parametrize("gc", [True, False])
+def test_a_collected_configuration_holds_no_data_and_points_forward(gc):
+    world = World(C0, range(7))
+    client = world.client(Switches(gc=gc))
+    client.run(write(client.view, "k", b"v"))
+    for wished in (EC, EC4, ABD):
+        client.run(reconfigure(client.view, wished))
+    while world.step():
+        pass
+    hosting = world.replicas["s0"]._hosted[C0.id]
+    assert hosting.collected is gc
+    assert (hosting.bytes == 0) is gc
+    assert hosting.successor.finalized
+    rounds = []
+    world.watch = lambda source, target, message: rounds.append(type(message)) if isinstance(message, GetData) and target == "s1" else None
+    fresh = world.client()
+    assert fresh.run(read(fresh.view, "k")).value == b"v"
+
+
+def test_tags_and_tombstones_move():
+    world = World(C0, range(7))
+    client = world.client()
+    tag = client.run(write(client.view, "k", b"v"))
+    gone = client.run(write(client.view, "gone", TOMBSTONE))
+    client.run(reconfigure(client.view, EC))
+    assert client.run(stat(client.view, "k")).tag == tag
+    assert client.run(stat(client.view, "gone")).tag == gone
+    assert client.run(list_objects(client.view, "", ""))[0] == ["k"]
+
+
+def test_an_object_already_in_the_new_configuration_is_skipped():
+    world = World(C0, range(7))
+    first, second = world.client(), world.client()
+    first.run(write(first.view, "k", b"v"))
+    finalizing = lambda message: isinstance(message, WriteConfig) and message.successor.finalized  # noqa: E731
+    world.hold = lambda source, target, message: source is first and finalizing(message)
+    first.start(reconfigure(first.view, EC))
+    while world.step():
+        pass
+    first.dead = True
+    result = second.run(reconfigure(second.view, EC4))
+    assert result.ours
+    reader = world.client()
+    assert reader.run(read(reader.view, "k")).value == b"v"
+    again = world.client()
+    assert again.run(reconfigure(again.view, EC)).moved == 1
+
+
+def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
+    for seed in range(40):
+        world = World(C0, range(7), seed)
+        clients = [world.client(), world.client()]
+        clients[0].run(write(clients[0].view, "k", b"v"))
+        pendings = [client.start(reconfigure(client.view, wished)) for client, wished in zip(clients, (EC, EC4), strict=True)]
+        world.until(lambda pendings=pendings: all(pending.ended for pending in pendings))
+        results = [pending.result() for pending in pendings]
+        places = {result.configuration.index: result.configuration.id for result in results}
+        assert all(places[result.configuration.index] == result.configuration.id for result in results)
+        for result, wished in zip(results, (EC, EC4), strict=True):
+            assert result.ours == result.configuration.same_content(wished)
+        reader = world.client()
+        assert reader.run(read(reader.view, "k")).value == b"v"
+
+
+def test_r1_the_published_counterexample_is_closed():
+    """Protocol's section 8: the writer's message reaches B after the mover looked at it."""
+    world = World(C0, range(7))
+    writer, mover, reader = world.client(), world.client(), world.client()
+    writer.run(write(writer.view, "k", b"old"))
+    world.hold = lambda source, target, message: source is writer and isinstance(message, PutData) and target != "s0"
+    pending = writer.start(write(writer.view, "k", b"new"))
+    while world.step():
+        pass
+
+    def hold(source, target, message):
+        if source is writer and isinstance(message, PutData) and message.configuration == C0.id:
+            return target != "s0"
+        if source is mover and isinstance(message, WriteConfig | CollectConfig):
+            return target == "s1"
+        return source is mover and isinstance(message, GetData | ListObjects) and target == "s0" and message.configuration == C0.id
+
+    world.hold = hold
+    mover.run(reconfigure(mover.view, EC))
+    assert not pending.ended
+    world.hold = lambda *_: False
+    world.until(lambda: pending.ended)
+    tag = pending.result()
+    found = reader.run(read(reader.view, "k"))
+    assert (found.tag, found.value) == (tag, b"new")
+
+
+def test_r2_a_second_successor_is_refused():
+    world = World(C0, range(7))
+    client = world.client()
+    client.run(put_config(C0, Successor(EC.at(DEFAULT_DOMAIN, 1), Status.PENDING)))
+    with pytest.raises(ConfigurationRefused, match="second decision"):
+        client.run(put_config(C0, Successor(EC4.at(DEFAULT_DOMAIN, 1), Status.PENDING)))
+
+
+def test_r3_a_successor_seen_at_one_server_is_at_a_quorum_before_anyone_goes_there():
+    world = World(C0, range(7))
+    client = world.client()
+    target = EC.at(DEFAULT_DOMAIN, 1)
+    world.replicas["s1"]._hosted[C0.id].install(Successor(target, Status.PENDING))
+    early = []
+
+    def watch(source, destination, message):
+        known = sum(1 for name in ("s0", "s1", "s2") if world.replicas[name]._hosted[C0.id].successor is not None)
+        if source is client and getattr(message, "configuration", None) == target.id and known < 2:
+            early.append(message)
+
+    world.watch = watch
+    world.down = {ServerId("s0")}
+    client.run(write(client.view, "k", b"v"))
+    assert early == []
+    assert client.view.sequence.last_known.id == target.id
+
+
+def test_a_dead_retired_configuration_does_not_block():
+    world = World(C0, range(7))
+    mover, fresh = world.client(), world.client()
+    mover.run(write(mover.view, "k", b"v"))
+    world.hold = lambda source, target, message: isinstance(message, CollectConfig)
+    result = mover.run(reconfigure(mover.view, EC4))
+    assert [configuration.index for configuration in result.uncollected] == [0]
+    world.down = {ServerId("s0"), ServerId("s1"), ServerId("s2")}
+    assert mover.run(read(mover.view, "k")).value == b"v"
+    assert fresh.run(read(fresh.view, "k")).value == b"v", "the consensus service's hint leads on"
+    lost = world.client()
+    world.consensus_up = False
+    with pytest.raises(Unavailable):
+        lost.run(read(lost.view, "k"), timeout_s=3)
+
+
+def test_a_server_that_lost_its_memory_is_refused_and_comes_back_by_reconfiguration():
+    world = World(C0, range(7))
+    client = world.client()
+    client.run(write(client.view, "k", b"v"))
+    reborn = Server(ServerId("s0"), "host0:1", "f" * 32)
+    world.replicas["s0"] = Replica(reborn.id, reborn.identity, C0)
+    world.down = {ServerId("s1")}
+    with pytest.raises(Unavailable, match="lost its memory"):
+        client.run(read(client.view, "k"), timeout_s=2)
+    world.down = set()
+    assert client.run(read(client.view, "k")).value == b"v"
+    client.run(reconfigure(client.view, Configuration.abd([reborn, *servers(1, 2)])))
+    world.down = {ServerId("s1")}
+    assert client.run(read(client.view, "k")).value == b"v"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_schedules_keep_tag_order(seed):
+    """Whatever the order of messages: an operation that begins after another ended sees at least its tag, and every tag has one value."""
+    world = World(C0, range(7), seed)
+    rng = world.rng
+    clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(4)))) for _ in range(5)]
+    plans = [EC, EC4, ABD, Configuration.ec(servers(0, 1, 2, 3), 2, 2), Configuration.abd(servers(4, 5, 6))]
+    values: dict = {}
+    completed = [TAG_ZERO]
+    running: list = []
+    left = dict.fromkeys(clients, 6)
+
+    def begin(client):
+        if client is clients[0]:
+            operation, kind, value = reconfigure(client.view, rng.choice(plans)), "reconfigure", None
+        elif rng.random() < 0.5:
+            value = f"{client.id}-{left[client]}".encode()
+            operation, kind = write(client.view, "k", value), "write"
+        else:
+            operation, kind, value = read(client.view, "k"), "read", None
+        running.append((client, kind, value, completed[0], client.start(operation, idle=True)))
+
+    def reap():
+        for entry in [entry for entry in running if entry[4].ended]:
+            running.remove(entry)
+            _, kind, value, floor, pending = entry
+            result = pending.result()
+            if kind == "write":
+                assert result > floor
+                assert values.setdefault(result, value) == value
+            elif kind == "read":
+                assert result.tag >= floor, "a read went back"
+                assert values.setdefault(result.tag, result.value) == result.value
+            if kind != "reconfigure":
+                tag = result if kind == "write" else result.tag
+                completed[0] = max(completed[0], tag)
+
+    for _ in range(200_000):
+        idle = [client for client in clients if left[client] and all(entry[0] is not client for entry in running)]
+        if idle and rng.random() < 0.05:
+            client = rng.choice(idle)
+            left[client] -= 1
+            begin(client)
+        if not world.step() or rng.random() < 0.01:
+            world.tick()
+        reap()
+        if not running and not any(left.values()):
+            break
+    assert not running

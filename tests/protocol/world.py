@@ -1,0 +1,148 @@
+"""A small world without I/O: replicas and sessions that talk through the real codec, in an order that a seed chooses."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ares.client.session import TICK_S, Session
+from ares.codec import decode, encode
+from ares.configuration import Configuration, Server
+from ares.effects import Agree, Operation
+from ares.identity import CallId, ClientId, DomainName, ServerId
+from ares.messages import AnyMessage, Decided
+from ares.reconfig.decision import DecisionTable
+from ares.reconfig.view import Switches, View
+from ares.server.replica import Replica
+
+IDENTITY = "{:032x}"
+
+
+def servers(*numbers: int) -> tuple[Server, ...]:
+    return tuple(Server(ServerId(f"s{number}"), f"host{number}:1", IDENTITY.format(number)) for number in numbers)
+
+
+class Client:
+    def __init__(self, world: "World", number: int, switches: Switches, initial: Configuration | None = None) -> None:
+        self.world = world
+        self.id = ClientId(number)
+        self.session = Session()
+        self.view = View(self.id, initial or world.initial, switches, self.session.suspects)
+        self.dead = False
+
+    def start(self, operation: Operation[Any], timeout_s: float = 30.0, **more: Any) -> "Pending":
+        pending = Pending()
+        pending.job = self.session.start(operation, "an operation", self.world.now, timeout_s, pending.settle, **more)
+        self.world.collect(self)
+        return pending
+
+    def run(self, operation: Operation[Any], timeout_s: float = 30.0, **more: Any) -> Any:
+        """Start, and let the world go on until it ends."""
+        pending = self.start(operation, timeout_s, **more)
+        self.world.until(lambda: pending.ended)
+        return pending.result()
+
+
+class Pending:
+    def __init__(self) -> None:
+        self.ended = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.job: Any = None
+
+    def settle(self, value: Any, error: BaseException | None) -> None:
+        assert not self.ended, "an operation ended twice"
+        self.ended, self.value, self.error = True, value, error
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class World:
+    """``down``: servers that hear nothing. ``hold(source, target, message)`` true: that message stays in flight for now.
+
+    ``watch`` sees each message that arrives.
+    """
+
+    def __init__(self, initial: Configuration, numbers: range, seed: int = 0) -> None:
+        self.rng = random.Random(seed)
+        self.now = 0.0
+        self.initial = initial
+        self.replicas = {server.id: Replica(server.id, server.identity, initial) for server in servers(*numbers)}
+        self.decisions: DecisionTable[Configuration] = DecisionTable()
+        self.clients: list[Client] = []
+        self.flights: list[tuple[Any, Any, list[bytes]]] = []
+        self.down: set[ServerId] = set()
+        self.hold: Callable[[Any, Any, AnyMessage], bool] = lambda *_: False
+        self.watch: Callable[[Any, Any, AnyMessage], None] = lambda *_: None
+        self.consensus_up = True
+
+    def client(self, switches: Switches | None = None, initial: Configuration | None = None) -> Client:
+        client = Client(self, len(self.clients) + 1, switches or Switches(), initial)
+        self.clients.append(client)
+        return client
+
+    def collect(self, client: Client) -> None:
+        """Take what a session wants sent; each message flies on its own."""
+        session = client.session
+        outbox, session.outbox = session.outbox, {}
+        for server, messages in outbox.items():
+            self.flights.append((client, server, encode(messages)))
+        while session.asks or session.hints:
+            asks, session.asks = session.asks, []
+            for what, task in asks:
+                if isinstance(what, Agree):
+                    session.resume(task, self._decide(what.configuration, client.id), self.now)
+                else:
+                    self.decisions.tell_finalized(what.configuration.domain, what.configuration.index, what.configuration)
+                    session.resume(task, True, self.now)
+            hints, session.hints = session.hints, []
+            for domain in hints:
+                session.hinted(domain, self._hint(domain), self.now)
+        if session.outbox:
+            self.collect(client)
+
+    def _decide(self, configuration: Configuration, proposer: ClientId) -> Decided:
+        decision = self.decisions.decide(configuration.domain, configuration.index, configuration, proposer)
+        return Decided(CallId(0), decision.content, ClientId(decision.proposer))
+
+    def _hint(self, domain: DomainName) -> Configuration | None:
+        return self.decisions.hint(domain) if self.consensus_up else None
+
+    def step(self) -> bool:
+        """Deliver one batch in flight, chosen at random; False if nothing can fly."""
+        ready = [flight for flight in self.flights if not any(self.hold(flight[0], flight[1], message) for message in decode(flight[2]))]
+        if not ready:
+            return False
+        flight = self.rng.choice(ready)
+        self.flights.remove(flight)
+        source, target, frames = flight
+        for message in decode(frames):
+            self.watch(source, target, message)
+        if isinstance(source, Client):
+            if target in self.down:
+                return True
+            replies = [reply for request in decode(frames) if (reply := self.replicas[target].handle(request)) is not None]
+            if replies:
+                self.flights.append((target, source, encode(replies)))
+        elif not target.dead:
+            target.session.receive(source, decode(frames), self.now)
+            self.collect(target)
+        return True
+
+    def tick(self) -> None:
+        self.now += TICK_S
+        for client in self.clients:
+            if not client.dead:
+                client.session.tick(self.now)
+                self.collect(client)
+
+    def until(self, done: Callable[[], bool], ticks_max: int = 10_000) -> None:
+        for _ in range(ticks_max):
+            while not done() and self.step():
+                pass
+            if done():
+                return
+            self.tick()
+        raise AssertionError("the world came to a standstill")

@@ -1,0 +1,63 @@
+"""How messages are cut into batches, and what is kept for a peer that takes none."""
+
+import pytest
+
+from ares.codec import decode
+from ares.identity import CallId, ClientId, ConfigurationId, ObjectName
+from ares.messages import Element, PutData
+from ares.runtime.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Waiting, batches
+from ares.tag import Tag
+
+from .wires import get_tag
+
+MIB = 1024 * 1024
+
+
+def put(call: int, data: bytes) -> PutData:
+    return PutData(CallId(call), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, len(data), 1, data))
+
+
+def test_nothing_is_no_batch() -> None:
+    assert list(batches([])) == []
+
+
+@pytest.mark.parametrize("count", [1, BATCH_MESSAGES_MAX, BATCH_MESSAGES_MAX + 1, 3 * BATCH_MESSAGES_MAX])
+def test_many_messages_are_cut_by_number(count: int) -> None:
+    messages = [get_tag(call) for call in range(count)]
+    cut = list(batches(messages))
+    assert len(cut) == -(-count // BATCH_MESSAGES_MAX)
+    assert [message for _, frames in cut for message in decode(frames)] == messages
+    assert [size for size, _ in cut] == [len(decode(frames)) for _, frames in cut]
+
+
+@pytest.mark.parametrize("data_bytes", [8000, MIB, 5 * MIB, 20 * MIB], ids=["inlined", "1 MiB", "5 MiB", "20 MiB"])
+def test_large_messages_are_cut_by_bytes(data_bytes: int) -> None:
+    data = bytes(data_bytes)
+    messages = [put(call, data) for call in range(2 * BATCH_BYTES_MAX // data_bytes + 3)]
+    cut = list(batches(messages))
+    assert len(cut) > 1
+    assert all(size == 1 or sum(map(len, frames)) <= BATCH_BYTES_MAX for size, frames in cut)
+    assert [message for _, frames in cut for message in decode(frames)] == messages
+
+
+def test_waiting_keeps_the_oldest_messages() -> None:
+    waiting = Waiting()
+    waiting.admit([get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1)])
+    waiting.admit([get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1, WAITING_MESSAGES_MAX + 9)])
+    assert [message.call for message in waiting.take()] == list(range(WAITING_MESSAGES_MAX))
+
+
+def test_waiting_is_bounded_in_bytes_and_empties_when_taken() -> None:
+    data = bytes(64 * MIB)
+    waiting = Waiting()
+    for _ in range(2):
+        waiting.admit([put(call, data) for call in range(20)])
+        assert len(waiting.take()) == WAITING_BYTES_MAX // len(data)
+        assert len(waiting) == 0
+
+
+def test_one_message_waits_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.runtime.batching.WAITING_BYTES_MAX", 1000)
+    waiting = Waiting()
+    waiting.admit([put(1, bytes(5000)), put(2, b"")])
+    assert [message.call for message in waiting.take()] == [1]

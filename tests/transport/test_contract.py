@@ -1,0 +1,274 @@
+"""What every transport does (the docstrings of Connections and Listener in ares/runtime/ports.py)."""
+
+import asyncio
+import logging
+import typing
+
+import pytest
+
+from ares.codec import DETACHED_BYTES_MIN, VERSION, encode
+from ares.errors import BadInput
+from ares.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.messages import AnyMessage, DataReply, Element, PutData, Reason, Refused
+from ares.runtime.batching import WAITING_MESSAGES_MAX
+from ares.tag import TAG_ZERO, Tag
+
+from .samples import SAMPLES
+from .wires import S0, InprocWire, Wire, acknowledge, get_tag, until
+
+MIB = 1024 * 1024
+
+
+async def test_every_message_arrives_as_it_was(wire: Wire) -> None:
+    assert {type(sample) for sample in SAMPLES} == set(typing.get_args(AnyMessage))
+    server = await wire.serve(answer=lambda messages: messages)
+    client = wire.connect(server)
+    assert await client.ask(S0, SAMPLES) == SAMPLES
+    assert server.received == SAMPLES
+    assert {name for name, _ in client.batches} == {S0}
+
+
+async def test_messages_and_replies_keep_their_order(wire: Wire) -> None:
+    server = await wire.serve()
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(0)])
+    for start in range(1, 6001, 600):
+        for call in range(start, start + 600):
+            client.connections.post(S0, [get_tag(call)])
+        await until(lambda start=start: len(server.received) > start // 2)
+    await until(lambda: len(client.received) == 6001)
+    assert [message.call for message in server.received] == list(range(6001))
+    assert [message.call for message in client.received] == list(range(6001))
+
+
+async def test_what_one_tick_posts_leaves_as_one_batch(wire: Wire) -> None:
+    server = await wire.serve()
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(0)])
+    for call in range(1, 101):
+        client.connections.post(S0, [get_tag(call)])
+    await until(lambda: len(client.received) == 101)
+    assert [len(batch) for _, batch in server.batches] == [1, 100]
+    assert [len(batch) for _, batch in client.batches] == [1, 100]
+
+
+async def test_more_than_a_batch_holds_arrives_complete(wire: Wire) -> None:
+    server = await wire.serve()
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(0)])
+    await client.ask(S0, [get_tag(call) for call in range(1, 10_001)])
+    assert [message.call for message in server.received] == list(range(10_001))
+
+
+@pytest.mark.parametrize("size", [0, 1, DETACHED_BYTES_MIN - 1, DETACHED_BYTES_MIN, DETACHED_BYTES_MIN + 1, MIB, 64 * MIB])
+async def test_elements_of_any_size_arrive_exact(wire: Wire, size: int) -> None:
+    data = (bytes(range(251)) * (size // 251 + 1))[:size]
+    element = Element(1, size, 99, data)
+
+    def give_back(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:
+        put = messages[0]
+        assert isinstance(put, PutData)
+        return [DataReply(put.call, (put.tag,), size, TAG_ZERO, put.element, None)]
+
+    client = wire.connect(await wire.serve(answer=give_back))
+    [reply] = await client.ask(S0, [PutData(CallId(1), ConfigurationId(b"c" * 16), ObjectName("large"), Tag(1, ClientId(2)), element)])
+    assert isinstance(reply, DataReply)
+    assert reply.element == element
+    assert type(reply.element.data) is bytes
+
+
+async def test_a_server_that_starts_later_is_reached(wire: Wire) -> None:
+    address = wire.fresh_address()
+    client = wire.connect(address)
+    client.connections.post(S0, [get_tag(1)])
+    await wire.serve(address)
+    await client.insist(S0, 2)
+
+
+async def test_a_server_restarted_at_its_address_is_reached_again(wire: Wire) -> None:
+    first = await wire.serve()
+    client = wire.connect(first)
+    await client.insist(S0, 1)
+    await first.listener.close()
+    client.connections.post(S0, [get_tag(2)])
+    second = await wire.serve(first.address)
+    await client.insist(S0, 3)
+    assert second.received
+    assert not {3} & {message.call for message in first.received}
+
+
+async def test_a_reply_may_come_later(wire: Wire) -> None:
+    server = await wire.serve(answer=lambda messages: [])
+    early, late = wire.connect(server), wire.connect(server)
+    early.connections.post(S0, [get_tag(1)])
+    late.connections.post(S0, [get_tag(2)])
+    await until(lambda: len(server.batches) == 2)
+    assert not early.batches
+    assert not late.batches
+    for sender, messages in list(server.batches):
+        for _ in range(3):
+            server.listener.reply(sender, acknowledge(messages))
+    await until(lambda: len(early.received) == 3 and len(late.received) == 3)
+    assert (early.calls(), late.calls()) == ({1}, {2})
+    assert (len(early.batches), len(late.batches)) == (1, 1)
+
+
+async def test_each_of_many_clients_gets_its_own_replies(wire: Wire) -> None:
+    servers = [await wire.serve() for _ in range(3)]
+    clients = [wire.connect(*servers) for _ in range(20)]
+    for number, client in enumerate(clients):
+        for name in ("s0", "s1", "s2"):
+            client.connections.post(ServerId(name), [get_tag(number * 1000 + call) for call in range(50)])
+    await until(lambda: all(len(client.received) >= 150 for client in clients))
+    for number, client in enumerate(clients):
+        assert sorted(message.call for message in client.received) == sorted([number * 1000 + call for call in range(50)] * 3)
+        assert {name for name, _ in client.batches} == {"s0", "s1", "s2"}
+
+
+async def test_a_server_never_learned_loses_messages_and_disturbs_nobody(wire: Wire) -> None:
+    client = wire.connect(await wire.serve())
+    client.connections.post(ServerId("nobody"), [get_tag(1)])
+    await client.ask(S0, [get_tag(2)])
+    client.connections.post(S0, [])
+    await client.ask(S0, [get_tag(3)])
+    assert [message.call for message in client.received] == [2, 3]
+
+
+async def test_the_first_address_learned_stands(wire: Wire) -> None:
+    first, second = await wire.serve(), await wire.serve()
+    client = wire.connect(first)
+    client.connections.learn(S0, second.address)
+    await client.ask(S0, [get_tag(1)])
+    assert (len(first.received), len(second.received)) == (1, 0)
+
+
+async def test_closing_twice_and_using_what_is_closed_is_harmless(wire: Wire) -> None:
+    server = await wire.serve()
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(1)])
+    client.connections.post(S0, [get_tag(2)])
+    for _ in range(2):
+        await client.connections.close()
+        client.connections.post(S0, [get_tag(3)])
+    server.listener.reply(server.batches[0][0], acknowledge([get_tag(1)]))  # the sender left
+    for _ in range(2):
+        await server.listener.close()
+        server.listener.reply(server.batches[0][0], acknowledge([get_tag(1)]))
+    never_started = wire.make_connections()
+    await never_started.close()
+    await wire.make_listener("127.0.0.1:0").close()
+    assert [message.call for message in client.received] == [1]
+
+
+async def test_replies_handed_over_before_a_close_arrive(wire: Wire) -> None:
+    server = await wire.serve(answer=lambda messages: [])
+    client = wire.connect(server)
+    client.connections.post(S0, [get_tag(1)])
+    await until(lambda: bool(server.batches))
+    server.listener.reply(server.batches[0][0], acknowledge([get_tag(1)]))
+    await server.listener.close()
+    await until(lambda: client.calls() == {1})
+
+
+async def test_a_server_that_is_down_holds_bounded_memory(wire: Wire) -> None:
+    address = wire.fresh_address()
+    client = wire.connect(address)
+    for tick in range(3):
+        client.connections.post(S0, [get_tag(call) for call in range(tick * 10_000, (tick + 1) * 10_000)])
+        await asyncio.sleep(0.01)
+    server = await wire.serve(address)
+    await client.insist(S0, 99_999)
+    backlog = [message.call for message in server.received if message.call != 99_999]
+    assert len(backlog) <= WAITING_MESSAGES_MAX
+    assert backlog == list(range(len(backlog))), "the oldest are kept, in order"
+
+
+_LARGE = PutData(CallId(5), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, 9000, 1, bytes(9000)))
+_TWO_LARGE = encode([_LARGE, _LARGE])
+BAD_BATCHES = {
+    "another version": [bytes([VERSION + 1]) + encode([get_tag(1)])[0][1:]],
+    "our version, then garbage": [bytes([VERSION]) + b"\xc1\xff\x00garbage"],
+    "garbage": [b"GET / HTTP/1.1\r\n\r\n"],
+    "cut off": [encode([get_tag(1)])[0][:-3]],
+    "bytes too many": [encode([get_tag(1)])[0] + b"\x00"],
+    "an element's frame is missing": _TWO_LARGE[:-1],
+    "a frame too many": [*_TWO_LARGE, b"more"],
+    "no such message": [bytes([VERSION]) + b"\x91\x92\x7b\x01"],
+}
+
+
+@pytest.mark.parametrize("frames", BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
+async def test_a_bad_batch_is_counted_and_refused(wire: Wire, frames: list[bytes]) -> None:
+    server = await wire.serve()
+    [refused] = await wire.exchange(server.address, [frames], 1)
+    assert isinstance(refused, Refused)
+    assert (refused.call, refused.reason) == (0, Reason.BAD_REQUEST)
+    assert refused.detail
+    assert server.listener.bad_batches == 1
+    assert not server.batches
+    await wire.connect(server).ask(S0, [get_tag(1)])
+
+
+async def test_a_batch_without_a_version_is_counted_and_dropped(wire: Wire) -> None:
+    server = await wire.serve()
+    replies = await wire.exchange(server.address, [[b""], [b"", b"x"], encode([get_tag(7)])], 1)
+    assert replies == acknowledge([get_tag(7)])
+    assert server.listener.bad_batches == 2
+
+
+async def test_requests_whose_handling_fails_get_no_reply(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    def answer(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:
+        if messages[0].call == 13:
+            raise RuntimeError("a bug in the handler")
+        return acknowledge(messages)
+
+    server = await wire.serve(answer=answer)
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(1)])
+    with caplog.at_level(logging.ERROR):
+        client.connections.post(S0, [get_tag(13)])
+        await until(lambda: len(server.batches) == 2)
+    await client.ask(S0, [get_tag(2)])
+    assert [message.call for message in client.received] == [1, 2]
+    assert "a bug in the handler" in caplog.text
+
+
+async def test_a_failing_receiver_of_replies_loses_one_batch_only(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    server = await wire.serve()
+    connections = wire.make_connections()
+    seen: list[int] = []
+
+    def deliver(name: ServerId, messages: typing.Sequence[AnyMessage]) -> None:
+        seen.append(messages[0].call)
+        if messages[0].call == 13:
+            raise RuntimeError("a bug in the receiver")
+
+    connections.open(deliver)
+    connections.learn(S0, server.address)
+    for call in (1, 13, 2):
+        connections.post(S0, [get_tag(call)])
+        await until(lambda call=call: call in seen)
+    await connections.close()
+    assert "a bug in the receiver" in caplog.text
+
+
+async def test_an_address_that_is_taken_is_refused(wire: Wire) -> None:
+    server = await wire.serve()
+    with pytest.raises(BadInput, match=server.address):
+        await wire.make_listener(server.address).serve(server.handle)
+    await wire.connect(server).ask(S0, [get_tag(1)])
+
+
+async def test_a_stopped_address_loses_messages_until_restarted() -> None:
+    wire = InprocWire()
+    server = await wire.serve()
+    client = wire.connect(server)
+    wire.network.stop(server.address)
+    client.connections.post(S0, [get_tag(1)])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not server.batches
+    wire.network.restart(server.address)
+    await client.ask(S0, [get_tag(2)])
+    assert client.calls() == {2}
+    await wire.close()

@@ -1,0 +1,169 @@
+"""Both transports behind one face, so that every test of the contract runs over each."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import zmq
+import zmq.asyncio
+
+from ares.codec import Frame, decode
+from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.messages import Ack, AnyMessage, GetTag
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork, _Origin
+from ares.runtime.ports import Connections, Listener, Sender
+from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.zmq_server import ZmqListener
+
+S0 = ServerId("s0")
+WAIT_S_MAX = 30.0
+
+
+def get_tag(call: int) -> GetTag:
+    return GetTag(CallId(call), ConfigurationId(b"c" * 16), ObjectName(f"key {call}"))
+
+
+def acknowledge(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    return [Ack(message.call, None) for message in messages]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+class Server:
+    """A listener that records what it gets and answers with ``answer``."""
+
+    def __init__(self, listener: Listener, answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]) -> None:
+        self.listener = listener
+        self.answer = answer
+        self.batches: list[tuple[Sender, list[AnyMessage]]] = []
+        self.address = ""
+
+    @property
+    def received(self) -> list[AnyMessage]:
+        return [message for _, batch in self.batches for message in batch]
+
+    def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
+        self.batches.append((sender, list(messages)))
+        return self.answer(messages)
+
+
+class Client:
+    """Connections that record what is delivered."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self.batches: list[tuple[ServerId, list[AnyMessage]]] = []
+        connections.open(lambda server, messages: self.batches.append((server, list(messages))))
+
+    @property
+    def received(self) -> list[AnyMessage]:
+        return [message for _, batch in self.batches for message in batch]
+
+    def calls(self) -> set[int]:
+        return {message.call for message in self.received}
+
+    async def ask(self, server: ServerId, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Post once and wait for as many replies."""
+        before = len(self.received)
+        self.connections.post(server, messages)
+        await until(lambda: len(self.received) >= before + len(messages))
+        return self.received[before:]
+
+    async def insist(self, server: ServerId, call: int) -> None:
+        """Post again and again until the call is answered, as a session does."""
+        async with asyncio.timeout(WAIT_S_MAX):
+            while call not in self.calls():
+                self.connections.post(server, [get_tag(call)])
+                await asyncio.sleep(0.02)
+
+
+class Wire:
+    """One transport: makes servers and clients, and closes them at the end of the test."""
+
+    def __init__(self) -> None:
+        self._closing = contextlib.AsyncExitStack()
+
+    def make_listener(self, address: str) -> Listener:
+        raise NotImplementedError
+
+    def make_connections(self) -> Connections:
+        raise NotImplementedError
+
+    def fresh_address(self) -> str:
+        """Where nobody listens."""
+        raise NotImplementedError
+
+    async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
+        """Send raw frames as one client; returns the first ``replies`` messages of the answers."""
+        raise NotImplementedError
+
+    async def serve(self, address: str = "", answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]] = acknowledge) -> Server:
+        server = Server(self.make_listener(address or self.fresh_address()), answer)
+        server.address = await server.listener.serve(server.handle)
+        self._closing.push_async_callback(server.listener.close)
+        return server
+
+    def connect(self, *servers: Server | str) -> Client:
+        """A client that knows the servers as s0, s1, ..."""
+        client = Client(self.make_connections())
+        for number, server in enumerate(servers):
+            client.connections.learn(ServerId(f"s{number}"), server if isinstance(server, str) else server.address)
+        self._closing.push_async_callback(client.connections.close)
+        return client
+
+    async def close(self) -> None:
+        await self._closing.aclose()
+
+
+class InprocWire(Wire):
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = InprocNetwork()
+        self._addresses = 0
+
+    def make_listener(self, address: str) -> InprocListener:
+        return InprocListener(self.network, address)
+
+    def make_connections(self) -> InprocConnections:
+        return InprocConnections(self.network)
+
+    def fresh_address(self) -> str:
+        self._addresses += 1
+        return f"place-{self._addresses}"
+
+    async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
+        connections = self.make_connections()
+        client = Client(connections)
+        for frames in batches:
+            self.network.carry_request(address, _Origin(connections, S0), frames)
+        await until(lambda: len(client.received) >= replies)
+        return client.received
+
+
+class ZmqWire(Wire):
+    def make_listener(self, address: str) -> ZmqListener:
+        return ZmqListener(address)
+
+    def make_connections(self) -> ZmqConnections:
+        return ZmqConnections()
+
+    def fresh_address(self) -> str:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+            port = socket.bind_to_random_port("tcp://127.0.0.1")
+        return f"127.0.0.1:{port}"
+
+    async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
+        with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
+            socket.linger = 0
+            socket.connect(f"tcp://{address}")
+            for frames in batches:
+                await socket.send_multipart(frames)
+            received: list[AnyMessage] = []
+            async with asyncio.timeout(WAIT_S_MAX):
+                while len(received) < replies:
+                    received += decode(await socket.recv_multipart())
+            return received

@@ -1,0 +1,97 @@
+"""What `init` writes: always a file that passes the checks, never over another one."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ares.errors import BadInput
+from ares.runtime.cluster_file import Plan, create, largest_k, renew_identities
+from ares.runtime.settings import Settings
+
+
+def test_the_default_cluster(tmp_path: Path) -> None:
+    settings = create(tmp_path / "new/cluster", Plan())
+    assert settings == Settings.load(tmp_path / "new/cluster/cluster.toml")
+    assert [server.address for server in settings.servers.values()] == [f"127.0.0.1:{port}" for port in range(7400, 7405)]
+    assert (settings.initial.dap, settings.initial.n, settings.initial.crashes_survived) == ("abd", 5, 2)
+    assert len(settings.members) == 3
+    assert "lost" in settings.path.read_text()
+    assert settings.password_path is not None
+    assert stat.S_IMODE(settings.password_path.stat().st_mode) == 0o600
+    assert len(settings.password()) >= 32
+
+
+def test_every_cluster_has_a_name_identities_and_a_password_of_its_own(tmp_path: Path) -> None:
+    one, two = create(tmp_path / "one", Plan()), create(tmp_path / "two", Plan())
+    assert one.name != two.name
+    assert one.initial.id != two.initial.id
+    assert one.password() != two.password()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    settings = create(tmp_path, Plan())
+    before = settings.path.read_bytes(), settings.password()
+    with pytest.raises(BadInput, match=r"cluster.toml exists"):
+        create(tmp_path, Plan(servers=3))
+    settings.path.unlink()
+    with pytest.raises(BadInput, match=r"consensus.password exists"):
+        create(tmp_path, Plan(servers=3))
+    assert not settings.path.exists()
+    settings.path.write_bytes(before[0])
+    assert Settings.load(settings.path).password() == before[1]
+
+
+@pytest.mark.parametrize("servers", range(3, 12))
+def test_the_chosen_k_survives_one_crash_and_the_next_does_not(tmp_path: Path, servers: int) -> None:
+    initial = create(tmp_path, Plan(servers, dap="ec")).initial
+    assert initial.k == largest_k(servers)
+    assert servers - -(-(servers + initial.k) // 2) >= 1
+    assert servers - -(-(servers + initial.k + 1) // 2) < 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (Plan(servers=2), "one crash stops it"),
+        (Plan(servers=2, dap="ec"), "survives no crash whatever k is"),
+        (Plan(servers=4, dap="ec", k=3), "one crash stops it"),
+        (Plan(servers=4, dap="ec", k=4), "1 <= k < 4"),
+        (Plan(servers=33), "1 to 32 servers"),
+        (Plan(k=2), "--k and --delta belong to --dap ec"),
+        (Plan(delta=2), "--k and --delta belong to --dap ec"),
+        (Plan(host="10.0.0.1"), "--security none"),
+        (Plan(base_port=65530), "expected a port from 1 to 65535"),
+        (Plan(host="a b", security="none"), "expected host:port"),
+    ],
+)
+def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: Plan, expected: str) -> None:
+    with pytest.raises(BadInput, match=expected):
+        create(tmp_path / "cluster", plan)
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_plans_that_say_what_they_accept(tmp_path: Path) -> None:
+    assert create(tmp_path / "fragile", Plan(servers=1, consensus=0, allow_no_faults=True)).initial.crashes_survived == 0
+    assert create(tmp_path / "open", Plan(host="10.0.0.1", security="none")).servers
+
+
+def test_port_0_chooses_ports_for_all(tmp_path: Path) -> None:
+    settings = create(tmp_path, Plan(base_port=0))
+    addresses = [server.address for server in settings.servers.values()]
+    addresses += [address for member in settings.members.values() for address in (member.address, member.raft)]
+    assert len(set(addresses)) == 11
+
+
+def test_renewing_changes_the_identities_and_nothing_else(tmp_path: Path) -> None:
+    settings = create(tmp_path, Plan())
+    before = settings.path.read_text() + "# a remark by hand\n"
+    settings.path.write_text(before)
+    renewed = renew_identities(settings)
+    after = settings.path.read_text()
+    old, new = ([server.identity for server in some.servers.values()] for some in (settings, renewed))
+    assert set(old).isdisjoint(new)
+    for was, now in zip(old, new, strict=True):
+        after = after.replace(now, was)
+    assert after == before
+    assert renewed.initial.id != settings.initial.id

@@ -1,0 +1,117 @@
+"""The shared options of the command line: before or after the command's name, laid over the cluster file; and what errors become."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+
+from ares.cli import main
+from ares.cli.options import ALL, Common, command, taking_options
+from ares.errors import BadInput, ObjectNotFound, Unavailable
+from ares.runtime.cluster_file import Plan, create
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
+    """An app with the commands `probe`, which takes the shared options and is recorded, and ones that fail."""
+    app = typer.Typer(rich_markup_mode=None)
+    recorded: list[Common] = []
+    unavailable = Unavailable(3, 2, {"s1": "silent"})
+    unavailable.may_have_taken_effect = True
+    failures = {"unavailable": unavailable, "missing": ObjectNotFound("key", "default"), "bad": BadInput("the key is empty")}
+
+    def shared(common: Common) -> None:
+        pass
+
+    def probe(common: Common, key: Annotated[str, typer.Argument()] = "none") -> None:
+        recorded.append(common)
+        common.report({"key": key}, f"key {key}")
+
+    def fail(common: Common, how: str) -> None:
+        raise failures[how]
+
+    app.callback()(taking_options(shared, ALL))
+    command(app, "probe", example="ares-cli probe key")(probe)
+    command(app, "fail", example="ares-cli fail missing")(fail)
+    monkeypatch.setattr(main, "app", app)
+    return recorded
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-c a --timeout 2 --no-gc --json probe key", "probe key -c a --timeout 2 --no-gc --json", "-c a --no-gc probe --timeout 2 --json key"],
+)
+def test_shared_options_stand_before_or_after_the_command(calls: list[Common], line: str) -> None:
+    assert main.run(line.split()) == 0
+    assert calls == [Common(cluster=Path("a"), timeout_s=2.0, json=True, gc=False)]
+
+
+def test_what_stands_after_the_command_wins(calls: list[Common]) -> None:
+    assert main.run(["--no-gc", "--batch", "-c", "a", "probe", "--gc", "-c", "b"]) == 0
+    assert calls == [Common(cluster=Path("b"), gc=True, batch=True)]
+
+
+def test_options_are_laid_over_the_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = create(tmp_path / "one", Plan()), create(tmp_path / "two", Plan())
+    monkeypatch.setenv("ARES_CLUSTER", str(one.path))
+    assert Common().settings() == one
+    settings = Common(cluster=two.path, timeout_s=1.5, fast_read=False).settings()
+    assert settings.name == two.name
+    assert (settings.client.timeout_s, settings.client.fast_read, settings.client.gc) == (1.5, False, True)
+
+
+def test_no_cluster_is_an_error_that_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARES_CLUSTER", raising=False)
+    with pytest.raises(BadInput, match="-c FILE or set ARES_CLUSTER"):
+        Common().settings()
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "message"),
+    [
+        ("fail unavailable", 1, "2 of the 3 servers needed answered"),
+        ("fail missing", 1, "no object 'key'"),
+        ("fail bad", 2, "the key is empty"),
+        ("fail", 2, "Missing argument"),
+        ("prob", 2, "Did you mean 'probe'?"),
+        ("probe --timeout soon", 2, "--timeout"),
+        ("probe --timeout -1", 2, "--timeout"),
+        ("probe --colour", 2, "--colour"),
+    ],
+)
+def test_an_error_is_one_paragraph_and_a_status(
+    calls: list[Common], capsys: pytest.CaptureFixture[str], line: str, status: int, message: str
+) -> None:
+    assert main.run(line.split()) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_errors_are_json_when_asked_for(calls: list[Common], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--json", "fail", "unavailable"]) == 1
+    error = json.loads(capsys.readouterr().err)
+    assert (error["kind"], error["status"], error["may_have_taken_effect"]) == ("Unavailable", 1, True)
+    assert main.run(["probe", "--colour", "--json"]) == 2
+    assert json.loads(capsys.readouterr().err)["kind"] == "BadInput"
+
+
+def test_answers_are_json_when_asked_for(calls: list[Common], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["probe", "a"]) == main.run(["probe", "a", "--json"]) == 0
+    assert capsys.readouterr().out == 'key a\n{"key": "a"}\n'
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("init", "up", "down", "server", "consensus"))
+
+
+@pytest.mark.parametrize("name", ["init", "up", "down", "server", "consensus"])
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main.run([name, "--help"]) == 0
+    assert f"Example: ares-cli {name} " in capsys.readouterr().out
