@@ -40,7 +40,7 @@ def free_addresses(count: int) -> list[str]:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (state of another thread)
             await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,221 @@
+"""Raft members in this process: what they refuse, what their files must survive, and the traps of PySyncObj."""
+
+import asyncio
+import logging
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from ares.errors import BadInput, ConfigurationRefused, ConsensusUnavailable
+from ares.identity import ClientId, DomainName, ServerId
+from ares.runtime.raft_directory import MemberDirectory
+from ares.runtime.raft_member import RaftMember
+
+from .clusters import MEMBERS, PASSWORD, PATIENCE_S, LocalMembers, configuration, free_addresses, until
+
+ME, OTHER = ClientId(1), ClientId(2)
+R0, R1, R2 = MEMBERS
+
+
+async def propose_many(member: RaftMember, indices: range) -> None:
+    await asyncio.gather(*(member.propose(configuration(index), ME, PATIENCE_S) for index in indices))
+
+
+async def check_decided(member: RaftMember, indices: range) -> None:
+    """Everybody gets what ME proposed."""
+    rivals = [configuration(index, servers="x0 x1 x2") for index in indices]
+    decided = await asyncio.gather(*(member.propose(rival, OTHER, PATIENCE_S) for rival in rivals))
+    assert [(each.configuration, each.proposer) for each in decided] == [(configuration(index), ME) for index in indices]
+
+
+async def decisions(member: RaftMember) -> int:
+    return (await member.describe(1.0))[0].decisions
+
+
+async def compact(member: RaftMember, directory: Path) -> None:
+    assert member._machine is not None
+    entries = member._machine._getRaftLogSize()
+    member._machine.forceLogCompaction()
+    await until(lambda: (directory / "dump").exists() and member._machine is not None and member._machine._getRaftLogSize() < entries)
+
+
+def test_an_empty_password_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="password"):
+        RaftMember(R0, {R0: "127.0.0.1:1"}, tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "what"),
+    [
+        ({R1: "127.0.0.1:1"}, "r0 is not among"),
+        ({R0: "127.0.0.1:1", R1: "127.0.0.1:1"}, "share an address"),
+        ({R0: "127.0.0.1"}, "address of consensus member r0"),
+        ({R0: "127.0.0.1:1", R1: "[::1]:2"}, "address of consensus member r1"),
+    ],
+)
+def test_impossible_addresses_are_refused(tmp_path: Path, addresses: dict[ServerId, str], what: str) -> None:
+    with pytest.raises(BadInput, match=what):
+        RaftMember(R0, addresses, tmp_path, PASSWORD)
+
+
+async def test_an_address_in_use_is_refused_and_the_directory_let_go(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        member = RaftMember(R0, {R0: f"127.0.0.1:{taken.getsockname()[1]}"}, tmp_path, PASSWORD)
+        with pytest.raises(BadInput, match="cannot listen"):
+            member.start()
+    member.start()
+    await member.close()
+
+
+async def test_only_the_given_interface_is_bound(single: LocalMembers) -> None:
+    await single.start_all()
+    port = int(single.raft_addresses[R0].rpartition(":")[2])
+    with socket.socket() as elsewhere:
+        elsewhere.bind(("127.0.0.2", port))  # fails if the member listens on every interface
+        elsewhere.listen()
+
+
+async def test_a_directory_has_one_process_and_one_member(single: LocalMembers) -> None:
+    await single.start_all()
+    with pytest.raises(BadInput, match="in use by another process"):
+        single.make(R0).start()
+    await single.stop_all()
+    stranger = RaftMember(R1, {R1: free_addresses(1)[0]}, single.directory(R0), PASSWORD)
+    with pytest.raises(BadInput, match="belongs to consensus member r0"):
+        stranger.start()
+
+
+async def test_an_oversized_description_is_refused(single: LocalMembers) -> None:
+    member = await single.start(R0)
+    with pytest.raises(ConfigurationRefused, match="at most"):
+        await member.propose(configuration(0, servers=" ".join(f"s{number}-{'x' * 5000}" for number in range(20))), ME, PATIENCE_S)
+
+
+async def test_before_start_and_after_close_it_is_unavailable(single: LocalMembers) -> None:
+    member = single.make(R0)
+    with pytest.raises(ConsensusUnavailable, match="not running"):
+        await member.propose(configuration(0), ME, 1.0)
+    member.start()
+    await member.close()
+    await member.close()
+    with pytest.raises(ConsensusUnavailable, match="not running"):
+        await member.hint(DomainName("default"), 1.0)
+
+
+async def test_members_with_another_password_are_not_heard(members: LocalMembers) -> None:
+    raft = await members.start(R0)
+    stranger = RaftMember(R1, members.raft_addresses, members.directory(R1), "another password")
+    stranger.start()
+    try:
+        with pytest.raises(ConsensusUnavailable):
+            await raft.propose(configuration(0), ME, 3.0)
+    finally:
+        await stranger.close()
+
+
+async def test_many_at_once_rewrite_no_applied_entry(members: LocalMembers, caplog: pytest.LogCaptureFixture) -> None:
+    """PySyncObj on its own cuts a follower's log back while its leader repeats itself, and says so."""
+    await members.start_all()
+    with caplog.at_level(logging.CRITICAL, "pysyncobj"):
+        await propose_many(members.running[R1], range(600))
+    assert caplog.records == []
+    await check_decided(members.running[R2], range(600))
+
+
+async def test_a_restarted_member_keeps_decisions_and_hint(single: LocalMembers) -> None:
+    member = await single.start(R0)
+    await propose_many(member, range(20))
+    await member.tell_finalized(configuration(19), PATIENCE_S)
+    await single.stop(R0)
+    member = await single.start(R0)
+    await check_decided(member, range(20))
+    assert await member.hint(DomainName("default"), PATIENCE_S) == configuration(19)
+
+
+async def test_a_compacted_member_keeps_decisions_and_hint(single: LocalMembers) -> None:
+    member = await single.start(R0)
+    await propose_many(member, range(20))
+    await member.tell_finalized(configuration(19), PATIENCE_S)
+    await compact(member, single.directory(R0))
+    await propose_many(member, range(20, 30))
+    await single.stop(R0)
+    member = await single.start(R0)
+    await check_decided(member, range(30))
+    assert await member.hint(DomainName("default"), PATIENCE_S) == configuration(19)
+
+
+async def test_a_crash_between_dump_and_cut_forgets_nothing(single: LocalMembers, tmp_path: Path) -> None:
+    """A dump from a copy of the directory, laid beside the whole journal: the state that such a crash leaves."""
+    directory = single.directory(R0)
+    await propose_many(await single.start(R0), range(5))
+    await single.stop(R0)
+    whole = tmp_path / "whole"
+    shutil.copytree(directory, whole)
+    await propose_many(await single.start(R0), range(5, 10))
+    await compact(single.running[R0], directory)
+    await single.stop(R0)
+    dump = (directory / "dump").read_bytes()
+    shutil.rmtree(directory)
+    shutil.copytree(whole, directory)
+    await propose_many(await single.start(R0), range(5, 20))
+    await single.stop(R0)
+    (directory / "dump").write_bytes(dump)
+    member = await single.start(R0)
+    await check_decided(member, range(20))
+    assert await decisions(member) == 20
+
+
+async def test_a_member_that_missed_a_compaction_gets_the_dump(members: LocalMembers) -> None:
+    await members.start_all()
+    await propose_many(members.running[R0], range(5))
+    await members.stop(R2)
+    await propose_many(members.running[R0], range(5, 50))
+    for member in (R0, R1):
+        await compact(members.running[member], members.directory(member))
+    late = await members.start(R2)
+    await check_decided(late, range(50))
+    assert (members.directory(R2) / "dump").exists()
+    await members.stop_all()
+    await members.start(R2)
+    await members.start(R1)
+    await check_decided(members.running[R2], range(50))
+
+
+@pytest.mark.parametrize("damage", ["dump flipped", "dump gone", "journal empty", "journal gone", "votes gone"])
+async def test_damaged_files_are_refused_not_taken_for_empty_ones(single: LocalMembers, damage: str) -> None:
+    member = await single.start(R0)
+    await propose_many(member, range(10))
+    directory = single.directory(R0)
+    await compact(member, directory)
+    await single.stop(R0)
+    match damage.split():
+        case ["dump", "flipped"]:
+            content = bytearray((directory / "dump").read_bytes())
+            content[-1] ^= 1
+            (directory / "dump").write_bytes(content)
+        case ["journal", "empty"]:
+            (directory / "journal").write_bytes(b"")
+        case [name, _]:
+            (directory / {"votes": "journal.meta"}.get(name, name)).unlink()
+    for _ in range(2):  # a refusal changes nothing
+        with pytest.raises(BadInput, match="damaged"):
+            single.make(R0).start()
+
+
+@pytest.mark.parametrize("sync", ["sync_journal", "sync_votes"])
+async def test_nothing_is_promised_that_the_disk_does_not_have(members: LocalMembers, monkeypatch: pytest.MonkeyPatch, sync: str) -> None:
+    def fail(_: MemberDirectory) -> None:
+        raise OSError("no such luck")
+
+    monkeypatch.setattr(MemberDirectory, sync, fail)
+    await members.start_all()
+    with pytest.raises(ConsensusUnavailable):
+        await asyncio.gather(*(raft.propose(configuration(0), ME, 4.0) for raft in members.running.values()))
+    stopped = [raft for raft in members.running.values() if raft._machine is not None and not raft._machine.tick_thread_alive()]
+    assert stopped
+    with pytest.raises(ConsensusUnavailable, match="its disk failed"):
+        await stopped[0].propose(configuration(0), ME, 1.0)

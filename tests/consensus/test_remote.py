@@ -1,0 +1,149 @@
+"""The client's side: which member is asked, what a failure says; and the host's side: what it answers to what it does not serve."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ares.configuration import Configuration
+from ares.errors import ConsensusUnavailable
+from ares.identity import CallId, ClientId, DomainName, ServerId
+from ares.messages import AnyMessage, Describe, Propose, Reason, Refused, Undecided
+from ares.runtime.consensus_host import ConsensusHost
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
+from ares.runtime.local_consensus import LocalConsensus
+from ares.runtime.raft_member import RaftMember
+from ares.runtime.remote_consensus import RemoteConsensus
+
+from .clusters import MEMBERS, PASSWORD, PATIENCE_S, configuration, free_addresses
+
+ME = ClientId(1)
+R0, R1, R2 = MEMBERS
+
+
+class Service:
+    """Three hosts over one local table, so that every member would decide alike."""
+
+    def __init__(self) -> None:
+        self.network = InprocNetwork()
+        self.consensus = LocalConsensus()
+        self.asked: list[ServerId] = []
+
+    async def start(self) -> None:
+        for member in MEMBERS:
+            await ConsensusHost(self.consensus, Recording(self, member)).start()
+
+    def client(self) -> RemoteConsensus:
+        return RemoteConsensus(InprocConnections(self.network), {member: member for member in MEMBERS})
+
+
+class Recording(InprocListener):
+    """Notes who was asked."""
+
+    def __init__(self, service: Service, member: ServerId) -> None:
+        super().__init__(service.network, member)
+        self._service = service
+        self._member = member
+
+    def take(self, origin: object, frames: Sequence[bytes]) -> None:
+        self._service.asked.append(self._member)
+        super().take(origin, frames)
+
+
+@pytest.fixture
+async def service() -> Service:
+    made = Service()
+    await made.start()
+    return made
+
+
+async def test_one_member_is_asked_at_a_time(service: Service) -> None:
+    client = service.client()
+    for index in range(5):
+        await client.propose(configuration(index), ME, PATIENCE_S)
+    assert service.asked == [R0] * 5
+
+
+async def test_a_silent_member_is_passed_over_and_the_one_that_answered_is_asked_first(service: Service) -> None:
+    client = service.client()
+    service.network.stop(R0)
+    for index in range(3):
+        await client.propose(configuration(index), ME, PATIENCE_S)
+    assert service.asked == [R1] * 3
+
+
+async def test_replies_meet_their_calls(service: Service) -> None:
+    client = service.client()
+    decided = await asyncio.gather(*(client.propose(configuration(index), ME, PATIENCE_S) for index in range(200)))
+    assert [each.configuration.index for each in decided] == list(range(200))
+
+
+async def test_a_failure_names_every_member_and_its_last_words(service: Service) -> None:
+    client = service.client()
+    service.network.stop(R0)
+    refusing = InprocListener(service.network, "elsewhere")
+    await refusing.serve(lambda _, messages: [Undecided(message.call, "no leader") for message in messages])
+    client = RemoteConsensus(InprocConnections(service.network), {R0: R0, R1: "elsewhere"})
+    with pytest.raises(ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(no leader\)") as caught:
+        await client.propose(configuration(0), ME, 1.5)
+    assert caught.value.may_have_taken_effect
+
+
+async def test_a_deadline_that_passes_early_says_who_was_not_asked(service: Service) -> None:
+    for member in MEMBERS:
+        service.network.stop(member)
+    with pytest.raises(ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(not asked\), r2 \(not asked\)"):
+        await service.client().hint(DomainName("default"), 0.2)
+
+
+async def test_a_cluster_without_consensus_members_says_so() -> None:
+    client = RemoteConsensus(InprocConnections(InprocNetwork()), {})
+    placed = configuration(0)
+    for attempt in (client.propose(placed, ME, 1.0), client.tell_finalized(placed, 1.0), client.hint(placed.domain, 1.0)):
+        with pytest.raises(ConsensusUnavailable, match="names no consensus members") as caught:
+            await attempt
+        assert not caught.value.may_have_taken_effect
+    assert await client.describe(1.0) == []
+
+
+async def test_describe_gathers_those_that_answer(service: Service) -> None:
+    service.network.stop(R1)
+    assert len(await service.client().describe(0.3)) == 2
+
+
+async def ask(network: InprocNetwork, member: ServerId, message: AnyMessage) -> AnyMessage:
+    connections = InprocConnections(network)
+    answer: asyncio.Future[AnyMessage] = asyncio.get_running_loop().create_future()
+    connections.open(lambda _, messages: answer.set_result(messages[0]))
+    connections.learn(member, member)
+    connections.post(member, [message])
+    return await asyncio.wait_for(answer, PATIENCE_S)
+
+
+async def test_a_member_refuses_what_is_for_storage_servers(service: Service) -> None:
+    reply = await ask(service.network, R0, Describe(CallId(7)))
+    assert isinstance(reply, Refused)
+    assert (reply.call, reply.reason) == (7, Reason.BAD_REQUEST)
+
+
+async def test_a_member_refuses_an_unplaced_proposal_itself(service: Service) -> None:
+    reply = await ask(service.network, R0, Propose(CallId(8), Configuration.abd(["s0", "s1", "s2"]), ME))
+    assert isinstance(reply, Undecided)
+    assert reply.call == 8
+    assert "no place" in reply.why
+
+
+async def test_a_member_that_cannot_decide_says_why(tmp_path: Path) -> None:
+    alone = RaftMember(R0, dict(zip(MEMBERS, free_addresses(3), strict=True)), tmp_path, PASSWORD)
+    alone.start()
+    network = InprocNetwork()
+    host = ConsensusHost(alone, InprocListener(network, R0))
+    await host.start()
+    try:
+        reply = await ask(network, R0, Propose(CallId(9), configuration(0), ME))
+    finally:
+        await host.close()
+        await alone.close()
+    assert isinstance(reply, Undecided)
+    assert "no leader is elected" in reply.why
