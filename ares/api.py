@@ -8,6 +8,7 @@ from typing import Any
 from ares.client.manager import Manager
 from ares.identity import ClientId
 from ares.reconfig.view import Switches
+from ares.runtime.allocator import CLIENT_BYTES, keep_freed_memory
 from ares.runtime.remote_consensus import RemoteConsensus
 from ares.runtime.settings import Settings
 from ares.runtime.zmq_client import ZmqConnections
@@ -48,6 +49,8 @@ class Connecting:
 def connect(cluster: str | Path | Settings) -> Connecting:
     """A connection to the cluster of a cluster file. Raises :class:`ares.errors.BadInput` if the file is not one.
 
-    Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side.
+    Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
+    256 MiB of freed memory for large values from then on (ares/runtime/allocator.py tells why, and how the environment prevents it).
     """
+    keep_freed_memory(CLIENT_BYTES)
     return Connecting(cluster if isinstance(cluster, Settings) else Settings.load(cluster))

@@ -1,7 +1,7 @@
 """Messages to frames and back; the only place where bytes of the wire are known.
 
 A *batch* is all that one tick of the event loop has for one peer. Its first frame is ``version byte | MessagePack array of messages``; the
-data of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
+parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
     for position, message in enumerate(messages):
         if isinstance(message, PutData | DataReply):
             element = message.element
-            if element is not None and len(element.data) >= DETACHED_BYTES_MIN:
+            if element is not None and element.size >= DETACHED_BYTES_MIN:
                 if wire is None:
                     wire = list(messages)
-                wire[position] = _with_element(message, Element(element.index, element.length, element.checksum, b"", len(frames)))
-                frames.append(element.data)
+                wire[position] = _with_element(message, _detached(element, len(frames)))
+                frames.extend(element.parts)
     frames[0] = _PREFIX + _encoder.encode(messages if wire is None else wire)
     return frames
 
@@ -63,12 +63,19 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
     for position, message in enumerate(messages):
         if isinstance(message, PutData | DataReply) and message.element is not None and message.element.frame != -1:
             element = message.element
-            if element.frame != used or used >= len(frames):
-                raise BadMessage(f"element in frame {element.frame}, expected {used} of {len(frames)}")
-            messages[position] = _with_element(message, Element(element.index, element.length, element.checksum, frames[used]))
-            used += 1
+            end = used + len(element.parts)
+            if element.frame != used or end > len(frames):
+                raise BadMessage(f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}")
+            parts = tuple(frames[used:end])
+            messages[position] = _with_element(message, Element(element.index, element.length, element.checksum, parts))
+            used = end
     if used != len(frames):
         raise BadMessage(f"{len(frames)} frames, {used} of them used")
+
+
+def _detached(element: Element, frame: int) -> Element:
+    """The element with empty parts, as many as it has frames from ``frame`` on."""
+    return Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), frame)
 
 
 def _with_element(message: PutData | DataReply, element: Element) -> PutData | DataReply:

@@ -21,14 +21,20 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
     """One server's part of a version: the whole value (ABD) or the coded element number ``index`` (EC).
 
     ``length``: bytes of the whole value, or DELETED. ``checksum`` seals everything that could be mixed up (see ares/dap/element.py).
-    ``frame``: on the wire only, the number of the frame that holds the bytes when they are many; -1 when they are in ``data``.
+    ``parts``: the data, in pieces as the coding made them (one piece for each stripe of the value, see ares/dap/coding.py), never joined on the way.
+    ``frame``: on the wire only, where the frames with large parts begin; -1 when the parts are here.
     """
 
     index: int
     length: int
     checksum: int
-    data: bytes
+    parts: tuple[bytes, ...]
     frame: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        return sum(map(len, self.parts))
 
 
 class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):

@@ -62,7 +62,7 @@ async def large_table(label: str, file: Path) -> None:
         coding = coding_for(configuration)
         for mib in (1, 8, 64):
             value = os.urandom(mib * MIB)
-            part = coding.encode(value)[0]
+            part = b"".join(coding.encode(value)[0])
             rounds = max(BYTES_PER_SIZE // len(value) // 6, 3)
             with raw_peers(configuration.n) as raw:
                 raw.write(part)

@@ -10,6 +10,7 @@ import typer
 from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.runtime import logs
+from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
 from ares.runtime.batching import Handle
 from ares.runtime.cluster_file import is_free
 from ares.runtime.home import claim_identity, held
@@ -66,6 +67,7 @@ def run_consensus_member(file: Path, id: str) -> None:
 async def _serve_objects(settings: Settings, server: ServerSettings, identity: str) -> None:
     from ares.server.host import run_server
 
+    keep_freed_memory(SERVER_BYTES)
     await run_server(server.id, identity, settings.initial, AnnouncedListener(server.id, server.address), _stop_on_signals())
 
 

@@ -126,7 +126,7 @@ class Round:
         self.started = now
         self.resend_after_s = RESEND_S
         if isinstance(first, PutData):
-            self.resend_after_s += len(first.element.data) * len(asked) / SEND_BYTES_PER_S_EXPECTED
+            self.resend_after_s += first.element.size * len(asked) / SEND_BYTES_PER_S_EXPECTED
         self.resend_at = now + self.resend_after_s
         self.give_up_at = now + gather.give_up_s if gather.give_up_s is not None else None
         self.patient_until: float | None = None

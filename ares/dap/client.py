@@ -87,11 +87,12 @@ class DataAccess:
 
     def _puts(self, object: ObjectName, tag: Tag, value: Value) -> Callable[[CallId], Question | Sequence[Question]]:
         id = self.configuration.id
-        data, length = (b"", DELETED) if value is TOMBSTONE else (value, len(value))
-        if self._coding.k == 1 and self.configuration.dap == "abd":
-            whole = sealed(id, object, tag, 0, length, data)
+        length = DELETED if value is TOMBSTONE else len(value)
+        if self.configuration.dap == "abd":
+            whole = sealed(id, object, tag, 0, length, () if value is TOMBSTONE else (value,))
             return lambda call: PutData(call, id, object, tag, whole)
-        elements = [sealed(id, object, tag, index, length, part) for index, part in enumerate(self._coding.encode(data))]
+        data = self._coding.encode(b"" if value is TOMBSTONE else value)
+        elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(data)]
         return lambda call: [PutData(call, id, object, tag, element) for element in elements]
 
     def _read(self, object: ObjectName, needed: int, carry: Successor | None) -> Operation[Found]:
@@ -161,5 +162,5 @@ class DataAccess:
         assert length is not None
         value: Answered = TOMBSTONE if length == DELETED else WITHHELD
         if length != DELETED and reading.elements:
-            value = self._coding.decode(length, {index: element.data for index, element in reading.elements.items()})
+            value = self._coding.decode(length, {index: element.parts for index, element in reading.elements.items()})
         return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor)

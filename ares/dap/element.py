@@ -4,9 +4,10 @@ The erasure code notices neither flipped bits nor elements of different versions
 its domain, so a seal covers domain, configuration, object, tag, element index, length of the whole value, and the bytes.
 """
 
+from collections.abc import Sequence
 from struct import Struct as Layout
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from ares.identity import ConfigurationId, ObjectName
 from ares.messages import Element
@@ -15,17 +16,23 @@ from ares.tag import Tag
 _layout = Layout(">QQiq")
 
 
-def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, data: bytes) -> int:
+def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: Sequence[bytes]) -> int:
     """64 bits (XXH3), seeded with the digest of all that is not data."""
     head = configuration + _layout.pack(tag.number, tag.writer, index, length) + object.encode()
-    return xxh3_64_intdigest(data, xxh3_64_intdigest(head))
+    seed = xxh3_64_intdigest(head)
+    if len(parts) == 1:
+        return xxh3_64_intdigest(parts[0], seed)
+    digest = xxh3_64(seed=seed)
+    for part in parts:
+        digest.update(part)
+    return digest.intdigest()
 
 
-def sealed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, data: bytes) -> Element:
+def sealed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: tuple[bytes, ...]) -> Element:
     """The element with its checksum."""
-    return Element(index, length, checksum(configuration, object, tag, index, length, data), data)
+    return Element(index, length, checksum(configuration, object, tag, index, length, parts), parts)
 
 
 def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> bool:
     """Whether the element is what was sealed under this tag."""
-    return element.checksum == checksum(configuration, object, tag, element.index, element.length, element.data)
+    return element.checksum == checksum(configuration, object, tag, element.index, element.length, element.parts)

@@ -55,9 +55,9 @@ class Versions:
             return 0
         else:
             entries.insert(bisect_left(entries, (-tag.number, -tag.writer), key=_descending), (tag, element))
-        grown = len(element.data)
+        grown = element.size
         if len(entries) > capacity:
             dropped, lost = entries.pop()
             self.trimmed = max(self.trimmed, dropped)
-            grown -= len(lost.data)
+            grown -= lost.size
         return grown

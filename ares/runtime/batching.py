@@ -88,7 +88,7 @@ class Waiting:
 
     def admit(self, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            size = len(message.element.data) if isinstance(message, PutData | DataReply) and message.element is not None else 0
+            size = message.element.size if isinstance(message, PutData | DataReply) and message.element is not None else 0
             full = len(self._messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
             if full and self._messages:
                 break

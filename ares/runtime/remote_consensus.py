@@ -127,7 +127,7 @@ class RemoteConsensus:
                             return answer
             except TimeoutError:
                 pass
-        words = (f"{member} ({said.get(member, 'not asked')})" for member in self._order)
+        words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
 
     async def _listen(self, mailbox: Mailbox, asked: ServerId, expected: type[Answer], said: dict[ServerId, str]) -> Answer | None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
+from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.messages import AnyMessage
 from ares.runtime.batching import BatchConnections, Deliver, Waiting, batches
-from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, Socket, create_socket, ready, receive, send
+from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, Socket, create_socket, endpoint, ready, receive, send
 
 RECONNECT_MS_MIN = 50
 RECONNECT_MS_MAX = 1_000
@@ -52,10 +53,10 @@ class ZmqConnections(BatchConnections):
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
         socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
         try:
-            socket.connect(f"tcp://{self._addresses[server]}")
-        except zmq.ZMQError as error:
+            socket.connect(endpoint(self._addresses[server]))
+        except (BadInput, zmq.ZMQError) as error:
             socket.close()
-            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error.strerror)
+            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
             return None
         return _Link(socket, self._loop, lambda frames: self._receive(server, frames))
 

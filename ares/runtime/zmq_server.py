@@ -12,7 +12,7 @@ from ares.codec import Frame
 from ares.errors import BadInput
 from ares.runtime.batching import WAITING_BYTES_MAX, BatchListener, Handle, batches
 from ares.runtime.ports import Sender
-from ares.runtime.zmq_sockets import BACKLOG, ZERO_COPY_BYTES_MIN, Socket, create_socket, ready, receive, send
+from ares.runtime.zmq_sockets import BACKLOG, ZERO_COPY_BYTES_MIN, Socket, create_socket, endpoint, ready, receive, send
 
 DRAIN_BATCHES_MAX = 64
 DRAIN_MESSAGES_MAX = 4096
@@ -32,11 +32,12 @@ class ZmqListener(BatchListener):
         self._unsent: list[tuple[Sender, zmq.MessageTracker, int]] = []
 
     async def serve(self, handle: Handle) -> str:
+        place = endpoint(self._address)
         context: zmq.Context[Socket] = zmq.Context()
         socket = create_socket(context, zmq.ROUTER)
         socket.setsockopt(zmq.BACKLOG, BACKLOG)
         try:
-            socket.bind(f"tcp://{self._address}")
+            socket.bind(place)
         except zmq.ZMQError as error:
             socket.close()
             context.term()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import zmq
 
 from ares.codec import FRAME_BYTES_MAX
+from ares.errors import BadInput
 
 ZERO_COPY_BYTES_MIN = 64 * 1024
 """Frames of this size and more are lent to ZeroMQ instead of copied; below, the bookkeeping costs more than the copy."""
@@ -26,8 +27,17 @@ KEEPALIVE_IDLE_S = 5
 KEEPALIVE_INTERVAL_S = 2
 KEEPALIVE_PROBES = 3
 BACKLOG = 1024
+PORT_MAX = 65_535
 
 Socket = zmq.Socket[bytes]
+
+
+def endpoint(address: str) -> str:
+    """``host:port`` as ZeroMQ writes it. Raises :class:`BadInput`; ZeroMQ itself would take port 99999 for 34463."""
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+        raise BadInput(f"{address!r} is no address: expected an IPv4 host:port, such as 127.0.0.1:7000")
+    return f"tcp://{host}:{port}"
 
 
 def create_socket(context: zmq.Context[Socket], kind: int) -> Socket:

@@ -72,7 +72,7 @@ class Hosting:
         if (
             wanted is None
             or (self.successor is not None and self.successor.finalized)
-            or (not request.element and len(wanted.data) > INLINE_BYTES_MAX)
+            or (not request.element and wanted.size > INLINE_BYTES_MAX)
             or not intact(self.configuration.id, request.object, tag, wanted)
         ):
             wanted = None

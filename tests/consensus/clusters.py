@@ -41,7 +41,7 @@ def free_addresses(count: int) -> list[str]:
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 (state of another thread)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
 
 
 class LocalMembers:
@@ -93,6 +93,7 @@ class MemberProcesses:
         self._raft_addresses = dict(zip(MEMBERS, addresses[len(MEMBERS) :], strict=True))
         self._directory = directory
         self._processes: dict[ServerId, subprocess.Popen[bytes]] = {}
+        self._clients: list[RemoteConsensus] = []
 
     def start(self, *members: ServerId) -> None:
         for member in members:
@@ -117,8 +118,15 @@ class MemberProcesses:
     def kill_all(self) -> None:
         self.kill(*self._processes)
 
+    async def close(self) -> None:
+        self.kill_all()
+        for client in self._clients:
+            await client.close()
+
     def client(self, *members: ServerId) -> RemoteConsensus:
-        return RemoteConsensus(ZmqConnections(), {member: self._addresses[member] for member in members or MEMBERS})
+        client = RemoteConsensus(ZmqConnections(), {member: self._addresses[member] for member in members or MEMBERS})
+        self._clients.append(client)
+        return client
 
     async def described(self, client: RemoteConsensus, condition: Callable[[list[ConsensusDescription]], bool]) -> list[ConsensusDescription]:
         """What the members say of themselves, as soon as ``condition`` holds for it."""

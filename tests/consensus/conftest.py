@@ -1,6 +1,6 @@
 """Fixtures: the consensus service under test."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -28,10 +28,10 @@ async def single(tmp_path: Path) -> AsyncIterator[LocalMembers]:
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[MemberProcesses]:
+async def processes(tmp_path: Path) -> AsyncIterator[MemberProcesses]:
     made = MemberProcesses(tmp_path)
     yield made
-    made.kill_all()
+    await made.close()
 
 
 @pytest.fixture(params=["local", "raft"])

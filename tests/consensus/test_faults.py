@@ -9,12 +9,13 @@ from ares.identity import ClientId, DomainName
 from ares.messages import Decided
 from ares.runtime.remote_consensus import RemoteConsensus
 
-from .clusters import MEMBERS, PATIENCE_S, MemberProcesses, configuration
+from .clusters import MEMBERS, PATIENCE_S, MemberProcesses, configuration, until
 
 pytestmark = pytest.mark.process
 
 ALICE, BOB, CAROL = ClientId(1), ClientId(2), ClientId(3)
 R0, R1, R2 = MEMBERS
+STREAM = 150
 
 
 async def propose(client: RemoteConsensus, proposer: ClientId, index: int) -> Decided:
@@ -37,15 +38,15 @@ async def test_a_leader_killed_in_a_stream_of_proposals(processes: MemberProcess
     decided: dict[ClientId, list[Decided]] = {ALICE: [], BOB: []}
 
     async def stream(proposer: ClientId) -> None:
-        for index in range(150):
+        for index in range(STREAM):
             decided[proposer].append(await propose(rivals[proposer], proposer, index))
 
     leader = await processes.leader(rivals[ALICE])
     async with asyncio.TaskGroup() as streams:
         for proposer in rivals:
             streams.create_task(stream(proposer))
-        while not 30 <= len(decided[ALICE]) < 150:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(decided[ALICE]) >= 30)
+        assert len(decided[ALICE]) < STREAM
         processes.kill(leader)
     assert [(each.configuration, each.proposer) for each in decided[ALICE]] == [(each.configuration, each.proposer) for each in decided[BOB]]
     assert {each.proposer for each in decided[ALICE]} <= {ALICE, BOB}
@@ -84,7 +85,7 @@ async def test_without_a_majority_it_is_unavailable_and_then_goes_on(processes: 
     client = processes.client()
     decided = await decide(client, range(5))
     processes.kill(R0, R1)
-    with pytest.raises(ConsensusUnavailable, match="r0 .*r1 .*r2 .*Reads and writes are not affected"):
+    with pytest.raises(ConsensusUnavailable, match=r"r0 .*r1 .*r2 .*Reads and writes are not affected"):
         await client.propose(configuration(5), BOB, 6.0)
     processes.start(R1)
     await check(client, decided)

@@ -40,8 +40,8 @@ _KEY = ObjectName("a key \N{SNOWMAN}")
 _TAG = Tag(7, ClientId(2**64 - 1))
 _CONFIGURATION = Configuration.ec([Server(ServerId(f"s{i}"), f"10.0.0.{i}:7000", "ab" * 16) for i in range(5)], k=3).at(DEFAULT_DOMAIN, 4)
 _SUCCESSOR = Successor(_CONFIGURATION, Status.FINALIZED)
-_ELEMENT = Element(3, 12, 2**64 - 1, b"\x00\xffdata")
-_LARGE = Element(4, 99, 5, bytes(range(256)) * 64)
+_ELEMENT = Element(3, 12, 2**64 - 1, (b"\x00\xffdata",))
+_LARGE = Element(4, 99, 5, (bytes(range(256)) * 64, b"second part"))
 
 SAMPLES: list[AnyMessage] = [
     GetTag(_CALL, _C, _KEY, _SUCCESSOR),

@@ -14,7 +14,7 @@ MIB = 1024 * 1024
 
 
 def put(call: int, data: bytes) -> PutData:
-    return PutData(CallId(call), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, len(data), 1, data))
+    return PutData(CallId(call), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, len(data), 1, (data,)))
 
 
 def test_nothing_is_no_batch() -> None:

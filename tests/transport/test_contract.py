@@ -63,7 +63,7 @@ async def test_more_than_a_batch_holds_arrives_complete(wire: Wire) -> None:
 @pytest.mark.parametrize("size", [0, 1, DETACHED_BYTES_MIN - 1, DETACHED_BYTES_MIN, DETACHED_BYTES_MIN + 1, MIB, 64 * MIB])
 async def test_elements_of_any_size_arrive_exact(wire: Wire, size: int) -> None:
     data = (bytes(range(251)) * (size // 251 + 1))[:size]
-    element = Element(1, size, 99, data)
+    element = Element(1, size, 99, (data,))
 
     def give_back(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:
         put = messages[0]
@@ -74,7 +74,7 @@ async def test_elements_of_any_size_arrive_exact(wire: Wire, size: int) -> None:
     [reply] = await client.ask(S0, [PutData(CallId(1), ConfigurationId(b"c" * 16), ObjectName("large"), Tag(1, ClientId(2)), element)])
     assert isinstance(reply, DataReply)
     assert reply.element == element
-    assert type(reply.element.data) is bytes
+    assert type(reply.element.parts[0]) is bytes
 
 
 async def test_a_server_that_starts_later_is_reached(wire: Wire) -> None:
@@ -183,7 +183,7 @@ async def test_a_server_that_is_down_holds_bounded_memory(wire: Wire) -> None:
     assert backlog == list(range(len(backlog))), "the oldest are kept, in order"
 
 
-_LARGE = PutData(CallId(5), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, 9000, 1, bytes(9000)))
+_LARGE = PutData(CallId(5), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, 9000, 1, (bytes(9000),)))
 _TWO_LARGE = encode([_LARGE, _LARGE])
 BAD_BATCHES = {
     "another version": [bytes([VERSION + 1]) + encode([get_tag(1)])[0][1:]],

@@ -21,7 +21,7 @@ from .wires import S0, WAIT_S_MAX, Server, ZmqWire, acknowledge, get_tag, until
 
 MIB = 1024 * 1024
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY = b"\x04\x1a" + b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+READY = b"\x04\x1c" + b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
 LARGE_FRAME = b"\x02"
 
 
@@ -89,11 +89,12 @@ async def test_a_frame_cut_off_by_a_hang_up_is_not_seen(zmq_wire: ZmqWire) -> No
     server = await zmq_wire.serve()
     header = encode([get_tag(1)])[0]
     whole = GREETING + READY + b"\x00" + bytes([len(header)]) + header
-    for payload in (whole[:-5], whole):
-        _, writer = await raw_connection(server, payload)
-        await writer.drain()
-        writer.close()
+    reader, writer = await raw_connection(server, whole[:-5])
+    await reader.readexactly(len(GREETING) + len(READY))  # the server's: now it waits for the rest of the frame
+    writer.close()
+    _, writer = await raw_connection(server, whole)
     await until(lambda: bool(server.batches))
+    writer.close()
     await zmq_wire.connect(server).ask(S0, [get_tag(2)])
     assert [message.call for message in server.received] == [1, 2]
     assert server.listener.bad_batches == 0
@@ -132,7 +133,7 @@ async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(zmq_wire: ZmqWi
     data = bytes(MIB)
 
     def large(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-        return [DataReply(message.call, (), MIB, TAG_ZERO, Element(0, MIB, 1, data), None) for message in messages]
+        return [DataReply(message.call, (), MIB, TAG_ZERO, Element(0, MIB, 1, (data,)), None) for message in messages]
 
     server = await zmq_wire.serve(answer=large)
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
@@ -161,7 +162,7 @@ async def test_a_connected_server_that_does_not_read_gets_everything_later(zmq_w
         client.connections.post(S0, [get_tag(0)])
         await asyncio.wait_for(router.recv_multipart(), WAIT_S_MAX)
         data = bytes(64 * 1024)
-        messages = [DataReply(CallId(call), (), len(data), TAG_ZERO, Element(0, len(data), 1, data), None) for call in range(1, 1001)]
+        messages = [DataReply(CallId(call), (), len(data), TAG_ZERO, Element(0, len(data), 1, (data,)), None) for call in range(1, 1001)]
         for message in messages:
             client.connections.post(S0, [message])
             await asyncio.sleep(0)
@@ -174,9 +175,9 @@ async def test_a_connected_server_that_does_not_read_gets_everything_later(zmq_w
         assert len(batches) < len(messages), "what waited left together"
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "203.0.113.1:0", "", "no.such.host.invalid:0"])
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:-1", ":0", "203.0.113.1:0", "", "no.such.host.invalid:0"])
 async def test_an_address_that_cannot_be_bound_is_refused(address: str) -> None:
-    with pytest.raises(BadInput, match=r"Use an IPv4 address .* port") as caught:
+    with pytest.raises(BadInput, match="IPv4") as caught:
         await ZmqListener(address).serve(lambda sender, messages: [])
     assert repr(address) in str(caught.value)
 

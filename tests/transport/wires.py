@@ -16,7 +16,7 @@ from ares.runtime.zmq_client import ZmqConnections
 from ares.runtime.zmq_server import ZmqListener
 
 S0 = ServerId("s0")
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 10.0
 
 
 def get_tag(call: int) -> GetTag:
@@ -29,7 +29,9 @@ def acknowledge(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S_MAX):
-        while not condition():
+        while True:
+            if condition():
+                return
             await asyncio.sleep(0.001)
 
 

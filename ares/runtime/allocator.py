@@ -1,0 +1,27 @@
+"""How much freed memory this process keeps for the next large value, instead of giving it back to the kernel.
+
+By default glibc returns the memory of a large value as soon as it is freed, and the kernel clears every page again for the next one. For values
+of tens of MiB that costs more than encoding and sending them: on a small virtual machine a 64 MiB write took 0.15 to 0.25 s without and 0.08 s
+with it, a read 0.3 s and 0.04 s.
+"""
+
+import ctypes
+import os
+import sys
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+CLIENT_BYTES = 256 * 1024 * 1024
+SERVER_BYTES = 32 * 1024 * 1024
+
+
+def keep_freed_memory(bytes_max: int) -> None:
+    """Keep up to ``bytes_max`` at the top of the heap. Does nothing without glibc, or where the environment sets up the allocator itself."""
+    if not sys.platform.startswith("linux") or any(variable in os.environ for variable in _VARIABLES):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, bytes_max)
+        mallopt(_M_TRIM_THRESHOLD, bytes_max)

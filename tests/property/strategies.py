@@ -1,0 +1,105 @@
+"""Arbitrary vocabulary: every message type with arbitrary field values, as they may come over the network."""
+
+from typing import get_args
+
+from hypothesis import strategies as st
+
+from ares.codec import DETACHED_BYTES_MIN
+from ares.configuration import Configuration, Server, Status, Successor
+from ares.errors import BadInput
+from ares.messages import (
+    Ack,
+    AnyMessage,
+    CollectConfig,
+    ConsensusDescription,
+    DataReply,
+    Decided,
+    Describe,
+    DescribeConsensus,
+    Description,
+    Element,
+    GetData,
+    GetHint,
+    GetTag,
+    Hint,
+    Hosted,
+    Introduce,
+    Listed,
+    ListObjects,
+    ObjectsReply,
+    Propose,
+    PutData,
+    ReadConfig,
+    Reason,
+    Refused,
+    TagReply,
+    TellFinalized,
+    Undecided,
+    WriteConfig,
+)
+from ares.tag import Tag
+
+words = st.integers(0, 2**64 - 1)
+integers = st.integers(-(2**63), 2**64 - 1)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+ids = st.binary(max_size=16)
+tags = st.builds(Tag, words, words)
+any_tags = st.builds(Tag, integers, integers)
+floats = st.floats(allow_nan=False)
+
+blobs = st.one_of(
+    st.binary(max_size=40),
+    st.builds(lambda seed, size: seed * size, st.binary(min_size=1, max_size=3), st.integers(DETACHED_BYTES_MIN - 2, DETACHED_BYTES_MIN + 2)),
+)
+elements = st.builds(Element, integers, integers, words, st.lists(blobs, max_size=3).map(tuple))
+
+
+def _configuration(dap, names, k, delta, backend, domain, index):
+    members = tuple(Server(name, address, identity) for name, address, identity in names)
+    try:
+        if dap == "abd":
+            return Configuration("abd", members, domain=domain, index=index)
+        return Configuration("ec", members, min(k, len(members) - 1), delta, backend, domain, index)
+    except BadInput:
+        return Configuration("abd", members, domain=domain, index=index)
+
+
+members = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5, unique_by=lambda member: member[0])
+configurations = st.builds(
+    _configuration, st.sampled_from(["abd", "ec"]), members, st.integers(1, 4), st.integers(1, 9), texts, texts, st.integers(0, 2**63 - 1)
+)
+successors = st.builds(Successor, configurations, st.sampled_from(Status))
+maybe = st.none() | successors
+listed = st.builds(Listed, texts, any_tags, st.booleans())
+hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
+
+FIELDS = {
+    GetTag: (ids, texts, maybe),
+    GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe),
+    PutData: (ids, texts, any_tags, elements),
+    ReadConfig: (ids,),
+    WriteConfig: (ids, successors),
+    CollectConfig: (ids, successors),
+    ListObjects: (ids, texts, integers, texts, maybe),
+    Introduce: (configurations,),
+    Describe: (),
+    TagReply: (any_tags, maybe),
+    DataReply: (st.lists(any_tags, max_size=4).map(tuple), integers, any_tags, st.none() | elements, maybe),
+    Ack: (maybe,),
+    ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe),
+    Refused: (st.sampled_from(Reason), texts),
+    Description: (texts, texts, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple)),
+    Propose: (configurations, words),
+    Decided: (configurations, words),
+    GetHint: (texts,),
+    Hint: (st.none() | configurations,),
+    TellFinalized: (configurations,),
+    Undecided: (texts,),
+    DescribeConsensus: (),
+    ConsensusDescription: (texts, texts, integers, integers, integers, integers),
+}
+assert set(FIELDS) == set(get_args(AnyMessage)), "a message type has no strategy"
+
+BY_TYPE = {kind: st.builds(kind, words, *fields) for kind, fields in FIELDS.items()}
+messages = st.one_of(*BY_TYPE.values())
+batches = st.lists(messages, max_size=6)
