@@ -30,12 +30,12 @@ def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
     frames: list[Frame] = [b""]
     wire: list[AnyMessage] | None = None
     for position, message in enumerate(messages):
-        if isinstance(message, PutData | DataReply):
+        if type(message) is PutData or type(message) is DataReply:
             element = message.element
             if element is not None and element.size >= DETACHED_BYTES_MIN:
                 if wire is None:
                     wire = list(messages)
-                wire[position] = _with_element(message, _detached(element, len(frames)))
+                wire[position] = msgspec.structs.replace(message, element=_detached(element, len(frames)))
                 frames.extend(element.parts)
     frames[0] = _PREFIX + _encoder.encode(messages if wire is None else wire)
     return frames
@@ -67,7 +67,8 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
             if element.frame != used or end > len(frames):
                 raise BadMessage(f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}")
             parts = tuple(frames[used:end])
-            messages[position] = _with_element(message, Element(element.index, element.length, element.checksum, parts))
+            whole = Element(element.index, element.length, element.checksum, parts)
+            messages[position] = msgspec.structs.replace(message, element=whole)
             used = end
     if used != len(frames):
         raise BadMessage(f"{len(frames)} frames, {used} of them used")
@@ -76,7 +77,3 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
 def _detached(element: Element, frame: int) -> Element:
     """The element with empty parts, as many as it has frames from ``frame`` on."""
     return Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), frame)
-
-
-def _with_element(message: PutData | DataReply, element: Element) -> PutData | DataReply:
-    return msgspec.structs.replace(message, element=element)

@@ -84,7 +84,8 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]") ->
     from rich.text import Text
 
     console = Console(highlight=False)
-    servers = Table("server", "address", "", "identity", "memory", "objects", "stored", "uptime", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    servers = Table("id", "address", "", "identity", "memory", "objects", "stored", "uptime", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    servers.columns[1].no_wrap = True
     for column in servers.columns[4:]:
         column.justify = "right"
     for id, description in found.servers.items():
@@ -94,7 +95,7 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]") ->
     console.print()
     if settings.members:
         members = {member.member: member for member in found.members}
-        consensus = Table("consensus", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        consensus = Table("id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for member, about in settings.members.items():
             consensus.add_row(member, about.address, *_member_cells(members.get(member)))
         console.print(consensus)
@@ -110,7 +111,7 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]") ->
 
 def _server_cells(description: "Description | None") -> list[str]:
     if description is None:
-        return ["[red]no answer[/red]", "", "", "", "", ""]
+        return ["[red]silent[/red]", "", "", "", "", ""]
     data = _server_data(description)
     memory, stored = size(description.memory_bytes), size(data["bytes"])
     return ["[green]up[/green]", description.identity[:SHORT], memory, str(data["objects"]), stored, _duration(description.uptime_s)]
@@ -118,7 +119,7 @@ def _server_cells(description: "Description | None") -> list[str]:
 
 def _member_cells(member: "ConsensusDescription | None") -> list[str]:
     if member is None:
-        return ["[red]no answer[/red]", "", ""]
+        return ["[red]silent[/red]", "", ""]
     role = "leader" if member.leader == member.member else "up" if member.leader else "up, knows no leader"
     return [f"[green]{role}[/green]", str(member.term), str(member.decisions)]
 

@@ -96,8 +96,7 @@ class Runner:
         if session.contacts:
             contacts, session.contacts = session.contacts, []
             self.learn(contacts)
-        outbox, session.outbox = session.outbox, {}
-        for server, messages in outbox.items():
+        for server, messages in session.take_outbox().items():
             self._connections.post(server, messages)
         asks, session.asks = session.asks, []
         for what, task in asks:

@@ -1,11 +1,11 @@
 """A session runs operations: it numbers the calls, tallies the answers, sends again, keeps deadlines. No I/O, no clock: ``now`` is an argument.
 
-The shell around it (ares/client/runner.py, or a simulator) takes ``contacts``, ``outbox``, ``asks`` and ``hints`` after every call and sees to
+The shell around it (ares/client/runner.py, or a simulator) takes ``contacts``, the outbox, ``asks`` and ``hints`` after every call and sees to
 them, hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
 """
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
@@ -28,7 +28,7 @@ class Session:
     whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of configurations that were not spoken to before."""
 
     def __init__(self) -> None:
-        self.outbox: dict[ServerId, list[AnyMessage]] = {}
+        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
         self.asks: list[tuple[Agree | Announce, Task]] = []
         self.hints: list[DomainName] = []
         self.contacts: list[Server] = []
@@ -192,23 +192,22 @@ class Session:
         self._last_call += 1
         call = CallId(self._last_call)
         requests = gather.requests(call)
+        outbox = self._outbox
         round = self._rounds[call] = Round(call, task, gather, requests, self._now)
         if gather.configuration.id not in self._met:
             self._met.add(gather.configuration.id)
             self.contacts.extend(gather.configuration.servers)
         if isinstance(requests, Sequence):
             for server, request in zip(round.tally.asked, requests, strict=True):
-                self._post(server, request)
+                outbox[server].append(request)
         else:
             for server in round.tally.asked:
-                self._post(server, requests)
+                outbox[server].append(requests)
 
-    def _post(self, server: ServerId, message: AnyMessage) -> None:
-        queue = self.outbox.get(server)
-        if queue is None:
-            self.outbox[server] = [message]
-        else:
-            queue.append(message)
+    def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
+        """What is to be posted, leaving nothing."""
+        outbox, self._outbox = self._outbox, defaultdict(list)
+        return outbox
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Replies from a server. Late, doubled and unexpected ones are dropped."""
@@ -258,8 +257,8 @@ class Session:
         introductions = round.introductions.get(server, 0)
         if refusal.reason is Reason.UNKNOWN_CONFIGURATION and introductions < INTRODUCTIONS_MAX:
             round.introductions[server] = introductions + 1
-            self._post(server, Introduce(round.call, configuration))
-            self._post(server, round.request_for(server))
+            self._outbox[server].append(Introduce(round.call, configuration))
+            self._outbox[server].append(round.request_for(server))
             return
         tally.refuse(server, refusal.detail)
         if tally.outcome is Outcome.REACHED:
@@ -325,7 +324,7 @@ class Session:
                 round.resend_at = now + round.resend_after_s
                 for server in tally.asked:
                     if server not in tally.answers and server not in tally.refusals:
-                        self._post(server, round.request_for(server))
+                        self._outbox[server].append(round.request_for(server))
             if now - round.started >= STALL_S and len(tally.answers) < tally.needed:
                 self._want_hint(round.gather.configuration.domain)
 

@@ -86,8 +86,7 @@ class World:
     def collect(self, client: Client) -> None:
         """Take what a session wants sent; each message flies on its own."""
         session = client.session
-        outbox, session.outbox = session.outbox, {}
-        for server, messages in outbox.items():
+        for server, messages in session.take_outbox().items():
             self.flights.append((client, server, encode(messages)))
         while session.asks or session.hints:
             asks, session.asks = session.asks, []
@@ -100,8 +99,8 @@ class World:
             hints, session.hints = session.hints, []
             for domain in hints:
                 session.hinted(domain, self._hint(domain), self.now)
-        if session.outbox:
-            self.collect(client)
+            for server, messages in session.take_outbox().items():
+                self.flights.append((client, server, encode(messages)))
 
     def _decide(self, configuration: Configuration, proposer: ClientId) -> Decided:
         decision = self.decisions.decide(configuration.domain, configuration.index, configuration, proposer)

@@ -21,7 +21,7 @@ from .wires import S0, WAIT_S_MAX, Server, ZmqWire, acknowledge, get_tag, until
 
 MIB = 1024 * 1024
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY = b"\x04\x1c" + b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+READY = b"\x04\x29\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
 LARGE_FRAME = b"\x02"
 
 
@@ -29,6 +29,17 @@ async def raw_connection(server: Server, payload: bytes) -> tuple[asyncio.Stream
     host, port = server.address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(payload)
+    return reader, writer
+
+
+async def shaken_hands(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which ZeroMQ's own handshake is done, step by step as the other side wants it."""
+    reader, writer = await raw_connection(server, GREETING[:10])
+    await reader.readexactly(10)
+    writer.write(GREETING[10:])
+    await reader.readexactly(len(GREETING) - 10)
+    writer.write(READY)
+    await reader.readexactly(len(READY))
     return reader, writer
 
 
@@ -77,7 +88,8 @@ async def test_an_oversized_frame_ends_its_connection_only(zmq_wire: ZmqWire) ->
     client = zmq_wire.connect(server)
     await client.ask(S0, [get_tag(1)])
     for size in (FRAME_BYTES_MAX + 1, 2**62):
-        reader, writer = await raw_connection(server, GREETING + READY + LARGE_FRAME + struct.pack(">Q", size) + bytes(1000))
+        reader, writer = await shaken_hands(server)
+        writer.write(LARGE_FRAME + struct.pack(">Q", size) + bytes(1000))
         assert await hung_up(reader)
         writer.close()
     await client.ask(S0, [get_tag(2)])
@@ -88,13 +100,12 @@ async def test_an_oversized_frame_ends_its_connection_only(zmq_wire: ZmqWire) ->
 async def test_a_frame_cut_off_by_a_hang_up_is_not_seen(zmq_wire: ZmqWire) -> None:
     server = await zmq_wire.serve()
     header = encode([get_tag(1)])[0]
-    whole = GREETING + READY + b"\x00" + bytes([len(header)]) + header
-    reader, writer = await raw_connection(server, whole[:-5])
-    await reader.readexactly(len(GREETING) + len(READY))  # the server's: now it waits for the rest of the frame
-    writer.close()
-    _, writer = await raw_connection(server, whole)
+    frame = b"\x00" + bytes([len(header)]) + header
+    for sent in (frame[:-5], frame):
+        _, writer = await shaken_hands(server)
+        writer.write(sent)
+        writer.close()
     await until(lambda: bool(server.batches))
-    writer.close()
     await zmq_wire.connect(server).ask(S0, [get_tag(2)])
     assert [message.call for message in server.received] == [1, 2]
     assert server.listener.bad_batches == 0
