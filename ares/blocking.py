@@ -56,9 +56,13 @@ class _Loop:
         self._thread.start()
         self._loop = started.result()
 
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
     def wait(self, start: Callable[[], Awaitable[Any]], callbacks: "queue.SimpleQueue[Any] | None" = None) -> Any:
         """The result of what ``start`` gives, which runs on the loop; meanwhile ``callbacks`` run here. An interruption cancels it."""
-        if not self._thread.is_alive():
+        if not self.runs:
             raise BadInput("the connection is closed")
         calls = callbacks or queue.SimpleQueue()
 
@@ -76,10 +80,9 @@ class _Loop:
             raise
 
     def stop(self) -> None:
-        """End the thread; idempotent."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
 
 
 class Blocking:
@@ -124,8 +127,7 @@ class Blocking:
     def _handed_out(self, result: Any) -> Any:
         if type(result) is tuple:
             return tuple(map(self._handed_out, result))
-        methods = (method for name, method in inspect.getmembers(type(result), inspect.iscoroutinefunction) if not name.startswith("_"))
-        return result if next(methods, None) is None else Blocking(result, self._loop)
+        return Blocking(result, self._loop) if _has_asynchronous_methods(type(result)) else result
 
 
 class Connection(Blocking):
@@ -139,10 +141,16 @@ class Connection(Blocking):
 
     def close(self) -> None:
         """Drop what is under way and close every connection; idempotent."""
-        try:
-            self._loop.wait(self._target.close)
-        finally:
-            self._loop.stop()
+        if self._loop.runs:
+            try:
+                self._loop.wait(self._target.close)
+            finally:
+                self._loop.stop()
+
+
+@functools.cache
+def _has_asynchronous_methods(kind: type) -> bool:
+    return any(not name.startswith("_") for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction))
 
 
 def _deferred(callback: Callable[..., Any], callbacks: "queue.SimpleQueue[Any]") -> Callable[..., None]:

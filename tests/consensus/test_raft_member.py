@@ -219,3 +219,12 @@ async def test_nothing_is_promised_that_the_disk_does_not_have(members: LocalMem
     assert stopped
     with pytest.raises(ConsensusUnavailable, match="its disk failed"):
         await stopped[0].propose(configuration(0), ME, 1.0)
+
+
+async def test_an_acknowledgement_of_an_earlier_term_does_not_count(single: LocalMembers) -> None:
+    member = await single.start(R0)
+    await member.propose(configuration(0), ME, PATIENCE_S)
+    assert member._machine is not None
+    acknowledgement = {"type": "next_node_idx", "next_node_idx": 9, "success": True, "reset": False, "sender_term": member._machine._getTerm()}
+    assert member._machine.admitted(acknowledgement) == acknowledgement
+    assert member._machine.admitted({**acknowledgement, "sender_term": acknowledgement["sender_term"] - 1}) is None

@@ -10,7 +10,7 @@ from ares.errors import BadMessage
 
 from .strategies import BY_TYPE, batches
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=150)
 
 
 @pytest.mark.parametrize("kind", BY_TYPE, ids=lambda kind: kind.__name__)

@@ -68,6 +68,10 @@ async def test_strangers_on_the_port_disturb_nobody(zmq_wire: ZmqWire) -> None:
             writer.close()
         if number % 50 == 0:
             await client.ask(S0, [get_tag(number)])
+    for _ in range(50):
+        _, writer = await shaken_hands(server)
+        writer.write(chance.randbytes(chance.choice([1, 10, 1000])))
+        writer.close()
     await client.ask(S0, [get_tag(1000)])
     await zmq_wire.connect(server).ask(S0, [get_tag(1)])
 

@@ -1,0 +1,40 @@
+# What there is to do with a checkout: `make` lists it. Nothing here needs root; everything is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## make .venv and install the package with everything for development
+
+demo: $(STAMP) ## run a small cluster through crashes and reconfigurations, then stop it
+	@$(VENV)/bin/ares-cli demo
+
+test: $(STAMP) ## run the test suite
+	@$(VENV)/bin/python -m pytest
+
+check: $(STAMP) ## look for mistakes without running anything: ruff and mypy
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+
+clean: ## remove .venv, caches and what building left
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make: $(PYTHON) is missing or older than 3.11. On Debian or Ubuntu: sudo apt-get install python3 python3-venv"; \
+		echo "      Another interpreter is used with: make PYTHON=python3.12"; exit 1; } >&2
+	@test -x $(VENV)/bin/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "make: this Python cannot make virtual environments: a package is missing. On Debian or Ubuntu:"; \
+		echo "      sudo apt-get install python3-venv"; exit 1; } >&2
+	@test -x $(VENV)/bin/pip || { echo "making $(VENV)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
+	@echo "installing into $(VENV), which takes a minute the first time"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || { \
+		echo "make: the installation failed, see above. It needs the Python package index (pip's settings for proxies and mirrors apply)"; exit 1; } >&2
+	@touch $@

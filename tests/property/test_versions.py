@@ -1,0 +1,59 @@
+"""The List of a server against a model that forgets nothing (ares/dap/server.py; Alg. 4:16-25)."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ares.dap.server import Versions
+from ares.messages import Element
+from ares.tag import TAG_ZERO, Tag
+
+tags = st.builds(Tag, st.integers(1, 6), st.integers(1, 3))
+elements = st.builds(lambda data: Element(0, len(data), 0, (data,)), st.binary(max_size=6))
+
+
+def broken(versions: Versions, capacity: int, put: dict[Tag, Element], trimmed_before: Tag, stored: int) -> str:
+    """Which invariant does not hold; empty if all do."""
+    kept = sorted(put, reverse=True)[:capacity]
+    checks = {
+        "more than the capacity": len(versions.entries) <= capacity,
+        "not the newest, in order": list(versions.tags()) == kept,
+        "an element was replaced": all(versions.element(tag) is put[tag] for tag in kept),
+        "trimmed went back": versions.trimmed >= trimmed_before,
+        "trimmed is not what was dropped": versions.trimmed == max(set(put) - set(kept), default=TAG_ZERO),
+        "the highest tag decreased": versions.newest == max(put, default=TAG_ZERO),
+        "bytes are miscounted": stored == sum(put[tag].size for tag in kept),
+    }
+    return ", ".join(what for what, holds in checks.items() if not holds)
+
+
+def run(versions, capacity, puts):
+    put, stored = {}, 0
+    for tag, element in puts:
+        trimmed = versions.trimmed
+        stored += versions.put(tag, element, capacity)
+        put.setdefault(tag, element)
+        if told := broken(versions, capacity, put, trimmed, stored):
+            return told
+    return ""
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 5), st.lists(st.tuples(tags, elements), max_size=30))
+def test_a_list_holds_the_newest_versions_that_were_ever_put(capacity, puts):
+    assert run(Versions(), capacity, puts) == ""
+
+
+def test_a_list_that_forgets_to_trim_or_to_order_is_rejected():
+    class Untrimmed(Versions):
+        def put(self, tag, element, capacity):
+            return super().put(tag, element, 1000)
+
+    class Unordered(Versions):
+        def put(self, tag, element, capacity):
+            self.entries.append((tag, element))
+            return element.size
+
+    one, two = (Tag(number, 1) for number in (1, 2))
+    element = Element(0, 1, 0, (b"x",))
+    assert "more than the capacity" in run(Untrimmed(), 1, [(one, element), (two, element)])
+    assert "not the newest" in run(Unordered(), 2, [(one, element), (two, element)])
