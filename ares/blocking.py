@@ -127,7 +127,8 @@ class Blocking:
     def _handed_out(self, result: Any) -> Any:
         if type(result) is tuple:
             return tuple(map(self._handed_out, result))
-        return Blocking(result, self._loop) if _has_asynchronous_methods(type(result)) else result
+        kind: type = type(result)
+        return Blocking(result, self._loop) if _has_asynchronous_methods(kind) else result
 
 
 class Connection(Blocking):

@@ -1,5 +1,7 @@
 """What one client knows of a domain only grows at its end and shrinks at its beginning (ares/reconfig/sequence.py)."""
 
+import itertools
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -72,7 +74,7 @@ class SequenceMachine(RuleBasedStateMachine):
         assert [entry.index for entry in entries] == sorted({entry.index for entry in entries})
         assert sequence.active[0] == sequence.last_finalized
         assert sequence.active[-1] == sequence.last_known
-        for before, after in zip(entries, entries[1:], strict=False):
+        for before, after in itertools.pairwise(entries):
             assert sequence.before(after) == before
 
 
