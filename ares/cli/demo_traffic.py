@@ -34,15 +34,12 @@ def value_of(key: str, count: int) -> bytes:
     return head + hashlib.shake_128(head).digest(VALUE_BYTES - len(head))
 
 
-def fault_in(key: str, value: bytes, least: int, most: int) -> str | None:
-    """What is wrong with ``value`` as a read of ``key``, whose count must be from ``least`` to ``most``."""
+def count_in(key: str, value: bytes) -> int | None:
+    """The number of the write of ``key`` that stored ``value``; None if none did."""
     words = value.split(b" ", 2)
     if len(words) != 3 or not words[1].isdigit() or value != value_of(key, int(words[1])):
-        return f"a read of {key} returned {len(value)} bytes that nobody wrote there"
-    count = int(words[1])
-    if not least <= count <= most:
-        return f"a read of {key} returned write {count}, but it must be one from {least} to {most}"
-    return None
+        return None
+    return int(words[1])
 
 
 class Traffic:
@@ -56,6 +53,8 @@ class Traffic:
         self._keys = [f"traffic/{number}" for number in range(KEYS)]
         self._begun = dict.fromkeys(self._keys, 0)
         self._done = dict.fromkeys(self._keys, 0)
+        self._seen = dict.fromkeys(self._keys, 0)
+        self._going = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -71,21 +70,22 @@ class Traffic:
         """Write every object once, then go on until :meth:`stop`."""
         for key in self._keys:
             await self._write(writer, key)
+        self._going = True
         self._tasks = [asyncio.create_task(self._keep(self._write, writer)), asyncio.create_task(self._keep(self._read, reader))]
 
     async def stop(self) -> None:
         """Let the operations under way end, and begin no others; raises what broke a loop."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            await task
+        self._going = False
+        await asyncio.gather(*self._tasks)
 
     def summary(self, phase: str) -> dict[str, Any]:
         """Counts, and latencies in ms, of the operations that began in ``phase``."""
-        return {"phase": phase} | {f"{kind}s": _latencies([s.seconds for s in self.samples if (s.phase, s.kind) == (phase, kind)]) for kind in ("read", "write")}
+        of = {kind: [sample.seconds for sample in self.samples if (sample.phase, sample.kind) == (phase, kind)] for kind in ("read", "write")}
+        return {"phase": phase, "reads": _latencies(of["read"]), "writes": _latencies(of["write"])}
 
     async def _keep(self, operation: Any, store: ObjectStore) -> None:
         for key in itertools.cycle(self._keys):
-            if not self._tasks:
+            if not self._going:
                 return
             await operation(store, key)
 
@@ -96,13 +96,18 @@ class Traffic:
             self.bytes += VALUE_BYTES
 
     async def _read(self, store: ObjectStore, key: str) -> None:
-        least = self._done[key]
+        least = max(self._done[key], self._seen[key])
         value = await self._timed("read", store.read(key))
-        if value is not None:
-            fault = fault_in(key, value, least, self._begun[key])
-            if fault is not None:
-                self.failures.append(fault)
-            self.bytes += len(value)
+        if value is None:
+            return
+        self.bytes += len(value)
+        count = count_in(key, value)
+        if count is None:
+            self.failures.append(f"a read of {key} returned {len(value)} bytes that nobody wrote there")
+        elif not least <= count <= self._begun[key]:
+            self.failures.append(f"a read of {key} returned its write {count}, not one from {least} to {self._begun[key]}")
+        else:
+            self._seen[key] = count
 
     async def _timed(self, kind: str, operation: Awaitable[Any]) -> Any:
         """The result of an operation, or None when it failed."""

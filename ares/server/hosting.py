@@ -5,6 +5,8 @@ tags and the finalized successor, which has everything that completed here and w
 leak memory with every reconfiguration. A server that has collected acknowledges put-data without storing, as published (Alg. 4:18).
 """
 
+from collections.abc import Mapping
+
 from sortedcontainers import SortedDict
 
 from ares.configuration import Configuration, Successor
@@ -51,6 +53,11 @@ class Hosting:
         self._element_index = position if configuration.dap == "ec" else 0
         self._capacity = capacity(configuration)
         self._objects: SortedDict[ObjectName, Versions] = SortedDict()
+
+    @property
+    def objects(self) -> Mapping[ObjectName, Versions]:
+        """The versions held, by object; for looking at."""
+        return self._objects
 
     def install(self, successor: Successor) -> None:
         """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.reconfig.pointer.ConflictingSuccessor`."""

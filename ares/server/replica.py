@@ -5,6 +5,7 @@ content; the server checks that it is a member and that no other configuration h
 its state has a new identity, so configurations that name the old one are refused: that counts as a crash, which reconfiguration repairs.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from ares.configuration import Configuration
@@ -73,6 +74,11 @@ class Replica:
             self._hosted[configuration.id] = Hosting(configuration, position)
         self._places[place] = configuration.id
         return None
+
+    @property
+    def hosted(self) -> Mapping[ConfigurationId, Hosting]:
+        """What it keeps, by configuration; for looking at."""
+        return self._hosted
 
     def _introduced(self, request: Introduce) -> Reply | None:
         refusal = self.introduce(request.configuration)

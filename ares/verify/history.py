@@ -2,8 +2,9 @@
 
     {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"outcome":"ok","tag":[4,9]}
 
-``value`` is the value or a digest of it, null for absent (a delete, or a read that found nothing). ``outcome``: ``ok``; ``failed``: certainly without
-effect; ``unknown``: a write or delete that may have taken effect, now or at any later time, and a read that said nothing. Times are seconds of one clock.
+``value`` is the value or a digest of it, null for absent (a delete, or a read that found nothing). ``outcome``: ``ok``; ``failed``: certainly
+without effect; ``unknown``: a write or delete that may have taken effect, now or at any later time, and a read that said nothing. Times are
+seconds of one clock.
 ``tag`` is for the separate check of tag order only; linearizability is judged without it.
 """
 

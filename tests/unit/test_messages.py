@@ -1,0 +1,51 @@
+"""The registry: every message has a number of its own, and every question its reply (ares/messages.py)."""
+
+from typing import get_args
+
+import pytest
+
+from ares import messages
+from ares.client.rounds import REPLY_OF
+from ares.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request
+
+KINDS = get_args(AnyMessage)
+
+
+def test_every_message_is_in_the_registry():
+    defined = {kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message}
+    assert defined == set(KINDS)
+
+
+def test_numbers_are_unique():
+    numbers = [kind.__struct_config__.tag for kind in KINDS]
+    assert len(set(numbers)) == len(numbers)
+    assert all(isinstance(number, int) for number in numbers)
+
+
+def test_servers_and_members_speak_different_numbers():
+    assert {kind.__struct_config__.tag < 64 for kind in get_args(Request | Reply)} == {True}
+    assert {kind.__struct_config__.tag >= 64 for kind in set(KINDS) - set(get_args(Request | Reply))} == {True}
+
+
+def test_every_question_has_a_reply():
+    assert set(REPLY_OF) == set(get_args(Question))
+    assert set(REPLY_OF.values()) < set(get_args(Reply))
+
+
+def test_requests_about_a_configuration_name_it():
+    for kind in get_args(Keyed):
+        assert kind.__struct_fields__[:2] == ("call", "configuration")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_are_frozen(kind):
+    assert kind.__struct_config__.frozen
+
+
+def test_frozen_means_it():
+    with pytest.raises(AttributeError):
+        GetTag(1, b"c", "k").call = 2
+
+
+def test_size_of_an_element_counts_its_parts():
+    assert [Element(0, 0, 0, parts).size for parts in [(), (b"",), (b"ab", b"", b"c")]] == [0, 0, 3]

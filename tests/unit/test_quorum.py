@@ -1,0 +1,42 @@
+"""A tally's examples; its model check is a property (ares/quorum.py)."""
+
+from ares.quorum import Outcome, Tally
+
+
+def tally(needed: int = 2) -> Tally[str]:
+    return Tally(("s0", "s1", "s2"), needed)
+
+
+def test_reached_by_distinct_servers_only():
+    counted = tally()
+    counted.answer("s0", "first")
+    counted.answer("s0", "second")
+    counted.answer("stranger", "hello")
+    assert counted.outcome is Outcome.PENDING
+    assert counted.answers == {"s0": "first"}
+    counted.answer("s2", "third")
+    assert counted.outcome is Outcome.REACHED
+    assert not counted.complete
+
+
+def test_unreachable_as_soon_as_too_many_refuse():
+    counted = tally()
+    counted.refuse("s0", "no")
+    counted.refuse("stranger", "no")
+    assert counted.outcome is Outcome.PENDING
+    counted.refuse("s1", "never")
+    assert counted.outcome is Outcome.UNREACHABLE
+    assert counted.missing() == {"s0": "no", "s1": "never", "s2": "no answer"}
+
+
+def test_who_refused_may_answer_later_and_not_the_other_way_round():
+    counted = tally()
+    counted.refuse("s0", "introduce it")
+    counted.refuse("s1", "no")
+    counted.answer("s0", "yes")
+    assert counted.outcome is Outcome.PENDING
+    counted.refuse("s0", "changed my mind")
+    assert counted.missing() == {"s1": "no", "s2": "no answer"}
+    counted.answer("s2", "yes")
+    assert counted.outcome is Outcome.REACHED
+    assert counted.complete
