@@ -16,8 +16,12 @@ from ares.cli.options import ALL, Common, command
 from ares.errors import AresError, BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
     from ares.cli.demo_show import Narrator
     from ares.cli.demo_steps import Story
+    from ares.runtime.settings import Settings
 
 SERVERS = 5
 MEMBERS = 3
@@ -37,19 +41,74 @@ def demo(
     from rich.console import Console
 
     from ares.cli.demo_show import Narrator
+    from ares.cli.demo_steps import Story
+    from ares.runtime.loop import run
 
     if directory is not None and not directory.is_dir():
         raise BadInput(f"there is no directory {directory} to work in; nothing was started")
     narrator = Narrator(Console(quiet=bool(common.json), highlight=False))
+    story = Story(narrator, mib)
     begin = time.perf_counter()
-    story: Story | None = None
-    error: AresError | None = None
     try:
-        with _signals_interrupt():
-            for story in _cluster(common, directory, narrator, mib):
-                _run(story)
-    except AresError as failure:
-        error = failure
-    _report(common, narrator, story, error, time.perf_counter() - begin)
-    if error is not None:
-        raise typer.Exit(1)
+        with _signals(_interrupt), _cluster(narrator, directory) as (settings, pids):
+            run(story.run(structs.replace(common, cluster=settings.path).settings(), pids))
+    except AresError as error:
+        if not common.json:
+            raise
+        common.report({"ok": False, "error": str(error)} | _summary(narrator, story, begin), "")
+        raise typer.Exit(1) from error
+    summary = {"ok": True} | _summary(narrator, story, begin)
+    if common.json:
+        common.report(summary, "")
+    else:
+        narrator.close(summary)
+
+
+@contextlib.contextmanager
+def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, dict[str, int]]]":
+    """The processes of a new cluster in a temporary directory, and their pids by id. At the end of it neither is left."""
+    from ares.cli.supervisor import Supervisor, members_of
+    from ares.runtime.cluster_file import Plan, create
+
+    home = tempfile.TemporaryDirectory(prefix="ares-demo-", dir=directory)
+    settings = create(Path(home.name), Plan(SERVERS, MEMBERS, base_port=0))
+    supervisor = Supervisor(settings.path)
+    try:
+        with narrator.step(f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of its own") as step:
+            with supervisor.alone():
+                pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
+            step.note = f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\nin {home.name}"
+            step.data = {"pids": pids}
+        yield settings, pids
+    finally:
+        with _signals(signal.SIG_IGN), narrator.step("stop every process, remove the directory"):
+            supervisor.stop()
+            home.cleanup()
+
+
+def _summary(narrator: "Narrator", story: "Story", begin: float) -> dict[str, Any]:
+    return {
+        "seconds": round(time.perf_counter() - begin, 2),
+        "operations": len(story.traffic.samples),
+        "failures": len(story.traffic.failures),
+        "objects_compared": story.objects_read,
+        "bytes": story.bytes,
+        "crashes_survived": story.killed,
+        "phases": [story.traffic.summary(phase) for phase in story.phases],
+        "steps": narrator.steps,
+    }
+
+
+@contextlib.contextmanager
+def _signals(handler: "signal.Handlers | Callable[[int, FrameType | None], None]") -> Iterator[None]:
+    """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _interrupt(number: int, frame: "FrameType | None") -> NoReturn:
+    raise KeyboardInterrupt

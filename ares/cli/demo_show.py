@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
+
+from ares.cli.connection import size
 
 REFRESH_S = 0.1
 
@@ -30,6 +33,7 @@ class Narrator:
         self.console = console
         self.steps: list[Data] = []
         self._marks = ("✓", "✗") if console.encoding.startswith("utf") else ("ok", "FAILED")
+        self._title = ""
         self._live: Status | None = None
 
     @contextmanager
@@ -38,6 +42,7 @@ class Narrator:
         step, begin = Step(), time.perf_counter()
         number = len(self.steps) + 1
         ok = False
+        self._title = title
         self._live = self.console.status(title)
         try:
             with self._live:
@@ -50,25 +55,38 @@ class Narrator:
             mark = f"[bold green]{self._marks[0]}[/]" if ok else f"[bold red]{self._marks[1]}[/]"
             self.console.print(f"{mark} [bold]{number:2}  {title}[/]  [cyan]{ms} ms[/]", soft_wrap=True)
             for line in step.note.splitlines():
-                self.console.print(f"      [dim]{line}[/]", soft_wrap=True)
+                self.console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
 
     async def follow(self, line: Callable[[], str]) -> None:
         """Keep the live line of whatever step is under way up to date, until cancelled."""
-        title = ""
         while True:
             if self._live is not None:
-                title = f"{len(self.steps) + 1}"
-                self._live.update(f"step {title}: {line()}")
+                self._live.update(f"{self._title}\n      {line()}")
             await asyncio.sleep(REFRESH_S)
 
-    def table(self, phases: list[Data]) -> None:
-        """Operations and latencies by phase."""
+    def close(self, summary: Data) -> None:
+        """Operations and latencies by phase, and what came of it all."""
         table = Table(title="The reader and the writer that never paused", title_justify="left", title_style="bold")
         table.add_column("while")
         for name in ("reads", "p50 ms", "p99 ms", "writes", "p50 ms", "p99 ms"):
             table.add_column(name, justify="right")
-        for phase in phases:
-            cells = [str(phase[kind].get(field, "")) for kind in ("reads", "writes") for field in ("count", "p50_ms", "p99_ms")]
+        for phase in summary["phases"]:
+            cells = [cell for kind in ("reads", "writes") for cell in _cells(phase[kind])]
             table.add_row(phase["phase"], *cells)
         self.console.print()
         self.console.print(table)
+        lines = {
+            "operations": f"{summary['operations']} reads and writes, {summary['failures']} of them failed or wrong",
+            "digests": f"{summary['objects_compared']} objects read and compared by SHA-256, all equal",
+            "bytes": size(summary["bytes"]),
+            "crashes": f"kill -9 of {' and of '.join(summary['crashes_survived'])}: survived",
+            "in all": f"{summary['seconds']} s; nothing is left running",
+        }
+        for name, text in lines.items():
+            self.console.print(f"[bold]{name:12}[/]{text}", soft_wrap=True)
+
+
+def _cells(latencies: Data) -> list[str]:
+    if not latencies["count"]:
+        return ["0", "", ""]
+    return [str(latencies["count"]), f"{latencies['p50_ms']:.2f}", f"{latencies['p99_ms']:.2f}"]

@@ -35,11 +35,10 @@ class DemoFailed(AresError):
 
 
 class Story:
-    """The steps between the start of the processes, whose ``pids`` are given by id, and their end."""
+    """What happens while the processes run. ``mib``: the size of the generated file."""
 
-    def __init__(self, settings: Settings, pids: dict[str, int], narrator: Narrator, mib: int) -> None:
-        self._settings = settings
-        self._pids = pids
+    def __init__(self, narrator: Narrator, mib: int) -> None:
+        self._pids: dict[str, int] = {}
         self._tell = narrator
         self._mib = mib
         self._digests: dict[str, str] = {}
@@ -49,9 +48,10 @@ class Story:
         self.objects_read = 0
         self.killed: list[str] = []
 
-    async def run(self) -> None:
-        """The whole story. Raises :class:`AresError` at the first step that fails."""
-        async with connect(self._settings) as manager, connect(self._settings) as second, connect(self._settings) as third:
+    async def run(self, settings: Settings, pids: dict[str, int]) -> None:
+        """The whole story; ``pids`` by id of server or member. Raises :class:`AresError` at the first step that fails."""
+        self._pids = pids
+        async with connect(settings) as manager, connect(settings) as second, connect(settings) as third:
             store = await self._create(manager)
             await self._write_files(store)
             await self._read_files(store, "read everything back and compare SHA-256")
@@ -61,7 +61,7 @@ class Story:
                 await self._erasure_code(store)
                 await self._lose_the_leader(manager, store)
                 await self._end_traffic()
-        async with connect(self._settings) as newcomer:
+        async with connect(settings) as newcomer:
             store = await newcomer.domain(DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
             await self._read_files(store, "a client that never heard of all this reads everything and compares SHA-256")
@@ -74,12 +74,10 @@ class Story:
         return store
 
     async def _write_files(self, store: ObjectStore) -> None:
-        source = Path(session.__file__)
-        objects = {"files/random": os.urandom(self._mib * 2**20), f"files/{source.name}": source.read_bytes()}
-        objects |= {f"small/{number:03}": os.urandom(SMALL_BYTES) for number in range(SMALL_OBJECTS)}
+        objects = _contents(self._mib)
         self._digests = {key: _digest(value) for key, value in objects.items()}
         total = sum(map(len, objects.values()))
-        with self._tell.step(f"write a file of {self._mib} MiB, {source.name} of this program, and {SMALL_OBJECTS} small objects") as step:
+        with self._tell.step(f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} small objects") as step:
             begin = time.perf_counter()
             await asyncio.gather(*(store.write(key, value) for key, value in objects.items()))
             seconds = time.perf_counter() - begin
@@ -102,7 +100,7 @@ class Story:
         self.objects_read += len(values)
 
     async def _begin_traffic(self, writer: ObjectStore, reader: ObjectStore) -> None:
-        with self._tell.step("a reader and a writer begin, each a client of its own, and never pause from here on") as step:
+        with self._tell.step("a reader and a writer begin, two more clients, and never pause from here on") as step:
             self._phase("nothing happens")
             await self.traffic.start(writer, reader)
             await asyncio.sleep(LULL_S)
@@ -120,23 +118,23 @@ class Story:
 
     async def _erasure_code(self, store: ObjectStore) -> None:
         with self._tell.step("reconfigure: from replication to erasure coding, on the four servers that are left") as step:
-            self._phase("moving to erasure coding")
+            self._phase("moving to EC")
             result = await store.reconfigure(Configuration.ec(["s1", "s2", "s3", "s4"], k=2))
-            self._phase("erasure coded")
+            self._phase("on EC")
             step.note, step.data = _account(result)
             self._check_traffic()
 
     async def _lose_the_leader(self, manager: Manager, store: ObjectStore) -> None:
         with self._tell.step("reconfigure again, and kill -9 the leader of the consensus service in the middle") as step:
             leader, term = await self._leader(manager, but_not="")
-            self._phase("moving back, leader dead")
+            self._phase("moving, leader dies")
 
             def progress(progress: Progress) -> None:
                 if progress.stage == "read-config" and leader not in self.killed:
                     self._kill(leader)  # the next thing that the reconfiguration does is to propose
 
             result = await store.reconfigure(Configuration.abd(["s2", "s3", "s4"]), progress=progress)
-            self._phase("replicated again")
+            self._phase("on ABD again")
             successor, successor_term = await self._leader(manager, but_not=leader)
             note, data = _account(result)
             step.note = f"{leader}, leader of term {term}, died before the decision; {successor} was elected for term {successor_term}\n{note}"
@@ -187,6 +185,12 @@ class Follower:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._task.cancel()
         await self._traffic.stop()
+
+
+def _contents(mib: int) -> dict[str, bytes]:
+    source = Path(session.__file__)
+    files = {"files/random": os.urandom(mib * 2**20), f"files/{source.name}": source.read_bytes()}
+    return files | {f"small/{number:03}": os.urandom(SMALL_BYTES) for number in range(SMALL_OBJECTS)}
 
 
 def _digest(value: bytes) -> str:

@@ -67,15 +67,15 @@ likely = st.one_of(
 def state(replica):
     """By configuration: nextC, whether collected, and by object the highest tag and how many versions."""
     return {
-        id: (hosting.successor, hosting.collected, {name: (versions.newest, len(versions.entries)) for name, versions in hosting._objects.items()})
-        for id, hosting in replica._hosted.items()
+        id: (hosting.successor, hosting.collected, {name: (versions.newest, len(versions.entries)) for name, versions in hosting.objects.items()})
+        for id, hosting in replica.hosted.items()
     }
 
 
 def check(before, after, replica):
     for id, (successor, collected, objects) in after.items():
-        hosting = replica._hosted[id]
-        stored = [element for versions in hosting._objects.values() for _, element in versions.entries]
+        hosting = replica.hosted[id]
+        stored = [element for versions in hosting.objects.values() for _, element in versions.entries]
         assert hosting.bytes == sum(element.size for element in stored)
         assert all(count <= hosting.configuration.delta + 1 for _, count in objects.values())
         assert not (collected and objects), "a collected configuration holds data"
@@ -88,7 +88,7 @@ def check(before, after, replica):
             if not collected:
                 assert all(objects.get(name, (TAG_ZERO, 0))[0] >= newest for name, (newest, _) in old_objects.items()), "a tag decreased"
     assert set(after) >= set(before)
-    places = [(hosting.configuration.domain, hosting.configuration.index) for hosting in replica._hosted.values()]
+    places = [(hosting.configuration.domain, hosting.configuration.index) for hosting in replica.hosted.values()]
     assert len(places) == len(set(places)), "two configurations for one place"
 
 
@@ -147,7 +147,7 @@ def test_the_checks_reject_a_server_that_forgets():
     tag = Tag(2, 1)
     replica.handle(PutData(1, INITIAL.id, "a", tag, sealed(INITIAL.id, "a", tag, ME, 1, (b"x",))))
     before = state(replica)
-    hosting = replica._hosted[INITIAL.id]
+    hosting = replica.hosted[INITIAL.id]
     hosting._objects.clear()
     hosting.bytes = 0
     with pytest.raises(AssertionError, match="a tag decreased"):

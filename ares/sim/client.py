@@ -1,0 +1,171 @@
+"""A simulated client: the real session and operations, one step of its plan after the other, recorded as a history."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ares.client.operations import delete, read, write
+from ares.client.session import Session
+from ares.codec import decode, encode
+from ares.configuration import Configuration
+from ares.dap.client import Found
+from ares.effects import Agree, Announce, Operation
+from ares.errors import ObjectNotFound
+from ares.identity import ClientId, DomainName, ObjectName, ServerId
+from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.view import Switches, View
+from ares.sim.invariants import Violation
+from ares.sim.plan import Step, Wish
+from ares.sim.world import World
+from ares.tag import Tag
+from ares.value import TOMBSTONE
+from ares.verify.history import Event
+
+PATIENCE_S = 100_000.0
+"""Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
+
+TICK_S = 0.1
+
+
+class Surroundings(Protocol):
+    """What a client needs of the run it is in."""
+
+    world: World
+    events: list[Event]
+
+    def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
+    def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
+    def hint(self, client: "SimClient", domain: DomainName, answer: Callable[[Configuration | None], None]) -> None: ...
+    def wished(self, wish: Wish) -> Configuration: ...
+
+
+class SimClient:
+    """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again."""
+
+    def __init__(self, run: Surroundings, name: str, number: int, c0: Configuration, switches: Switches, steps: list[Step]) -> None:
+        self.name = name
+        self.dead = False
+        self.now_running: Event | None = None
+        self.failures: list[Exception] = []
+        self._run = run
+        self._world = run.world
+        self._steps = steps
+        self._written = 0
+        self._ticking = False
+        self.session = Session()
+        self.view = View(ClientId(number), c0, switches, self.session.suspects)
+
+    @property
+    def done(self) -> bool:
+        return not self._steps and self.now_running is None
+
+    def begin(self) -> None:
+        """Take the next step of the plan, after its pause."""
+        if self._steps and not self.dead:
+            self._world.after(self._steps[0].pause_s, self._start)
+
+    def _start(self) -> None:
+        if self.dead:
+            return
+        step = self._steps.pop(0)
+        key = ObjectName(step.key)
+        value: str | None = None
+        operation: Operation[Any]
+        match step.operation:
+            case "write":
+                self._written += 1
+                value = f"{self.name}-{self._written}"
+                operation = write(self.view, key, value.encode())
+            case "read":
+                operation = read(self.view, key)
+            case "delete":
+                operation = delete(self.view, key)
+            case "reconfigure":
+                assert step.wish is not None
+                operation = reconfigure(self.view, self._run.wished(step.wish))
+        kind: Any = step.operation if step.operation != "reconfigure" else "read"
+        event = Event(self.name, kind, step.key, value, self._world.now, None, "unknown")
+        self.now_running = event
+        if self._world.story is not None:
+            self._world.tell(f"{self.name} BEGINS {step.operation} {step.key} {value or ''}")
+        self.session.start(operation, step.operation, self._world.now, PATIENCE_S, lambda result, error: self._ended(step, event, result, error))
+        self.flush()
+
+    def _ended(self, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
+        self.now_running = None
+        if self._world.story is not None:
+            self._world.tell(f"{self.name} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
+        now = self._world.now
+        if isinstance(error, ObjectNotFound):
+            self._run.events.append(Event(self.name, "read", event.key, None, event.invoked, now))
+        elif error is not None:
+            if step.operation != "reconfigure":
+                raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
+            assert isinstance(error, Exception)
+            self.failures.append(error)
+        elif step.operation != "reconfigure":
+            self._run.events.append(_event(event, result, now))
+        self.begin()
+
+    def extend(self, steps: list[Step]) -> None:
+        """More to do, after the plan is done."""
+        assert self.done
+        self._steps.extend(steps)
+        self.begin()
+
+    def die(self) -> None:
+        """Stop in the middle of whatever it does; a write under way may take effect or not."""
+        if not self.dead:
+            self.dead = True
+            self._world.tell(f"{self.name} DIES")
+            if self.now_running is not None:
+                self._run.events.append(self.now_running)
+                self.now_running = None
+            self._steps.clear()
+
+    def receive(self, server: str, frames: list[bytes]) -> None:
+        if not self.dead:
+            self.session.receive(ServerId(server), decode(frames), self._world.now)
+            self.flush()
+
+    def flush(self) -> None:
+        """Post what the session wants said, and pass on what it asks."""
+        session = self.session
+        for server, messages in session.take_outbox().items():
+            self._run.post(self, server, encode(messages))
+        session.contacts.clear()
+        asks, session.asks = session.asks, []
+        for what, task in asks:
+            self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
+        hints, session.hints = session.hints, []
+        for domain in hints:
+            self._run.hint(self, domain, self._answer(session.hinted, domain))
+        if session.busy and not self._ticking:
+            self._ticking = True
+            self._world.after(TICK_S, self._tick)
+
+    def _answer(self, door: Callable[[Any, Any, float], None], about: Any) -> Callable[[Any], None]:
+        def answer(value: Any) -> None:
+            if not self.dead:
+                door(about, value, self._world.now)
+                self.flush()
+
+        return answer
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if not self.dead:
+            self.session.tick(self._world.now)
+            self.flush()
+
+
+def _event(event: Event, result: Tag | Found, now: float) -> Event:
+    if isinstance(result, Tag):
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=(result.number, result.writer))
+    value = None if result.value is TOMBSTONE else result.value.decode() if isinstance(result.value, bytes) else "WITHHELD"
+    return Event(event.client, "read", event.key, value, event.invoked, now, tag=(result.tag.number, result.tag.writer))
+
+
+def _told(result: Any) -> str:
+    if isinstance(result, Found):
+        return f"{result.value!r} {result.tag}"
+    return str(getattr(result, "configuration", result))

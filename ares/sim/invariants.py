@@ -1,0 +1,81 @@
+"""What must hold after every step at every server, and everywhere (section 14 of the protocol's rules)."""
+
+from ares.configuration import Configuration, Status, Successor
+from ares.dap.registry import capacity
+from ares.errors import AresError
+from ares.identity import ConfigurationId, DomainName, ObjectName
+from ares.messages import Introduce, PutData, Request
+from ares.server.hosting import Hosting
+from ares.server.replica import Replica
+from ares.tag import TAG_ZERO, Tag
+
+
+class Violation(AresError):
+    """A promise was broken."""
+
+
+class Places:
+    """One configuration for each (domain, index), everywhere."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[DomainName, int], ConfigurationId] = {}
+
+    def see(self, configuration: Configuration) -> None:
+        held = self._ids.setdefault((configuration.domain, configuration.index), configuration.id)
+        if held != configuration.id:
+            raise Violation(f"two configurations for index {configuration.index} of {configuration.domain!r}")
+
+
+class ServerWatch:
+    """One server: tags never decrease, pointers move only forward, Lists are bounded, what was collected is gone."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._newest: dict[tuple[ConfigurationId, ObjectName], Tag] = {}
+        self._pointers: dict[ConfigurationId, Successor] = {}
+
+    def look(self, replica: Replica, request: Request) -> None:
+        """After ``replica`` handled ``request``, which may have changed something."""
+        if isinstance(request, Introduce):
+            if request.configuration.id in replica.hosted:
+                self._places.see(request.configuration)
+            return
+        id = getattr(request, "configuration", None)
+        hosting = replica.hosted.get(id) if id is not None else None
+        if hosting is not None:
+            self._look_at_pointer(hosting)
+            if isinstance(request, PutData):
+                self._look_at_object(hosting, request.object)
+            if hosting.collected and (hosting.objects or hosting.bytes):
+                raise Violation(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
+
+    def restarted(self, replica: Replica) -> None:
+        """Unsynced changes are gone, and nobody was told of them: start over from what is there."""
+        self._newest = {(id, name): versions.newest for id, hosting in replica.hosted.items() for name, versions in hosting.objects.items()}
+        self._pointers = {id: hosting.successor for id, hosting in replica.hosted.items() if hosting.successor is not None}
+
+    def _look_at_pointer(self, hosting: Hosting) -> None:
+        new, old = hosting.successor, self._pointers.get(hosting.configuration.id)
+        if new is old:
+            return
+        if new is None or (old is not None and _rank(new) < _rank(old)):
+            raise Violation(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
+        self._places.see(new.configuration)
+        self._pointers[hosting.configuration.id] = new
+        if hosting.collected and new.status is not Status.FINALIZED:
+            raise Violation(f"configuration {hosting.configuration.index} was collected before its successor was finalized")
+
+    def _look_at_object(self, hosting: Hosting, object: ObjectName) -> None:
+        versions = hosting.objects.get(object)
+        if versions is None:
+            return
+        key = (hosting.configuration.id, object)
+        if versions.newest < self._newest.get(key, TAG_ZERO):
+            raise Violation(f"the tag of {object!r} went back to {versions.newest}")
+        self._newest[key] = versions.newest
+        if len(versions.entries) > capacity(hosting.configuration):
+            raise Violation(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
+
+
+def _rank(successor: Successor) -> tuple[int, int]:
+    return (successor.configuration.index, successor.status)

@@ -1,0 +1,209 @@
+"""One run of a plan: chaos, then healing, then a look at everything from outside."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from ares.codec import encode
+from ares.configuration import Configuration
+from ares.effects import Agree, Announce
+from ares.identity import DEFAULT_DOMAIN, DomainName
+from ares.messages import AnyMessage
+from ares.reconfig.view import Switches
+from ares.sim.client import SimClient
+from ares.sim.consensus import SimConsensus
+from ares.sim.invariants import Places, ServerWatch, Violation
+from ares.sim.plan import Fault, Plan, Step, Wish
+from ares.sim.server import SimServer
+from ares.sim.world import World
+from ares.verify.history import Event
+from ares.verify.linearizability import check
+from ares.verify.tag_order import check_tags
+
+HEALING_S = 300.0
+STEPS_MAX = 400_000
+
+
+class Verdict(Struct, frozen=True):
+    """``violation``: what was broken, or None. ``digest``: of everything that happened; the same plan gives the same."""
+
+    violation: str | None
+    digest: str
+    operations: int
+    messages: int
+    reconfigurations: int
+    story: list[str]
+
+
+def run_plan(plan: Plan, keep_story: bool = False) -> Verdict:
+    """Run it."""
+    run = Run(plan, keep_story)
+    violation = None
+    try:
+        run.chaos()
+        run.heal()
+        run.look_back()
+    except Violation as broken:
+        violation = str(broken)
+        run.world.tell(f"VIOLATION: {violation}")
+    reconfigurations = run.consensus.table.count
+    return Verdict(violation, run.world.digest, len(run.events), run.world.messages, reconfigurations, run.world.story or [])
+
+
+class Run:
+    """Everything of one run; the clients' :class:`ares.sim.client.Surroundings`."""
+
+    def __init__(self, plan: Plan, keep_story: bool) -> None:
+        self.plan = plan
+        self.world = World(plan, keep_story)
+        self.events: list[Event] = []
+        places = Places()
+        self.consensus = SimConsensus(self.world, places)
+        self._c0 = plan.c0
+        places.see(self._c0)
+        watches = [ServerWatch(places) for _ in range(plan.servers)]
+        self.servers = [SimServer(self.world, number, self._c0, watch, self._respond) for number, watch in enumerate(watches)]
+        self._by_name = {server.name: server for server in self.servers}
+        self.clients: dict[str, SimClient] = {}
+        for client in plan.clients:
+            self._join(client.name, client.switches, list(client.steps))
+            if client.dies_at is not None:
+                self.world.after(client.dies_at, self.clients[client.name].die)
+        for fault in plan.faults:
+            self.world.after(fault.at, self._strike, fault)
+
+    def _join(self, name: str, switches: Switches, steps: list[Step]) -> SimClient:
+        client = SimClient(self, name, len(self.clients) + 1, self._c0, switches, steps)
+        self.clients[name] = client
+        client.begin()
+        return client
+
+    # -- what clients need ------------------------------------------------------------------------------------------------
+
+    def post(self, client: SimClient, server: str, frames: list[bytes]) -> None:
+        self.world.send(client.name, server, frames, self._by_name[server].receive)
+
+    def _respond(self, server: str, client: str, replies: list[AnyMessage]) -> None:
+        self.world.send(server, client, encode(replies), self.clients[client].receive)
+
+    def consult(self, client: SimClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
+        if isinstance(what, Agree):
+            self.consensus.propose(what.configuration, client.view.client, answer, refuse)
+        else:
+            self.consensus.tell_finalized(what.configuration, answer)
+
+    def hint(self, client: SimClient, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
+        self.consensus.hint(domain, answer)
+
+    def wished(self, wish: Wish) -> Configuration:
+        return wish.configuration(lambda number: self.servers[number].life)
+
+    # -- faults -----------------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        world = self.world
+        world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
+        struck = [self.servers[number] for number in fault.servers]
+        names = {server.name for server in struck}
+        match fault.kind:
+            case "crash" | "kill":
+                for server in struck:
+                    server.crash(fault.kind == "crash")
+                    world.after(fault.lasts_s, self._restart, server)
+            case "disk":
+                for server in struck:
+                    server.lose_disk()
+            case "cut" | "cut-in" | "cut-out":
+                world.cut(fault)
+                world.after(fault.lasts_s, world.mend, fault)
+            case "slow":
+                world.slow(names)
+                world.after(fault.lasts_s, world.speed_up, names)
+            case "consensus":
+                self.consensus.down_until = world.now + fault.lasts_s
+
+    def _restart(self, server: SimServer) -> None:
+        self.world.tell(f"{server.name} RESTARTS")
+        server.restart()
+
+    # -- the course of a run ------------------------------------------------------------------------------------------------
+
+    def chaos(self) -> None:
+        """Safety first: let everything happen that the plan has."""
+        self._until(lambda: self.world.now >= self.plan.chaos_s or self._all_done())
+
+    def heal(self) -> None:
+        """Then liveness: with everybody back and a good network, every operation completes."""
+        self.world.tell("HEALING")
+        self.world.heal()
+        self.consensus.healed = True
+        self.consensus.down_until = 0.0
+        for server in self.servers:
+            server.restart()
+        end = self.world.now + HEALING_S
+        self._until(lambda: self._all_done() or self.world.now > end)
+        stuck = [client.name for client in self.clients.values() if not client.dead and not client.done]
+        if stuck and self.plan.live:
+            raise Violation(f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed")
+        for client in self.clients.values():
+            client.die()
+
+    def look_back(self) -> None:
+        """Every key is read, then as many servers crash for good as each live configuration survives, and it is read again."""
+        keys = sorted({step.key for client in self.plan.clients for step in client.steps if step.key})
+        if self.plan.live:
+            last = self._join("z", Switches(), [Step(0.001, "read", key=key) for key in keys])
+            self._finish(last)
+            self._crash_for_good(last)
+            again = [Step(0.001, "read", key=key) for key in keys]
+            last.extend(again)
+            self._finish(last)
+        self._judge()
+
+    def _crash_for_good(self, client: SimClient) -> None:
+        active = client.view.sequence.active
+        left = {configuration.id: configuration.crashes_survived for configuration in active}
+        for configuration in active:
+            for member in configuration.servers:
+                if member.identity != self._identity(member.id):
+                    left[configuration.id] -= 1
+        for server in self.world.rng.sample(self.servers, len(self.servers)):
+            touched = [configuration.id for configuration in active if self._member(server, configuration)]
+            if all(left[id] > 0 for id in touched):
+                self.world.tell(f"{server.name} CRASHES FOR GOOD")
+                server.crash(True)
+                for id in touched:
+                    left[id] -= 1
+
+    def _identity(self, server: str) -> str:
+        return self._by_name[server].replica.identity
+
+    def _member(self, server: SimServer, configuration: Configuration) -> bool:
+        return any(member.id == server.name and member.identity == server.replica.identity for member in configuration.servers)
+
+    def _finish(self, client: SimClient) -> None:
+        end = self.world.now + HEALING_S
+        self._until(lambda: client.done or self.world.now > end)
+        if not client.done:
+            raise Violation(f"{client.name} could not read {client.now_running}")
+
+    def _all_done(self) -> bool:
+        return all(client.dead or client.done for client in self.clients.values())
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        for _ in range(STEPS_MAX):
+            if done() or not self.world.step():
+                return
+        raise Violation(f"no end after {STEPS_MAX} steps")
+
+    def _judge(self) -> None:
+        report = check(self.events)
+        if not report.ok:
+            raise Violation("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
+        order = check_tags(self.events)
+        if order:
+            raise Violation("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
+        hint = self.consensus.table.hint(DEFAULT_DOMAIN)
+        assert hint is None or hint.index <= self.consensus.table.count

@@ -1,0 +1,260 @@
+"""The commands that use a cluster, as a person types them, against real processes: what they print, refuse and survive."""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.api import connect
+from ares.configuration import Configuration
+from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
+from ares.runtime.remote_consensus import RemoteConsensus
+from ares.runtime.settings import Settings
+from ares.runtime.zmq_client import ZmqConnections
+
+pytestmark = pytest.mark.process
+
+ABD_3 = "ABD n=3 on s0,s1,s2; quorum 2, survives 1 crash"
+
+
+class Cli:
+    """`ares-cli` for one cluster. ``ok`` and ``fails`` check the exit status."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.settings = Settings.load(directory / "cluster.toml")
+
+    def run(self, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "ares", *words]
+        environment = os.environ | {"ARES_CLUSTER": str(self.settings.path)}
+        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60, env=environment)
+
+    def ok(self, *words: str | Path, stdin: bytes = b"") -> bytes:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def json(self, *words: str | Path, status: int = 0) -> Any:
+        done = self.run(*words, "--json")
+        assert done.returncode == status, done.stderr.decode()
+        assert done.stdout.count(b"\n") == 1
+        return json.loads(done.stdout)
+
+    def fails(self, status: int, *words: str | Path, stdin: bytes = b"") -> str:
+        done = self.run(*words, stdin=stdin)
+        assert (done.returncode, done.stdout) == (status, b""), done.stderr.decode()
+        message = done.stderr.decode()
+        assert message.startswith("error: ")
+        assert "Traceback" not in message
+        return message
+
+    def kill(self, id: str) -> None:
+        os.kill(int((self.directory / f"run/{id}.pid").read_text()), signal.SIGKILL)
+
+
+def _cluster(directory: Path) -> Iterator[Cli]:
+    for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0"], ["up", directory, "--detach"]):
+        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+    try:
+        yield Cli(directory)
+    finally:
+        subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """A running cluster that the tests share; each uses keys and domains of its own."""
+    yield from _cluster(tmp_path_factory.mktemp("shared") / "cluster")
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Cli]:
+    """A running cluster whose processes a test may kill."""
+    yield from _cluster(tmp_path / "cluster")
+
+
+def test_an_object_lives_and_dies(cli: Cli, tmp_path: Path) -> None:
+    value = bytes(range(256)) * 40
+    (tmp_path / "in").write_bytes(value)
+    told = cli.json("write", "life/a", tmp_path / "in")
+    assert (told["key"], told["bytes"], told["domain"]) == ("life/a", len(value), "default")
+    assert cli.ok("read", "life/a") == value
+    assert base64.b64decode(cli.json("read", "life/a")["base64"]) == value
+    stat = cli.json("stat", "life/a")
+    assert (stat["tag"], stat["bytes"]) == (told["tag"], len(value))
+    assert told["tag"] in cli.ok("stat", "life/a").decode()
+    assert cli.ok("write", "life/b", stdin=b"").startswith(b"life/b: 0 bytes, tag 1.")
+    assert cli.ok("read", "life/b") == b""
+    assert cli.ok("ls", "life/") == b"life/a\nlife/b\n"
+    assert cli.json("ls", "life/b") == {"domain": "default", "prefix": "life/b", "keys": ["life/b"]}
+    assert b"deleted" in cli.ok("delete", "life/a")
+    assert cli.fails(1, "delete", "life/a") == "error: no object 'life/a' in domain 'default'\n"
+    assert cli.fails(1, "read", "life/a") == cli.fails(1, "stat", "life/a")
+    assert cli.ok("ls", "life/") == b"life/b\n"
+
+
+def test_an_output_file_appears_complete_and_keeps_its_mode(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("write", "out", "-", stdin=b"secret")
+    target = tmp_path / "target"
+    target.write_text("what was there before, and longer")
+    target.chmod(0o600)
+    (tmp_path / "link").symlink_to(target)
+    assert cli.json("read", "out", "-o", tmp_path / "link")["bytes"] == 6
+    assert (target.read_bytes(), target.stat().st_mode & 0o777) == (b"secret", 0o600)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "target"]
+    cli.fails(1, "read", "no such object", "-o", target)
+    assert target.read_bytes() == b"secret"
+    cli.ok("read", "out", "-o", "/dev/null")
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_name_cannot_speak_to_the_terminal(cli: Cli) -> None:
+    cli.ok("write", "evil\x1b[31m", stdin=b"x")
+    assert cli.ok("ls", "evil") == b"'evil\\x1b[31m'\n"
+    assert cli.json("ls", "evil")["keys"] == ["evil\x1b[31m"]
+
+
+def test_what_cannot_be_stored_is_refused_before_anything_is_sent(cli: Cli, tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as big:
+        big.truncate(VALUE_BYTES_MAX + 1)
+    assert f"more than the {VALUE_BYTES_MAX} bytes" in cli.fails(2, "write", "refused", tmp_path / "big")
+    assert "No such file" in cli.fails(2, "write", "refused", tmp_path / "missing")
+    assert "Is a directory" in cli.fails(2, "write", "refused", tmp_path)
+    assert "1 to 1024 bytes" in cli.fails(2, "write", "", stdin=b"x")
+    assert "no directory" in cli.fails(2, "read", "refused", "-o", tmp_path / "no/where")
+    cli.fails(1, "stat", "refused")
+
+
+@pytest.mark.parametrize("words", ["write k", "read k", "delete k", "ls", "stat k", "reconfig --dap abd --servers s0,s1,s2"])
+def test_a_domain_that_was_never_made(cli: Cli, words: str) -> None:
+    assert "no domain 'nowhere'" in cli.fails(1, *words.split(), "--domain", "nowhere")
+
+
+def test_domains_are_apart_and_have_their_own_configuration(cli: Cli) -> None:
+    made = cli.json("domain", "create", "apart", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3")
+    assert (made["dap"], made["k"], made["crashes_survived"]) == ("ec", 2, 1)
+    again = cli.fails(1, "domain", "create", "apart")
+    assert "exists already" in again
+    assert made["configuration"] in again
+    cli.ok("write", "k", "--domain", "apart", stdin=b"there")
+    cli.fails(1, "read", "k")
+    assert cli.ok("read", "k", "--domain", "apart") == b"there"
+    assert cli.json("stat", "k", "--domain", "apart")["configuration"] == made["configuration"]
+    assert {domain["domain"]: domain["configuration"] for domain in cli.json("domain", "ls")["domains"]}["apart"] == made["configuration"]
+
+
+def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mortal: Cli) -> None:
+    cli = mortal
+    cli.ok("write", "k", stdin=b"kept")
+    dry = cli.ok("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3", "--dry-run").decode()
+    assert "ABD n=4" in dry
+    assert "EC n=4 k=2" in dry
+    assert "nothing was changed" in dry
+    assert cli.json("stat", "k")["index"] == 0
+    [moved] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
+    assert (moved["ours"], moved["moved"], moved["bytes"], moved["after"]["index"]) == (True, 1, 4, 1)
+    assert (cli.ok("read", "k"), cli.json("stat", "k")["index"]) == (b"kept", 1)
+    assert cli.json("domain", "create", "heir")["configuration"] == moved["after"]["configuration"]
+    every = cli.json("reconfig", "--all", "--dap", "abd", "--servers", "s0,s1,s2")["domains"]
+    assert [(domain["domain"], domain["after"]["configuration"]) for domain in every] == [("default", ABD_3), ("heir", ABD_3)]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--dap", "abd", "--servers", "s0,s1,s9"], "unknown server s9; known: s0, s1, s2, s3"),
+        (["--dap", "abd", "--servers", "s0,,s1"], "one comma between two"),
+        (["--dap", "abd", "--servers", "s0,s0,s1"], "named twice"),
+        (["--dap", "abd", "--servers", "s0,s1"], "say --allow-no-faults"),
+        (["--dap", "abd", "--servers", "s0,s1,s2", "--k", "2"], "belong to --dap ec"),
+        (["--dap", "ec", "--servers", "s0,s1,s2", "--k", "3"], "1 <= k < 3, not k = 3"),
+        (["--dap", "ec", "--servers", "s0,s1,s2", "--k", "many"], "--k"),
+        (["--dap", "ec", "--servers", "s0,s1,s2", "--delta", "0"], "delta must be at least 1"),
+        (["--dap", "raid", "--servers", "s0,s1,s2"], "--dap"),
+        (["--dap", "abd"], "--servers is missing"),
+        (["--servers", "s0,s1,s2"], "--dap is missing"),
+    ],
+)
+@pytest.mark.parametrize("command", [["reconfig"], ["domain", "create", "never"]], ids=["reconfig", "create"])
+def test_a_configuration_that_makes_no_sense_is_wrong_usage(cli: Cli, command: list[str], words: list[str], why: str) -> None:
+    assert why in cli.fails(2, *command, *words)
+
+
+def test_somebody_else_was_first(mortal: Cli) -> None:
+    cli = mortal
+
+    async def decide_and_die() -> None:
+        async with connect(cli.settings) as manager:
+            theirs = (await manager.identified(Configuration.abd(["s0", "s1", "s2"]))).at(DEFAULT_DOMAIN, 1)
+        consensus = RemoteConsensus(ZmqConnections(), {member.id: member.address for member in cli.settings.members.values()})
+        await consensus.propose(theirs, ClientId(1), 20.0)
+        await consensus.close()
+
+    cli.ok("write", "k", stdin=b"kept")
+    asyncio.run(decide_and_die())
+    done = cli.run("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
+    assert done.returncode == 1
+    assert f"somebody else's proposal was decided first and is completed: {ABD_3} is in force now" in done.stdout.decode()
+    assert cli.json("stat", "k")["configuration"] == ABD_3
+    assert cli.ok("read", "k") == b"kept"
+
+
+def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
+    cli = mortal
+    cli.ok("domain", "create", "three", "--dap", "abd", "--servers", "s0,s1,s2")
+    whole = cli.json("status")
+    assert {domain["domain"]: domain["crashes_survived"] for domain in whole["domains"]} == {"default": 1, "three": 1}
+    assert all(server["reachable"] for server in whole["servers"].values())
+    assert {member["leader"] for member in whole["consensus"].values()} <= {"r0", "r1", "r2", ""}
+    cli.kill("s0")
+    assert "the next one stops it; missing: s0 (no answer)" in cli.ok("status").decode()
+    cli.ok("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
+    moved = cli.json("status")["domains"]
+    assert [(domain["domain"], domain["crashes_survived"], domain["index"]) for domain in moved] == [("default", 1, 1), ("three", 0, 0)]
+    cli.kill("s1")
+    degraded = cli.run("status")
+    assert degraded.returncode == 1
+    assert "NO QUORUM: 1 more of its servers must answer; missing: s0 (no answer), s1 (no answer)" in degraded.stdout.decode()
+    assert [domain["serves"] for domain in cli.json("status", status=1)["domains"]] == [True, False]
+    failed = json.loads(cli.run("write", "k", "--domain", "three", "--timeout", "1", "--json", stdin=b"x").stderr)
+    assert (failed["kind"], failed["may_have_taken_effect"]) == ("Unavailable", False)
+    assert "does not answer" in cli.fails(1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run")
+
+
+def test_status_when_nobody_is_left(mortal: Cli) -> None:
+    for id in ("s0", "s1", "s2", "s3", "r0", "r1", "r2"):
+        mortal.kill(id)
+    told = mortal.json("status", status=1)
+    assert not any(process["reachable"] for process in (told["servers"] | told["consensus"]).values())
+    assert [(domain["domain"], domain["serves"]) for domain in told["domains"]] == [("default", False)]
+
+
+def test_a_restarted_server_does_not_count(mortal: Cli) -> None:
+    mortal.kill("s0")
+    command = [sys.executable, "-m", "ares", "server", mortal.settings.path, "--id", "s0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("READY s0 ")
+            told = mortal.json("status")
+        finally:
+            process.terminate()
+    assert told["servers"]["s0"]["reachable"]
+    assert (told["domains"][0]["crashes_survived"], told["domains"][0]["missing"]) == (0, {"s0": "restarted without its memory"})
+
+
+def test_no_cluster_file(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "ARES_CLUSTER"}
+    for words, why in (([], "which cluster?"), (["-c", tmp_path / "none.toml"], "cannot be read"), (["-c", tmp_path], "is a directory")):
+        done = subprocess.run([sys.executable, "-m", "ares", "ls", *words], capture_output=True, text=True, check=False, timeout=60, env=environment)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert why in done.stderr

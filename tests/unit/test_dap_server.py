@@ -1,0 +1,52 @@
+"""The List of one object at one server, case by case; the model check is a property (ares/dap/server.py)."""
+
+from ares.dap.server import Versions
+from ares.messages import DELETED, Element
+from ares.tag import TAG_ZERO, Tag
+
+
+def element(size: int) -> Element:
+    return Element(0, size, 0, (b"x" * size,))
+
+
+TOMB = Element(0, DELETED, 0, ())
+
+
+def test_nothing_was_written():
+    versions = Versions()
+    assert (versions.newest, versions.tags(), versions.trimmed, versions.deleted) == (TAG_ZERO, (), TAG_ZERO, True)
+    assert versions.element(Tag(1, 1)) is None
+
+
+def test_growth_counts_what_came_and_what_went():
+    versions = Versions()
+    grown = [versions.put(Tag(number, 1), element(size), 2) for number, size in [(1, 10), (2, 20), (3, 5), (3, 5), (1, 10)]]
+    assert grown == [10, 20, 5 - 10, 0, 10 - 10]
+    assert versions.tags() == (Tag(3, 1), Tag(2, 1))
+    assert versions.trimmed == Tag(1, 1)
+
+
+def test_an_older_tag_takes_its_place():
+    versions = Versions()
+    for number in (4, 1, 3, 2):
+        versions.put(Tag(number, 1), element(number), 5)
+    versions.put(Tag(3, 2), element(9), 5)
+    assert [tag.number + tag.writer / 10 for tag in versions.tags()] == [4.1, 3.2, 3.1, 2.1, 1.1]
+    assert versions.element(Tag(3, 2)).size == 9
+
+
+def test_the_first_element_of_a_tag_stands():
+    versions = Versions()
+    first = element(1)
+    versions.put(Tag(1, 1), first, 2)
+    assert versions.put(Tag(1, 1), element(2), 2) == 0
+    assert versions.element(Tag(1, 1)) is first
+
+
+def test_a_tombstone_is_a_version():
+    versions = Versions()
+    versions.put(Tag(1, 1), element(3), 1)
+    assert not versions.deleted
+    assert versions.put(Tag(2, 1), TOMB, 1) == -3
+    assert versions.deleted
+    assert versions.newest == Tag(2, 1)

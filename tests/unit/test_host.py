@@ -1,0 +1,68 @@
+"""A server on the event loop, over the in-process transport (ares/server/host.py)."""
+
+import asyncio
+
+import pytest
+
+from ares.configuration import Configuration, Server
+from ares.errors import BadInput
+from ares.identity import DEFAULT_DOMAIN
+from ares.messages import Ack, Describe, Description, GetHint, Introduce, ReadConfig, Reason, Refused
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
+from ares.server.host import Host, memory_bytes, run_server
+from ares.server.replica import Replica
+
+MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
+INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
+
+
+def host() -> Host:
+    return Host(Replica("s0", MEMBERS[0].identity, INITIAL))
+
+
+async def test_a_batch_is_answered_in_order_and_introductions_are_not():
+    other = INITIAL.at("photos", 0)
+    replies = host().handle("a client", [ReadConfig(3, INITIAL.id), Introduce(4, other), ReadConfig(5, other.id), ReadConfig(1, INITIAL.id)])
+    assert replies == [Ack(3, None), Ack(5, None), Ack(1, None)]
+    assert host().handle("a client", []) == []
+
+
+async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
+    replies = host().handle("a client", [GetHint(1, "d"), ReadConfig(2, INITIAL.id), Ack(3, None)])
+    assert [type(reply) for reply in replies] == [Refused, Ack, Refused]
+    assert {reply.reason for reply in replies if isinstance(reply, Refused)} == {Reason.BAD_REQUEST}
+    assert "GetHint is no request" in replies[0].detail
+    assert [reply.call for reply in replies] == [1, 2, 3]
+
+
+async def test_vitals():
+    [described] = host().handle("a client", [Describe(1)])
+    assert described.uptime_s >= 0
+    assert described.memory_bytes > 10**6
+    assert memory_bytes() > 10**6
+
+
+async def test_it_serves_until_it_is_stopped():
+    network, stop = InprocNetwork(), asyncio.Event()
+    running = asyncio.create_task(run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop))
+    heard: asyncio.Queue = asyncio.Queue()
+    connections = InprocConnections(network)
+    connections.open(lambda server, messages: heard.put_nowait((server, messages)))
+    connections.learn("s0", "here")
+    await asyncio.sleep(0)
+    connections.post("s0", [Describe(1)])
+    async with asyncio.timeout(5):
+        server, [described] = await heard.get()
+    assert server == "s0"
+    assert isinstance(described, Description)
+    stop.set()
+    async with asyncio.timeout(5):
+        await running
+    await InprocListener(network, "here").serve(lambda sender, messages: [])
+
+
+async def test_an_address_that_is_taken():
+    network = InprocNetwork()
+    await InprocListener(network, "here").serve(lambda sender, messages: [])
+    with pytest.raises(BadInput, match="another listener"):
+        await run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), asyncio.Event())

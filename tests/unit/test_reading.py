@@ -1,0 +1,130 @@
+"""What the answers to one get-data amount to (ares/dap/reading.py)."""
+
+import msgspec
+import pytest
+
+from ares.configuration import Configuration, Status, Successor
+from ares.dap.coding import coding_for
+from ares.dap.element import sealed
+from ares.dap.reading import PATIENCE_S, Reading, patience_s
+from ares.messages import DELETED, DataReply
+from ares.tag import TAG_ZERO, Tag
+
+C = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
+NEXT = Configuration.abd(["s0", "s1", "s2"]).at("d", 2)
+VALUE = b"value" * 10
+SIZE = len(VALUE)
+OLD, NEW = Tag(1, 1), Tag(2, 1)
+DATA = coding_for(C).encode(VALUE)
+
+
+def element(number, tag=NEW, length=SIZE):
+    return sealed(C.id, "k", tag, number, length, DATA[number] if length >= 0 else ())
+
+
+def reply(number, *tags, carried=True, status=None, length=SIZE):
+    successor = None if status is None else Successor(NEXT, status)
+    return DataReply(1, tags, length if tags else DELETED, TAG_ZERO, element(number, tags[0], length) if tags and carried else None, successor)
+
+
+def answers(*replies):
+    return {f"s{number}": given for number, given in enumerate(replies)}
+
+
+def test_enough_elements_of_the_version():
+    reading = Reading(C, "k", 3)
+    given = answers(*(reply(number, NEW, OLD) for number in range(4)))
+    assert reading.settled(given)
+    assert (reading.tag, reading.length, sorted(reading.elements)) == (NEW, SIZE, [0, 1, 2])
+    assert reading.confirmed(given)
+    assert not reading.withheld
+
+
+def test_too_few_elements_of_it():
+    reading = Reading(C, "k", 3)
+    given = answers(reply(0, NEW), reply(1, NEW), reply(2, NEW, carried=False), reply(3))
+    assert not reading.settled(given)
+    assert reading.tag == NEW
+    assert reading.holders(given) == ("s2",)
+    reading.keep(element(2))
+    assert reading.complete
+    assert not reading.confirmed(given), "three of the quorum's four list it"
+
+
+def test_the_version_below_a_write_in_progress_is_asked_for_by_name():
+    reading = Reading(C, "k", 3)
+    given = answers(*(reply(number, Tag(3, number), OLD) for number in range(4)))
+    assert not reading.settled(given)
+    assert (reading.tag, reading.elements) == (OLD, {})
+    assert reading.holders(given) == ("s0", "s1", "s2", "s3")
+
+
+def test_no_version_is_settled():
+    reading = Reading(C, "k", 3)
+    dropped = DataReply(1, (Tag(9, 1), Tag(8, 1)), 5, NEW, None, None)
+    assert not reading.settled(answers(dropped, reply(1, NEW), reply(2, NEW), reply(3)))
+    assert reading.tag is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        msgspec.structs.replace(element(2), parts=(b"other",)),
+        msgspec.structs.replace(element(2), index=3),
+        element(2, OLD),
+        sealed(C.id, "k", NEW, 5, SIZE, (b"x",)),
+        sealed(C.id, "k", NEW, -1, SIZE, (b"x",)),
+        sealed(C.id, "other", NEW, 2, SIZE, (b"x",)),
+    ],
+)
+def test_a_bad_element_counts_as_missing(bad):
+    reading = Reading(C, "k", 3)
+    third = DataReply(1, (NEW,), SIZE, TAG_ZERO, bad, None)
+    assert not reading.settled(answers(reply(0, NEW), reply(1, NEW), third, reply(3)))
+    assert sorted(reading.elements) == [0, 1]
+
+
+def test_withheld_when_the_successor_is_finalized_and_not_before():
+    reading = Reading(C, "k", 3)
+    assert reading.settled(answers(*(reply(number, NEW, status=Status.PENDING) for number in range(4))))
+    assert not reading.withheld
+    assert reading.successor.configuration == NEXT
+    assert reading.settled(answers(reply(0), reply(1), reply(2), reply(3, status=Status.FINALIZED)))
+    assert reading.withheld
+
+
+def test_nothing_was_written():
+    reading = Reading(C, "k", 3)
+    given = answers(*(reply(number) for number in range(4)))
+    assert reading.settled(given)
+    assert (reading.tag, reading.length) == (TAG_ZERO, DELETED)
+    assert reading.confirmed(given), "t0 is at every server"
+
+
+def test_a_tombstone_needs_no_elements():
+    reading = Reading(C, "k", 3)
+    silent = [reply(number, NEW, carried=False, length=DELETED) for number in (1, 2)]
+    assert reading.settled(answers(reply(0, NEW, length=DELETED), *silent, reply(3)))
+    assert reading.length == DELETED
+
+
+def test_the_length_only():
+    reading = Reading(C, "k", 0)
+    assert reading.settled(answers(*(reply(number, NEW, carried=False) for number in range(4))))
+    assert (reading.tag, reading.length, reading.elements) == (NEW, SIZE, {})
+
+
+def test_each_look_is_a_fresh_one():
+    reading = Reading(C, "k", 3)
+    first = answers(*(reply(number, OLD) for number in range(4)))
+    assert reading.settled(first)
+    later = {f"s{number}": reply(number, NEW, OLD) for number in range(4)}
+    assert reading.settled(later)
+    assert reading.tag == NEW
+    assert all(kept == element(index) for index, kept in reading.elements.items())
+
+
+def test_patience_grows_with_the_value():
+    assert patience_s({}) == PATIENCE_S
+    assert patience_s(answers(reply(0))) < PATIENCE_S + 1e-6
+    assert patience_s(answers(DataReply(1, (NEW,), 2 * 10**8, TAG_ZERO, None, None), reply(1))) == pytest.approx(PATIENCE_S + 1)
