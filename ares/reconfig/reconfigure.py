@@ -8,13 +8,13 @@ A reconfigurer may die anywhere. What it leaves pending stays in the sequence; t
 finalized configuration, and so finishes it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from msgspec import Struct
 
 from ares.configuration import Configuration, Status, Successor
-from ares.dap.client import Found
+from ares.dap.client import DataAccess, Found
 from ares.effects import Agree, Announce, Operation, Report, Together
 from ares.errors import Superseded
 from ares.identity import ObjectName
@@ -145,31 +145,36 @@ class Mover:
         return (self._move(object) for object in objects)
 
     def _move(self, object: ObjectName) -> Operation[None]:
-        """Skip what the target has already; otherwise get-data where the version is newest, and put-data."""
+        """Skip what the target has already; otherwise get-data from every source, and put-data of the maximum.
+
+        A version seen in one look must not be fetched from its source alone in another: a quorum of the second look may have missed it there, while
+        a later source, where it was completed, has it.
+        """
         while True:
-            source, carry, version = yield from self._newest(object)
+            versions = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry))
             there = yield from self._view.dap(self._target).get_version(object)
             if self._done_by_others:
                 return
-            if version.tag == TAG_ZERO or (there.confirmed and there.tag >= version.tag):
+            newest = max(found.tag for found in versions)
+            if newest == TAG_ZERO or (there.confirmed and there.tag >= newest):
                 self.skipped += 1
                 return
-            found = yield from self._view.dap(source).get_data(object, carry)
+            values = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
+            found = max(reversed(values), key=lambda found: found.tag)
             if found.value is not WITHHELD:
                 yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
                 self.moved += 1
                 self.bytes += max(found.length, 0)
                 yield Report(self.progress("update-config"))
                 return
-            self._notice(found)
 
-    def _newest(self, object: ObjectName) -> Operation[tuple[Configuration, Successor, Found]]:
-        versions = []
+    def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[list[Found]]:
+        answers = []
         for source, carry in self._sources:
-            found = yield from self._view.dap(source).get_version(object, carry)
+            found = yield from ask(self._view.dap(source), carry)
             self._notice(found)
-            versions.append((source, carry, found))
-        return max(versions, key=lambda version: version[2].tag)
+            answers.append(found)
+        return answers
 
     def _notice(self, found: Found) -> None:
         """If somebody finalized the target, or something later, it has everything and there is nothing left to move."""

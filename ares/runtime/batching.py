@@ -67,10 +67,17 @@ class TickQueues(Generic[Peer]):
         else:
             queue.extend(messages)
 
-    def take(self) -> dict[Peer, list[AnyMessage]]:
-        """Everything, leaving nothing: what is posted while the caller sends is for the next flush."""
+    def send_each(self, send: Callable[[Peer, list[AnyMessage]], None]) -> None:
+        """Give everything to ``send``, peer by peer; what is posted meanwhile is for the next flush.
+
+        Messages that cannot be sent (the codec does not know them) are logged, and cost other peers nothing.
+        """
         queues, self._queues = self._queues, {}
-        return queues
+        for peer, messages in queues.items():
+            try:
+                send(peer, messages)
+            except Exception:
+                _log.exception("%d messages could not be sent", len(messages))
 
 
 class Waiting:

@@ -6,7 +6,9 @@ from typing import NamedTuple
 from ares.codec import Frame
 from ares.errors import BadInput
 from ares.identity import ServerId
+from ares.messages import AnyMessage
 from ares.runtime.batching import BatchConnections, BatchListener, Handle, batches
+from ares.runtime.ports import Sender
 
 
 class _Origin(NamedTuple):
@@ -56,9 +58,11 @@ class InprocConnections(BatchConnections):
         self._network = network
 
     def _flush(self) -> None:
-        for server, messages in self._outgoing.take().items():
-            for _, frames in batches(messages):
-                self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
+        self._outgoing.send_each(self._send)
+
+    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+        for _, frames in batches(messages):
+            self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
 
     def take(self, server: ServerId, frames: Sequence[Frame]) -> None:
         if self._opened:
@@ -85,10 +89,12 @@ class InprocListener(BatchListener):
         self._receive(origin, frames)
 
     def _flush(self) -> None:
-        for sender, messages in self._outgoing.take().items():
-            assert isinstance(sender, _Origin)
-            for _, frames in batches(messages):
-                self._loop.call_soon(self._network.carry_reply, self._address, sender, frames)
+        self._outgoing.send_each(self._send)
+
+    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+        assert isinstance(sender, _Origin)
+        for _, frames in batches(messages):
+            self._loop.call_soon(self._network.carry_reply, self._address, sender, frames)
 
     async def close(self) -> None:
         if self._serving:

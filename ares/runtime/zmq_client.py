@@ -36,14 +36,15 @@ class ZmqConnections(BatchConnections):
         self._links: dict[ServerId, _Link | None] = {}
 
     def _flush(self) -> None:
-        if not self._opened:
-            return
-        for server, messages in self._outgoing.take().items():
-            if server not in self._links:
-                self._links[server] = self._connect(server)
-            link = self._links[server]
-            if link is not None:
-                link.send(messages)
+        if self._opened:
+            self._outgoing.send_each(self._send)
+
+    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+        if server not in self._links:
+            self._links[server] = self._connect(server)
+        link = self._links[server]
+        if link is not None:
+            link.send(messages)
 
     def _connect(self, server: ServerId) -> "_Link | None":
         socket = create_socket(self._context, zmq.DEALER)
@@ -83,17 +84,20 @@ class _Link:
     def send(self, messages: list[AnyMessage]) -> None:
         if self._waiting:
             self._waiting.admit(messages)
+            self._look_again()
         else:
             self._transmit(messages)
-        self._look_again()
 
     def _transmit(self, messages: Sequence[AnyMessage]) -> None:
         taken = 0
-        for count, frames in batches(messages):
-            if not send(self._socket, frames):
-                break
-            taken += count
-        self._waiting.admit(messages[taken:])
+        try:
+            for count, frames in batches(messages):
+                if not send(self._socket, frames):
+                    break
+                taken += count
+            self._waiting.admit(messages[taken:])
+        finally:
+            self._look_again()
 
     def _attend(self) -> None:
         """Do what the socket is ready for, within measure."""

@@ -10,6 +10,7 @@ import zmq
 
 from ares.codec import Frame
 from ares.errors import BadInput
+from ares.messages import AnyMessage
 from ares.runtime.batching import WAITING_BYTES_MAX, BatchListener, Handle, batches
 from ares.runtime.ports import Sender
 from ares.runtime.zmq_sockets import BACKLOG, ZERO_COPY_BYTES_MIN, Socket, create_socket, endpoint, ready, receive, send
@@ -67,14 +68,16 @@ class ZmqListener(BatchListener):
     def _flush(self) -> None:
         if not self._serving:
             return
-        for sender, messages in self._outgoing.take().items():
-            for _, frames in batches(messages):
-                self._send(sender, frames)
+        self._outgoing.send_each(self._send)
         if ready(self._socket, zmq.POLLIN):
             self._loop.call_soon(self._drain)
 
-    def _send(self, sender: Sender, frames: list[Frame]) -> None:
+    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
         assert isinstance(sender, bytes)
+        for _, frames in batches(messages):
+            self._send_batch(sender, frames)
+
+    def _send_batch(self, sender: bytes, frames: list[Frame]) -> None:
         size = sum(map(len, frames))
         if size < ZERO_COPY_BYTES_MIN:
             send(self._socket, [sender, *frames])

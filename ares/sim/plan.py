@@ -111,7 +111,8 @@ class Shape(Struct, frozen=True):
     kinds: tuple[str, ...] = ("crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus")
     daps: tuple[str, ...] = ("abd", "ec")
     deaths: float = 0.15
-    loss: float = 0.1
+    dies_s: tuple[float, float] = (0.0, 0.5)
+    loss: tuple[float, ...] = (0.0, 0.025, 0.1)
     tail: tuple[float, float] = (1.1, 3.0)
     chaos_s: float = 2.0
     pause_s: float = 0.02
@@ -122,16 +123,17 @@ class Shape(Struct, frozen=True):
 
 SCENARIOS: dict[str, Shape] = {
     "general": Shape(),
-    "calm": Shape(faults=(0, 0), deaths=0.0, loss=0.0),
+    "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,)),
     "crash": Shape(faults=(2, 6), kinds=("crash", "kill", "disk")),
     "partition": Shape(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
     "reconfigure": Shape(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
     "consensus": Shape(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
     "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
     "duel": Shape(
-        servers=(5, 5), writers=(1, 2), readers=(1, 1), reconfigurers=(1, 1), steps=(2, 3), reconfigurations=(1, 2), keys=(1, 1),
-        faults=(0, 0), deaths=0.0, loss=0.0, plain=0.0, tail=(1.05, 1.3), pause_s=0.005,
+        servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
+        faults=(0, 0), deaths=0.0, loss=(0.4,), plain=0.0, tail=(2.0, 3.0), pause_s=0.01,
     ),
+    "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
 }  # fmt: skip
 
@@ -142,7 +144,7 @@ def draw(seed: int, scenario: str) -> Plan:
     servers = rng.randint(*shape.servers)
     keys = [f"k{number}" for number in range(rng.randint(*shape.keys))]
     tail = rng.uniform(*shape.tail)
-    chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice([0, shape.loss / 4, shape.loss]), rng.choice([0, 0.1]), 0.001)
+    chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice(shape.loss), rng.choice([0, 0.1]), 0.001)
     clients = [_client(rng, shape, f"w{number}", ("write",), keys, servers) for number in range(rng.randint(*shape.writers))]
     clients += [_client(rng, shape, f"r{number}", ("read",), keys, servers) for number in range(rng.randint(*shape.readers))]
     clients += [_client(rng, shape, f"g{number}", ("reconfigure",), keys, servers) for number in range(rng.randint(*shape.reconfigurers))]
@@ -157,7 +159,7 @@ def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], k
     switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7)
     count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
-    dies = rng.uniform(0, shape.chaos_s / 4) if rng.random() < shape.deaths else None
+    dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
     return ClientPlan(name, switches, steps, dies)
 
 

@@ -8,7 +8,7 @@ import pytest
 from ares.codec import VERSION, encode
 from ares.errors import BadInput
 from ares.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
-from ares.messages import AnyMessage, Element, PutData, Reason, Refused
+from ares.messages import Ack, AnyMessage, Element, GetTag, PutData, Reason, Refused
 from ares.tag import Tag
 
 from .wires import S0, Wire, acknowledge, get_tag, until
@@ -61,6 +61,23 @@ async def test_requests_whose_handling_fails_get_no_reply(wire: Wire, caplog: py
     await client.ask(S0, [get_tag(2)])
     assert [message.call for message in client.received] == [1, 2]
     assert "a bug in the handler" in caplog.text
+
+
+async def test_replies_that_cannot_be_encoded_cost_nobody_else_anything(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    def answer(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:
+        return [Ack(CallId(2**70), None)] if messages[0].call == 13 else acknowledge(messages)
+
+    server = await wire.serve(answer=answer)
+    clients = [wire.connect(server) for _ in range(3)]
+    for number, client in enumerate(clients):
+        await client.ask(S0, [get_tag(number)])
+    for client, call in zip(clients, (13, 21, 22), strict=True):
+        client.connections.post(S0, [get_tag(call)])
+    clients[1].connections.post(S0, [GetTag(CallId(2**70), ConfigurationId(b""), ObjectName("k"))])
+    await until(lambda: clients[2].calls() == {2, 22})
+    for number, client in enumerate(clients):
+        await client.ask(S0, [get_tag(30 + number)])
+    assert "could not be sent" in caplog.text
 
 
 async def test_a_failing_receiver_of_replies_loses_one_batch_only(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:

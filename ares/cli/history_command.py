@@ -1,0 +1,76 @@
+"""The command check-history: whether what clients saw of a cluster is what one register for each key could have shown them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import to_builtins
+
+from ares.cli.connection import printable
+from ares.cli.options import Common, command
+from ares.errors import BadInput
+
+if TYPE_CHECKING:
+    from ares.verify.report import Report, Violation
+
+SHOWN_MAX = 10
+"""How many violations of one kind a person is shown; --json has them all."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(app, "check-history", example="ares-cli check-history run.jsonl --tags", options=["json"])(check_history)
+
+
+def check_history(
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The history: an operation a line, as JSON.", show_default=False)],
+    tags: Annotated[bool, typer.Option("--tags", help="Also check that tags never go back in real time.")] = False,
+) -> None:
+    """Check that a recorded history is linearizable. Exit status 1 if it is not, or if that could not be decided, with the operations at odds."""
+    from ares.verify.history import load
+    from ares.verify.linearizability import check
+    from ares.verify.tag_order import check_tags
+
+    events = load(file)
+    untagged = sum(event.outcome == "ok" and event.tag is None for event in events)
+    if tags and all(event.tag is None for event in events):
+        raise BadInput(f"{file}: no operation carries a tag, so --tags has nothing to check")
+    report = check(events)
+    disorder = check_tags(events) if tags else []
+    data: dict[str, Any] = {
+        "ok": report.ok and not disorder,
+        "operations": report.operations,
+        "keys": report.keys,
+        "violations": to_builtins(report.violations),
+        "undecided": to_builtins(report.undecided),
+    }
+    if tags:
+        data |= {"tag_violations": to_builtins(disorder), "untagged": untagged}
+    lines = _verdict(report) + (_tag_verdict(disorder, untagged) if tags else [])
+    common.report(data, "\n".join(printable(line) for line in lines))
+    if not data["ok"]:
+        raise typer.Exit(1)
+
+
+def _verdict(report: "Report") -> list[str]:
+    what = f"{report.operations} operations on {report.keys} keys"
+    if report.ok:
+        return [f"linearizable: {what}"]
+    undecided = [one.describe() for one in report.undecided]
+    if not report.violations:
+        return [f"undecided: {what}, no contradiction found", *undecided]
+    return [f"NOT linearizable: {what}; {len(report.violations)} contradictions", *_listed(report.violations), *undecided]
+
+
+def _tag_verdict(disorder: "list[Violation]", untagged: int) -> list[str]:
+    skipped = f" ({untagged} completed operations carry no tag and were not judged)" if untagged else ""
+    if not disorder:
+        return [f"tags in order{skipped}"]
+    return [f"tags NOT in order: {len(disorder)} contradictions{skipped}", *_listed(disorder)]
+
+
+def _listed(violations: "tuple[Violation, ...] | list[Violation]") -> list[str]:
+    lines = [line for violation in violations[:SHOWN_MAX] for line in violation.describe().split("\n")]
+    more = len(violations) - SHOWN_MAX
+    return [*lines, f"... and {more} more; --json shows all"] if more > 0 else lines

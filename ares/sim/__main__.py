@@ -1,0 +1,116 @@
+"""``python -m ares.sim``: run seeds, report the first that breaks a promise, tell its story, make it smaller.
+
+    python -m ares.sim --runs 20000 --jobs 2
+    python -m ares.sim --seed 42 --scenario partition --story
+    python -m ares.sim --seed 42 --scenario partition --shrink
+    python -m ares.sim --minutes 2 --from-seed 123456
+"""
+
+import argparse
+import itertools
+import multiprocessing
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from ares.sim.plan import SCENARIOS, Plan, draw
+from ares.sim.run import Verdict, run_plan
+from ares.sim.shrink import shrink
+
+CHUNK = 50
+STORY_LINES = 120
+
+Named = tuple[str, int]
+
+
+def main() -> int:
+    arguments = _arguments()
+    scenarios = [arguments.scenario] if arguments.scenario else sorted(SCENARIOS)
+    if arguments.seed is not None:
+        return max(_one(draw(arguments.seed, scenario), arguments.story, arguments.shrink) for scenario in scenarios)
+    failed = _many(scenarios, arguments.from_seed, arguments.runs, arguments.minutes, arguments.jobs)
+    for scenario, seed in failed[:3]:
+        _one(draw(seed, scenario), True, arguments.shrink)
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ares.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, help="run this seed only")
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="default: all, in turn")
+    parser.add_argument("--runs", type=int, default=1000, help="how many runs in all")
+    parser.add_argument("--minutes", type=float, help="as many runs as fit into this time, instead of --runs")
+    parser.add_argument("--from-seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
+    parser.add_argument("--story", action="store_true", help="tell the whole story of --seed")
+    parser.add_argument("--shrink", action="store_true", help="make a failing plan smaller before telling its story")
+    return parser.parse_args()
+
+
+def _one(plan: Plan, story: bool, smaller: bool) -> int:
+    verdict = run_plan(plan)
+    if verdict.violation is not None and smaller:
+        plan = shrink(plan)
+    verdict = run_plan(plan, keep_story=True)
+    print(f"seed {plan.seed}, scenario {plan.scenario}: {verdict.violation or 'clean'} ({_figures([verdict])}; digest {verdict.digest})")
+    if verdict.violation is not None or story:
+        print(plan.describe())
+        lines = verdict.story if story and verdict.violation is None else verdict.story[-STORY_LINES:]
+        print("\n".join(lines))
+    return 0 if verdict.violation is None else 1
+
+
+def _many(scenarios: list[str], first: int, runs: int, minutes: float | None, jobs: int) -> list[Named]:
+    begin = time.monotonic()
+    end = begin + minutes * 60 if minutes is not None else None
+    failed: list[Named] = []
+    done = operations = messages = reconfigurations = 0
+    ahead = threading.Semaphore(jobs * 2)
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for chunk in pool.imap_unordered(_run_chunk, _chunks(scenarios, first, None if end else runs, end, ahead)):
+            ahead.release()
+            for name, verdict in chunk:
+                done += 1
+                operations += verdict.operations
+                messages += verdict.messages
+                reconfigurations += verdict.reconfigurations
+                if verdict.violation is not None:
+                    failed.append(name)
+                    print(f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}", flush=True)
+            rate = done / (time.monotonic() - begin)
+            print(f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, {rate:.0f} runs/s ", end="", file=sys.stderr, flush=True)
+            if len(failed) >= 20:
+                pool.terminate()
+                break
+    print(file=sys.stderr)
+    seeds = f"seeds {first} to {first + (done - 1) // len(scenarios)}" if done else "no seed"
+    print(
+        f"{done:,} runs of {', '.join(scenarios)} ({seeds}): {operations:,} operations, {messages:,} messages, {reconfigurations:,} decisions, "
+        f"{len(failed)} violations, {done / (time.monotonic() - begin):.0f} runs/s"
+    )
+    return failed
+
+
+def _chunks(scenarios: list[str], first: int, runs: int | None, end: float | None, ahead: threading.Semaphore) -> Iterator[list[Named]]:
+    """Work in small portions, never far ``ahead`` of what was done: the pool would take an endless supply at once."""
+    names = itertools.islice(((scenario, seed) for seed in itertools.count(first) for scenario in scenarios), runs)
+    while chunk := list(itertools.islice(names, CHUNK)):
+        ahead.acquire()
+        if end is not None and time.monotonic() > end:
+            return
+        yield chunk
+
+
+def _run_chunk(chunk: list[Named]) -> list[tuple[Named, Verdict]]:
+    return [((scenario, seed), run_plan(draw(seed, scenario))) for scenario, seed in chunk]
+
+
+def _figures(verdicts: list[Verdict]) -> str:
+    operations = sum(verdict.operations for verdict in verdicts)
+    messages = sum(verdict.messages for verdict in verdicts)
+    return f"{operations} operations, {messages} messages"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

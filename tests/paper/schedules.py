@@ -1,0 +1,165 @@
+"""Random schedules over the world of tests/protocol, their histories, and checkers that tell what a history breaks.
+
+A client runs one operation at a time. Time is a counter of deliveries: an operation precedes another if it ended before the other began.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ares.client.operations import read, write
+from ares.configuration import Configuration
+from ares.identity import DEFAULT_DOMAIN
+from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.view import Switches
+from ares.tag import TAG_ZERO, Tag
+from ares.value import TOMBSTONE
+from tests.protocol.world import Client, Pending, World, servers
+
+PLANS = [
+    Configuration.abd(servers(0, 1, 2)),
+    Configuration.ec(servers(2, 3, 4, 5, 6), 3, 4),
+    Configuration.ec(servers(3, 4, 5, 6), 2, 4),
+    Configuration.abd(servers(4, 5, 6)),
+    Configuration.ec(servers(0, 1, 2, 3, 4), 2, 4),
+]
+C0 = PLANS[0].at(DEFAULT_DOMAIN, 0)
+
+STEPS_MAX = 100_000
+
+
+class Cseq(NamedTuple):
+    """A client's configuration sequence at some moment: ids by index, and the index of the last finalized entry (Table 1)."""
+
+    entries: dict[int, bytes]
+    mu: int
+
+    @property
+    def lambda_(self) -> int:
+        return max(self.entries)
+
+
+class Done(NamedTuple):
+    """A completed operation. ``tag`` and ``value``: what was read or written; for a reconfiguration ``value`` is what it returned."""
+
+    client: int
+    kind: str
+    object: str
+    began: int
+    ended: int
+    tag: Tag
+    value: Any
+    cseq: Cseq
+
+
+def cseq(client: Client) -> Cseq:
+    sequence = client.view.sequence
+    return Cseq({entry.index: entry.id for entry in (*sequence.retired, *sequence.active)}, sequence.last_finalized.index)
+
+
+class Schedule:
+    """``reconfigurers`` of the ``clients`` reconfigure, the others read and write. ``inspect`` is called after every delivery."""
+
+    def __init__(self, seed: int, clients: int = 5, reconfigurers: int = 2, operations: int = 4, initial: Configuration = C0) -> None:
+        self.world = World(initial, range(7), seed)
+        self.rng = self.world.rng
+        self.clients = [self.world.client(self._switches()) for _ in range(clients)]
+        self.reconfigurers = set(self.clients[:reconfigurers])
+        self.left = dict.fromkeys(self.clients, operations)
+        self.running: dict[Client, tuple[str, str, Any, int, Pending]] = {}
+        self.history: list[Done] = []
+        self.moment = 0
+        self.inspect: Callable[[], None] = lambda: None
+
+    def _switches(self) -> Switches:
+        return Switches(*(self.rng.random() < 0.7 for _ in range(4)))
+
+    def run(self) -> list[Done]:
+        """Until every client has done its operations."""
+        for _ in range(STEPS_MAX):
+            self._begin()
+            if not self.world.step() or self.rng.random() < 0.01:
+                self.world.tick()
+            self.moment += 1
+            self.inspect()
+            self._reap()
+            if not self.running and not any(self.left.values()):
+                return self.history
+        raise AssertionError("the schedule does not end")
+
+    def _begin(self) -> None:
+        idle = [client for client in self.clients if self.left[client] and client not in self.running]
+        if not idle or self.rng.random() > 0.1:
+            return
+        client = self.rng.choice(idle)
+        self.left[client] -= 1
+        object = self.rng.choice(["x", "y"])
+        if client in self.reconfigurers:
+            kind, value, operation = "reconfigure", None, reconfigure(client.view, self.rng.choice(PLANS))
+        elif self.rng.random() < 0.5:
+            value = f"{client.id}.{self.left[client]}".encode()
+            kind, operation = "write", write(client.view, object, value)
+        else:
+            kind, value, operation = "read", None, read(client.view, object)
+        self.running[client] = (kind, object, value, self.moment, client.start(operation, idle=True))
+
+    def _reap(self) -> None:
+        for client, (kind, object, value, began, pending) in list(self.running.items()):
+            if not pending.ended:
+                continue
+            del self.running[client]
+            result = pending.result()
+            tag = TAG_ZERO
+            if kind == "read":
+                tag, value = result.tag, result.value
+            elif kind == "write":
+                tag = result
+            else:
+                value = result
+            self.history.append(Done(client.id, kind, object, began, self.moment, tag, value, cseq(client)))
+
+
+def precede(history: list[Done]) -> Iterator[tuple[Done, Done]]:
+    """Every pair of operations of which the first ended before the second began."""
+    return ((first, second) for first in history for second in history if first.ended < second.began)
+
+
+def broken_uniqueness(history: list[Done]) -> list[str]:
+    """Lemma 8: one configuration for an index, whoever knows it."""
+    known: dict[int, bytes] = {}
+    return [f"index {index}" for done in history for index, id in done.cseq.entries.items() if known.setdefault(index, id) != id]
+
+
+def broken_subsequence(history: list[Done]) -> list[str]:
+    """Definition 5 and Lemma 10: what a later operation knows reaches at least as far."""
+    return [f"{first} then {second}" for first, second in precede(history) if first.cseq.lambda_ > second.cseq.lambda_]
+
+
+def broken_progress(history: list[Done]) -> list[str]:
+    """Lemma 12: the last finalized index never goes back from an operation to a later one."""
+    return [f"{first} then {second}" for first, second in precede(history) if first.cseq.mu > second.cseq.mu]
+
+
+def broken_atomicity(history: list[Done]) -> list[str]:
+    """Theorem 16, by tags and for each object: the order of tags is a linearization.
+
+    Writes have tags of their own; a read returns what was written under its tag, not before that write began; an operation that follows another
+    has at least its tag, a write a higher one.
+    """
+    broken = []
+    writes: dict[tuple[str, Tag], Done] = {}
+    for done in history:
+        if done.kind == "write" and writes.setdefault((done.object, done.tag), done) is not done:
+            broken.append(f"two writes with one tag: {done}")
+    for done in history:
+        if done.kind == "read" and done.tag != TAG_ZERO:
+            source = writes.get((done.object, done.tag))
+            if source is None or source.value != done.value or source.began > done.ended:
+                broken.append(f"a value that was not written: {done}")
+        if done.kind == "read" and done.tag == TAG_ZERO and done.value is not TOMBSTONE:
+            broken.append(f"a value out of nothing: {done}")
+    for first, second in precede(history):
+        if "reconfigure" in (first.kind, second.kind) or first.object != second.object:
+            continue
+        if second.tag < first.tag or (second.kind == "write" and second.tag == first.tag):
+            broken.append(f"{second} goes back behind {first}")
+    return broken

@@ -1,0 +1,175 @@
+"""Negative controls: deliberately broken variants of the protocol, each of which the simulator must catch, so that its silence means something."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from ares.client import operations
+from ares.configuration import Configuration, Status, Successor
+from ares.dap.client import Found
+from ares.effects import Operation
+from ares.identity import CallId
+from ares.messages import Decided, GetData, GetTag, ListObjects
+from ares.reconfig.collection import gc_config
+from ares.reconfig.reconfigure import Mover, Reconfigured, add_config
+from ares.reconfig.traversal import read_config
+from ares.reconfig.view import View
+from ares.server import replica
+from ares.sim.consensus import SimConsensus
+from ares.sim.plan import draw
+from ares.sim.run import run_plan
+from ares.sim.server import SimServer
+from ares.tag import TAG_ZERO
+
+
+def without_r1() -> Any:
+    """The published piggyback: servers do not install the successor that a mover's request carries."""
+    answer = replica._answer
+
+    def published(hosting: Any, request: Any) -> Any:
+        if isinstance(request, GetTag | GetData | ListObjects):
+            request = msgspec.structs.replace(request, successor=None)
+        return answer(hosting, request)
+
+    return patch.object(replica, "_answer", published)
+
+
+def without_r2() -> Any:
+    """The consensus service decides twice for an index, and servers take what comes."""
+
+    def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
+        return incoming
+
+    return _all(consensus_that_decides_twice(), patch("ares.server.hosting.advance", advance))
+
+
+def consensus_that_decides_twice() -> Any:
+    """Everybody's proposal wins."""
+
+    def propose(self: SimConsensus, configuration: Configuration, proposer: Any, answer: Any, refuse: Any) -> None:
+        self._world.after(self._wait(), answer, Decided(CallId(0), configuration, proposer))
+
+    return patch.object(SimConsensus, "propose", propose)
+
+
+@contextmanager
+def _all(*patches: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+def without_r3() -> Any:
+    """A successor seen at one server is followed without telling a quorum."""
+
+    def put_config(configuration: Configuration, successor: Successor) -> Operation[None]:
+        return
+        yield
+
+    return patch("ares.reconfig.traversal.put_config", put_config)
+
+
+def _quorums_of(size: Callable[[Configuration], int]) -> Any:
+    broken = cached_property(size)
+    broken.__set_name__(Configuration, "quorum_size")
+    return patch.object(Configuration, "quorum_size", broken)
+
+
+def quorums_of_half() -> Any:
+    """floor(n/2) servers are taken for a quorum."""
+    return _quorums_of(lambda configuration: max(configuration.n // 2, 1))
+
+
+def ec_quorums_of_k() -> Any:
+    """k servers are taken for a quorum of an erasure-coded configuration."""
+    return _quorums_of(lambda configuration: configuration.k if configuration.dap == "ec" else configuration.n // 2 + 1)
+
+
+def restart_that_forgets() -> Any:
+    """A restarted server answers as the old member without its state."""
+    restart = SimServer.restart
+
+    def forgetful(self: SimServer) -> None:
+        if not self.up:
+            self._synced = 0
+        restart(self)
+
+    return patch.object(SimServer, "restart", forgetful)
+
+
+def gc_before_finalize() -> Any:
+    """Retired configurations are collected before their objects have moved."""
+
+    def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
+        yield from read_config(view)
+        decided = yield from add_config(view, wished)
+        target = decided.configuration
+        mover = Mover(view, target)
+        view.sequence.adopt(Successor(target, Status.FINALIZED))
+        yield from gc_config(view)
+        yield from mover.update_config()
+        return Reconfigured(target, True, 0, 0, 0, [])
+
+    return patch("ares.sim.client.reconfigure", reconfigure)
+
+
+def fast_read_past_a_successor() -> Any:
+    """A version confirmed by a quorum is returned at once although the quorum names a successor."""
+
+    def read(view: View, object: Any) -> Operation[Found]:
+        configuration = view.sequence.last_finalized
+        found = yield from view.dap(configuration).get_data(object)
+        if found.confirmed and isinstance(found.value, bytes):
+            return found
+        found = yield from operations.read(view, object)
+        return found
+
+    return patch("ares.sim.client.read", read)
+
+
+def lists_of_one() -> Any:
+    """EC servers keep one version instead of delta + 1."""
+    return patch("ares.server.hosting.capacity", lambda configuration: 1)
+
+
+def lists_that_forget_what_they_trimmed() -> Any:
+    """The published EC-DAP: a reader takes the highest tag of k Lists, whatever the others may have dropped."""
+
+    def highest_of_k(lists: Any, k: int) -> Any:
+        counts: dict[Any, int] = {}
+        for reply in lists:
+            for tag in reply.tags:
+                counts[tag] = counts.get(tag, 0) + 1
+        return max((tag for tag, count in counts.items() if count >= k), default=TAG_ZERO)
+
+    return patch("ares.dap.reading.newest_decodable", highest_of_k)
+
+
+CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
+    "published piggyback (no R1)": (without_r1, "duel"),
+    "second successor accepted (no R2)": (without_r2, "reconfigure"),
+    "no put-config before moving on (no R3)": (without_r3, "reconfigure"),
+    "quorums of half": (quorums_of_half, "general"),
+    "EC quorums of k": (ec_quorums_of_k, "wide"),
+    "restart that forgets": (restart_that_forgets, "crash"),
+    "GC before finalize": (gc_before_finalize, "reconfigure"),
+    "fast read past a successor": (fast_read_past_a_successor, "duel"),
+    "Lists of one": (lists_of_one, "general"),
+    "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
+}
+"""Name: how it is broken, and the scenario that shows it best."""
+
+
+def hunt(name: str, first: int, runs: int) -> Iterator[tuple[int, str]]:
+    """The seeds that catch a control, with what they say."""
+    broken, scenario = CONTROLS[name]
+    with broken():
+        for seed in range(first, first + runs):
+            violation = run_plan(draw(seed, scenario)).violation
+            if violation is not None:
+                yield seed, violation

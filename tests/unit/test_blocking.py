@@ -1,0 +1,137 @@
+"""The library without asyncio, over a small real cluster; and the names that a program finds in `ares`."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ares
+from ares.cli.supervisor import Supervisor, members_of
+from ares.client.manager import Manager
+from ares.client.store import ObjectStore
+from ares.reconfig.reconfigure import Progress
+from ares.runtime.cluster_file import Plan, create
+from ares.runtime.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    settings = create(tmp_path_factory.mktemp("cluster"), Plan(servers=3, consensus=1, base_port=0))
+    supervisor = Supervisor(settings.path)
+    with supervisor.alone():
+        supervisor.start(members_of(settings), 30.0, lambda: False)
+    yield settings
+    supervisor.stop()
+
+
+@pytest.mark.process
+def test_objects(settings: Settings) -> None:
+    with ares.connect_blocking(str(settings.path)) as store:
+        tag = store.write("objects/a", b"value")
+        assert isinstance(tag, ares.Tag)
+        assert store.read("objects/a") == b"value"
+        store.write("objects/b", b"", timeout_s=10.0)
+        assert store.stat("objects/a").tag == tag
+        assert list(store.list("objects/")) == ["objects/a", "objects/b"]
+        assert next(store.list(prefix="objects/")) == "objects/a"
+        store.delete("objects/b")
+        with pytest.raises(ares.ObjectNotFound):
+            store.read("objects/b")
+        with pytest.raises(ares.BadInput):
+            store.write("", b"")
+        assert store.configuration.n == 3
+        assert store.status().servers["s0"].server == "s0"
+
+
+@pytest.mark.process
+def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thread(settings: Settings) -> None:
+    with ares.connect_blocking(settings) as store:
+        with pytest.raises(ares.DomainNotFound):
+            store.domain("photos")
+        photos = store.domain("photos", create=ares.Configuration.abd(["s0", "s1", "s2"]))
+        photos.write("p", b"picture")
+        assert [domain.name for domain in store.domains()] == ["default", "photos"]
+        again, _ = store.create_domain("photos")
+        assert again.read("p") == b"picture"
+        seen: list[tuple[Progress, threading.Thread, bytes]] = []
+        wished = ares.Configuration.ec(["s0", "s1", "s2"], k=1)
+        result = photos.reconfigure(wished, progress=lambda progress: seen.append((progress, threading.current_thread(), photos.read("p"))))
+        assert (result.ours, result.moved, photos.configuration.dap) == (True, 1, "ec")
+        assert seen[0][0].stage == "read-config"
+        assert {(thread, value) for _, thread, value in seen} == {(threading.current_thread(), b"picture")}
+
+
+@pytest.mark.process
+def test_an_error_of_a_callback_reaches_the_caller_and_leaves_the_connection_usable(settings: Settings) -> None:
+    def stumble(_: Progress) -> None:
+        raise ZeroDivisionError
+
+    with ares.connect_blocking(settings) as store:
+        store.write("callback", b"kept")
+        with pytest.raises(ZeroDivisionError):
+            store.reconfigure(ares.Configuration.abd(["s0", "s1", "s2"]), progress=stumble)
+        assert store.read("callback") == b"kept"
+
+
+@pytest.mark.process
+def test_many_threads_share_a_connection(settings: Settings) -> None:
+    with ares.connect_blocking(settings) as store:
+
+        def work(number: int) -> None:
+            for count in range(20):
+                store.write(f"threads/{number}", b"%d" % count)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [store.read(name) for name in store.list("threads/")] == [b"19"] * 5
+
+
+@pytest.mark.process
+def test_closing_ends_the_thread_and_what_comes_later_is_refused(settings: Settings) -> None:
+    before = threading.active_count()
+    store = ares.connect_blocking(settings)
+    photos = store.domain("closing", create=ares.Configuration.abd(["s0", "s1", "s2"]))
+    assert threading.active_count() == before + 1
+    store.close()
+    store.close()
+    assert threading.active_count() == before
+    for late in (store, photos):
+        with pytest.raises(ares.BadInput, match="closed"):
+            late.read("a")
+
+
+def test_a_file_that_is_no_cluster_file_starts_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with pytest.raises(ares.BadInput):
+        ares.connect_blocking(tmp_path / "missing.toml")
+    assert threading.active_count() == before
+
+
+@pytest.mark.process
+def test_what_can_be_called_is_what_the_asynchronous_ones_have(settings: Settings) -> None:
+    with ares.connect_blocking(settings) as store:
+        public = {name for kind in (Manager, ObjectStore) for name in dir(kind) if not name.startswith("_")}
+        assert set(dir(store)) == public
+        assert not [name for name in public - {"name", "configuration"} if not callable(getattr(store, name))]
+        with pytest.raises(AttributeError):
+            store.no_such_method()
+
+
+def test_the_lazy_names_are_all_there() -> None:
+    assert {name: getattr(ares, name).__name__ for name in ares.__all__ if name != "__version__"} == {
+        name: name for name in ares.__all__ if name != "__version__"
+    }
+    assert set(ares.__all__) <= set(dir(ares))
+    assert not hasattr(ares, "no_such_name")
+
+
+@pytest.mark.parametrize("module", ["ares", "ares.dap.client", "ares.client.operations"])
+def test_importing_the_protocol_loads_no_transport(module: str) -> None:
+    program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

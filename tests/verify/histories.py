@@ -1,0 +1,100 @@
+"""Small random histories: of a simulated atomic register, spoilt ones, and arbitrary ones. All chance comes from the ``rng`` given.
+
+Times are small integers, so that equal ones, which are no order, are frequent. Values are unique unless ``repeated``.
+"""
+
+from random import Random
+
+from msgspec import structs
+
+from ares.verify.history import Event
+
+HORIZON = 12
+
+
+class Atomic:
+    """An atomic register and its clients, whose every operation takes effect at one moment within its interval."""
+
+    def __init__(self, rng: Random, repeated: bool) -> None:
+        self.rng = rng
+        self.repeated = repeated
+        self.writes = 0
+
+    def history(self, count: int) -> list[Event]:
+        effects = [self._operation(number) for number in range(count)]
+        value, events = None, []
+        for _, _, takes_effect, event in sorted(effects, key=lambda effect: effect[:2]):
+            if event.operation == "read":
+                events.append(structs.replace(event, value=value if event.outcome == "ok" else None))
+                continue
+            events.append(event)
+            if takes_effect:
+                value = event.value
+        self.rng.shuffle(events)
+        return events
+
+    def _operation(self, number: int) -> tuple[int, float, bool, Event]:
+        """The moment of effect, its place among those of the same moment, whether there is one, and the event."""
+        rng = self.rng
+        kind = rng.choice(["read", "read", "read", "write", "write", "delete"])
+        moment = rng.randrange(HORIZON)
+        invoked = max(moment - rng.choice([0, 0, 1, 2, 5]), 0)
+        responded = moment + rng.choice([0, 0, 1, 2, 5])
+        outcome = rng.choice(["ok"] * 6 + ["unknown", "unknown", "failed"])
+        event = Event(f"c{number}", kind, "k", self._value() if kind == "write" else None, float(invoked), float(responded), outcome)
+        if outcome == "unknown":
+            moment += rng.choice([0, 0, 3, 8])
+            return moment, rng.random(), rng.random() < 0.7, structs.replace(event, responded=None)
+        return moment, rng.random(), outcome == "ok", event
+
+    def _value(self) -> str:
+        self.writes += 1
+        return self.rng.choice("ab") if self.repeated else f"v{self.writes}"
+
+
+def atomic(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
+    """A linearizable history."""
+    return Atomic(rng, repeated).history(rng.randint(1, size))
+
+
+def spoilt(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
+    """A history that was linearizable before one to three things in it were changed; it may still be."""
+    events = atomic(rng, repeated, size)
+    for _ in range(rng.randint(1, 3)):
+        index = rng.randrange(len(events))
+        events[index] = _changed(rng, events[index], events)
+    return events
+
+
+def _changed(rng: Random, event: Event, events: list[Event]) -> Event:
+    match rng.randrange(5):
+        case 0 if event.operation == "read":
+            return structs.replace(event, value=rng.choice([other.value for other in events]))
+        case 1 if event.responded is not None:
+            return structs.replace(event, responded=float(rng.randint(int(event.invoked), int(event.responded))))
+        case 2 if event.responded is not None:
+            return structs.replace(event, invoked=float(rng.randint(int(event.invoked), int(event.responded))))
+        case 3 if event.outcome == "ok":
+            return structs.replace(event, outcome="failed")
+        case _ if event.responded is not None:
+            shift = rng.randint(-int(event.invoked), 6)
+            return structs.replace(event, invoked=event.invoked + shift, responded=event.responded + shift)
+    return structs.replace(event, outcome="ok", responded=event.invoked + rng.randrange(6))
+
+
+def arbitrary(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
+    """Any operations at any time; short ones, lest everything were concurrent. Mostly not linearizable."""
+    events = []
+    for number in range(rng.randint(1, size)):
+        kind = rng.choice(["read", "read", "read", "write", "write", "delete"])
+        value = None if kind == "delete" or rng.random() < 0.2 else rng.choice("ab") if repeated or kind == "read" else f"{'ab'[number % 2]}"
+        if kind == "write":
+            value = rng.choice("ab") if repeated else {0: "a", 1: "b"}.get(number, f"v{number}")
+        invoked = float(rng.randrange(HORIZON))
+        outcome = rng.choice(["ok"] * 7 + ["unknown", "failed"])
+        responded = None if outcome == "unknown" else invoked + rng.choice([0, 1, 3, 6])
+        events.append(Event(f"c{number}", kind, "k", value, invoked, responded, outcome))
+    return events
+
+
+KINDS = {"atomic": atomic, "spoilt": spoilt, "arbitrary": arbitrary}
