@@ -15,7 +15,7 @@ from ares.errors import ObjectNotFound, Superseded, Uncertain
 from ares.identity import ObjectName
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
-from ares.tag import Tag
+from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Value
 
 Answer = TypeVar("Answer", Found, FoundTag)
@@ -25,11 +25,12 @@ Ask = Callable[[DataAccess], Operation[Answer]]
 def read(view: View, object: ObjectName) -> Operation[Found]:
     """The newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
 
-    Fast read: if a quorum of the last configuration holds the version and names no successor, it need not be written back.
+    Fast read: if a quorum of the last configuration holds the version and names no successor, it need not be written back. Nor need t0, ever.
     """
     answers = yield from _query(view, lambda dap: dap.get_data(object))
     last, found = answers[-1], newest(answers)
-    if view.switches.fast_read and last.confirmed and last.tag == found.tag and last.successor is None:
+    at_quorum = last.confirmed and last.tag == found.tag and last.successor is None
+    if found.tag == TAG_ZERO or (view.switches.fast_read and at_quorum):
         return found
     assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
     yield from _propagate(view, object, found.tag, found.value)
@@ -48,7 +49,8 @@ def delete(view: View, object: ObjectName) -> Operation[Tag]:
     answers = yield from _query(view, lambda dap: dap.get_version(object))
     found = newest(answers)
     if found.value is TOMBSTONE:
-        yield from _propagate(view, object, found.tag, TOMBSTONE)
+        if found.tag != TAG_ZERO:
+            yield from _propagate(view, object, found.tag, TOMBSTONE)
         raise ObjectNotFound(object, view.domain)
     tag = yield from _write_above(view, object, TOMBSTONE, max(answer.highest for answer in answers))
     return tag

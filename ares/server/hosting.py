@@ -86,11 +86,11 @@ class Hosting:
         return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor)
 
     def put_data(self, request: PutData) -> Ack:
-        """Raises :class:`BadElement`; nothing is stored then."""
+        """Raises :class:`BadElement`; nothing is stored then. (t0, v0) is in every List without being stored."""
         element = request.element
         if element.index != self._element_index or not intact(self.configuration.id, request.object, request.tag, element):
             raise BadElement(f"element {element.index} of {request.object!r} does not fit its checksum or this server; it was not stored")
-        if not self.collected:
+        if not self.collected and request.tag != TAG_ZERO:
             versions = self._objects.get(request.object)
             if versions is None:
                 versions = self._objects[request.object] = Versions()

@@ -103,6 +103,8 @@ class Run:
     # -- faults -----------------------------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
+        if self.consensus.healed:
+            return
         world = self.world
         world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
         struck = [self.servers[number] for number in fault.servers]
@@ -125,8 +127,9 @@ class Run:
                 self.consensus.down_until = world.now + fault.lasts_s
 
     def _restart(self, server: SimServer) -> None:
-        self.world.tell(f"{server.name} RESTARTS")
-        server.restart()
+        if not self.consensus.healed:
+            self.world.tell(f"{server.name} RESTARTS")
+            server.restart()
 
     # -- the course of a run ------------------------------------------------------------------------------------------------
 
@@ -163,7 +166,9 @@ class Run:
         self._judge()
 
     def _crash_for_good(self, client: SimClient) -> None:
-        active = client.view.sequence.active
+        finalized = client.view.sequence.last_finalized
+        decided = self.consensus.table.decisions.get(finalized.domain, {})
+        active = [finalized, *(decision.content for index, decision in decided.items() if index > finalized.index)]
         left = {configuration.id: configuration.crashes_survived for configuration in active}
         for configuration in active:
             for member in configuration.servers:

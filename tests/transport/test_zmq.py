@@ -179,15 +179,15 @@ def test_what_waits_leaves_before_what_is_posted_later() -> None:
             await asyncio.sleep(0.01)
             return client
 
-        async def post_later(client: Client) -> None:
-            client.connections.post(S0, [get_tag(2)])
+        async def finish() -> None:
             await asyncio.sleep(0.1)
             await wire.close()
 
         client = runner.run(begin())
         router.bind(f"tcp://{address}")
-        time.sleep(0.5)  # with the loop at rest, ZeroMQ connects and the loop does not hear of it before the second post
-        runner.run(post_later(client))
+        time.sleep(0.5)  # with the loop at rest: ZeroMQ connects, and the loop hears of it after the second post
+        client.connections.post(S0, [get_tag(2)])
+        runner.run(finish())
         received: list[int] = []
         while router.poll(200):
             received += [message.call for message in decode(router.recv_multipart()[1:])]

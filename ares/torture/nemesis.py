@@ -1,0 +1,240 @@
+"""The nemesis: hurts servers and consensus members at random, and reconfigures all the time, within what the ledger allows.
+
+All chance comes from one seeded generator, so a seed gives the same intentions; real processes answer when they answer, so it does not give the
+same run.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+from typing import Protocol
+
+from msgspec import structs
+
+from ares.identity import ServerId
+from ares.torture.chronicle import Chronicle
+from ares.torture.ledger import Ledger, Trouble
+from ares.torture.partition import Direction
+from ares.torture.records import Done, Failed, Killed, Outcome, Refused, Stage, Wish
+
+BETWEEN_FAULTS_S = (0.1, 1.2)
+AILING_S = (0.3, 5.0)
+BETWEEN_RECONFIGURATIONS_S = (0.0, 0.6)
+DIES_WITHIN_S = 0.15
+DELTAS = (8, 12, 16)
+"""At least the number of clients that write one object at once."""
+
+_STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "finalize-config", "gc-config")
+
+
+class Victims(Protocol):
+    """What can be done to the processes. ``network`` tells whether they can be cut off."""
+
+    @property
+    def has_network(self) -> bool: ...
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where clients are."""
+
+    def kill(self, id: ServerId) -> None: ...
+
+    def freeze(self, id: ServerId) -> None: ...
+
+    def thaw(self, id: ServerId) -> None: ...
+
+    def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None: ...
+
+    def mend(self, id: ServerId) -> None: ...
+
+    async def launch(self, id: ServerId) -> None: ...
+
+    def identity(self, server: ServerId) -> str: ...
+
+    def ended(self) -> list[ServerId]: ...
+
+    async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome: ...
+
+
+class Nemesis:
+    """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
+
+    def __init__(self, victims: Victims, ledger: Ledger, chronicle: Chronicle, chance: Random) -> None:
+        self.problems: list[str] = []
+        self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
+        self._victims = victims
+        self._ledger = ledger
+        self._chronicle = chronicle
+        self._chance = chance
+        self._peace = asyncio.Event()
+        self._recoveries: set[asyncio.Task[None]] = set()
+        self._wishes = 0
+
+    async def rage(self, seconds: float) -> None:
+        """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
+        end = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_hurting(end))
+            group.create_task(self._keep_reconfiguring(end))
+        await self.heal()
+        if not isinstance(await self._reconfigure(), Done):
+            self.problems.append("when everything was healed, a reconfiguration did not succeed")
+
+    async def heal(self) -> None:
+        """Everything is well when this returns."""
+        self._peace.set()
+        while self._recoveries:
+            await asyncio.gather(*self._recoveries)
+
+    # -- faults ---------------------------------------------------------------------------------------------------------
+
+    async def _keep_hurting(self, end: float) -> None:
+        while time.monotonic() < end:
+            await asyncio.sleep(min(self._chance.uniform(*BETWEEN_FAULTS_S), max(0.0, end - time.monotonic())))
+            self._notice_ended()
+            self.strike()
+
+    def strike(self) -> None:
+        """One fault, if there is anybody who may be hurt."""
+        server = self._chance.random() < 0.8
+        candidates = self._ledger.well if server else self._ledger.members_well
+        allowed = [id for id in candidates if self._ledger.may_hurt(id)]
+        if not allowed:
+            return
+        who = self._chance.choice(allowed)
+        faults = [self._kill, self._freeze, *([self._cut] * 2 if self._victims.has_network else [])]
+        self._chance.choice(faults)(who)
+
+    def _kill(self, who: ServerId) -> None:
+        self._hurt(who, "dead", "kill")
+        self._victims.kill(who)
+        self._recover(lambda: self._relaunch(who))
+
+    def _freeze(self, who: ServerId) -> None:
+        self._hurt(who, "stopped", "stop")
+        self._victims.freeze(who)
+        dies = self._chance.random() < 0.2
+        self._recover(lambda: self._die_frozen(who) if dies else self._thaw(who))
+
+    def _cut(self, who: ServerId) -> None:
+        others = [*self._victims.hosts, *self._ledger.members_well]
+        direction: Direction = self._chance.choice(("in", "out", "both"))
+        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._victims.hosts[0]]
+        self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
+        self._victims.cut(who, peers, direction)
+        self._recover(lambda: self._mend(who))
+
+    def _hurt(self, who: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
+        self._ledger.hurt(who, trouble)
+        what = kind if who in self._ledger.identities else f"{kind} consensus"
+        self._chronicle.mark(what, who, detail, fault=True)
+        self._chronicle.state(who, trouble)
+
+    def _notice_ended(self) -> None:
+        for id in self._victims.ended():
+            self.problems.append(f"{id} ended by itself; see its log")
+            self._chronicle.mark("ended by itself", id)
+            self._ledger.hurt(id, "dead")
+            self._chronicle.state(id, "dead")
+            self._recover(lambda id=id: self._relaunch(id))  # type: ignore[misc]
+
+    # -- recoveries -----------------------------------------------------------------------------------------------------
+
+    def _recover(self, how: Callable[[], Awaitable[None]]) -> None:
+        recovery = asyncio.get_running_loop().create_task(self._later(self._chance.uniform(*AILING_S), how))
+        self._recoveries.add(recovery)
+        recovery.add_done_callback(self._recoveries.discard)
+
+    async def _later(self, delay_s: float, how: Callable[[], Awaitable[None]]) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._peace.wait(), delay_s)
+        await how()
+
+    async def _relaunch(self, who: ServerId) -> None:
+        await self._victims.launch(who)
+        server = who in self._ledger.identities
+        self._ledger.recovered(who, self._victims.identity(who) if server else None)
+        self._chronicle.mark("new life" if server else "restarted", who)
+        self._chronicle.state(who, "up", new_life=True)
+
+    async def _thaw(self, who: ServerId) -> None:
+        self._victims.thaw(who)
+        self._well_again(who, "continued")
+
+    async def _die_frozen(self, who: ServerId) -> None:
+        self._hurt(who, "dead", "kill")
+        self._victims.kill(who)
+        await self._relaunch(who)
+
+    async def _mend(self, who: ServerId) -> None:
+        self._victims.mend(who)
+        self._well_again(who, "connected")
+
+    def _well_again(self, who: ServerId, kind: str) -> None:
+        self._ledger.recovered(who)
+        self._chronicle.mark(kind, who)
+        self._chronicle.state(who, "up")
+
+    # -- reconfigurations -----------------------------------------------------------------------------------------------
+
+    async def _keep_reconfiguring(self, end: float) -> None:
+        while time.monotonic() < end:
+            rivals = 2 if self._chance.random() < 0.15 else 1
+            await asyncio.gather(*(self._reconfigure(dangerous=True) for _ in range(rivals)))
+            await asyncio.sleep(self._chance.uniform(*BETWEEN_RECONFIGURATIONS_S))
+
+    async def _reconfigure(self, dangerous: bool = False) -> Outcome | None:
+        wish = self.wish(dangerous)
+        if wish is None:
+            return None
+        configuration = wish.configuration()
+        kill_after_s = self._chance.uniform(0, DIES_WITHIN_S) if dangerous and wish.dies_in is None and self._chance.random() < 0.15 else None
+        begin = time.monotonic()
+        self._ledger.wished(wish.number, configuration)
+        outcome = await self._victims.reconfigure(wish, kill_after_s)
+        self._settle(wish, outcome, begin)
+        return outcome
+
+    def wish(self, dangerous: bool = False) -> Wish | None:
+        """Any configuration of servers that are well, and survives a crash; None if too few are well."""
+        well = self._ledger.well
+        if len(well) < 3:
+            return None
+        self._wishes += 1
+        chance = self._chance
+        servers = tuple(chance.sample(well, chance.randint(3, len(well))))
+        dies_in = chance.choice(_STAGES) if dangerous and chance.random() < 0.2 else None
+        wish = Wish(self._wishes, "abd", servers, fresh=chance.random() < 0.3, dies_in=dies_in, dies_after=chance.randint(1, 20))
+        if dies_in != "update-config":
+            wish = structs.replace(wish, dies_after=1)
+        if chance.random() < 0.6:
+            wish = structs.replace(wish, dap="ec", k=chance.randint(1, len(servers) - 2), delta=chance.choice(DELTAS))
+        return wish
+
+    def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:
+        text = wish.configuration().describe()
+        match outcome:
+            case Done(configuration, ours):
+                self._count("done", text if ours else f"{text}; somebody else's was decided: {configuration.describe()}")
+                self._chronicle.reigns_now(configuration, begin)
+                self._ledger.done(wish.number, outcome)
+            case Refused(error):
+                self._count("refused", f"{text}: {error}")
+                self._ledger.refused(wish.number)
+            case Killed(begun):
+                self._count("killed", text, fault=True)
+                if begun:
+                    self._ledger.left(wish.number)
+                else:
+                    self._ledger.refused(wish.number)
+            case Failed(error):
+                self._count("failed", f"{text}: {error}")
+                self.problems.append(f"a reconfiguration to {text} failed: {error}")
+                self._ledger.left(wish.number)
+
+    def _count(self, what: str, detail: str, *, fault: bool = False) -> None:
+        self.reconfigurations[what] += 1
+        self._chronicle.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
+
