@@ -16,6 +16,9 @@ DETACHED_BYTES_MIN = 8 * 1024
 FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
 """The largest value, or a header with as much inlined; a larger frame is refused."""
 
+HEADER_BYTES_MAX = 32 * 1024 * 1024
+"""Of the first frame: more would be gigabytes of small messages once decoded."""
+
 FRAMES_MAX = 65_536
 
 _PREFIX = bytes([VERSION])
@@ -46,6 +49,8 @@ def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
     if not frames or len(frames) > FRAMES_MAX:
         raise BadMessage(f"a batch has 1 to {FRAMES_MAX} frames, not {len(frames)}")
     header = frames[0]
+    if len(header) > HEADER_BYTES_MAX:
+        raise BadMessage(f"a header of {len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
     if header[:1] != _PREFIX:
         spoken = header[0] if header else "none"
         raise BadMessage(f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides")
@@ -53,16 +58,17 @@ def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
         messages = _decoder.decode(memoryview(header)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(f"not a batch of messages: {error}") from error
-    if len(frames) > 1:
-        _attach(messages, frames)
+    _attach(messages, frames)
     return messages
 
 
 def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
     used = 1
     for position, message in enumerate(messages):
-        if isinstance(message, PutData | DataReply) and message.element is not None and message.element.frame != -1:
-            element = message.element
+        if type(message) is not PutData and type(message) is not DataReply:
+            continue
+        element = message.element
+        if element is not None and element.frame != -1:
             end = used + len(element.parts)
             if element.frame != used or end > len(frames):
                 raise BadMessage(f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}")

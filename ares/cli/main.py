@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ares.cli import cluster_commands, demo, domain_commands, history_command, object_commands, status_command
+from ares.cli import cluster_commands, demo, domain_commands, history_command, object_commands, status_command, torture_command
 from ares.cli.options import ALL, Common, taking_options
 from ares.errors import AresError, BadInput, Uncertain
 from ares.version import VERSION
@@ -41,7 +41,7 @@ def _shared(
 app.callback()(taking_options(_shared, ALL))
 
 # Every module of commands registers its own; what they need to run is imported when one runs.
-for commands in (cluster_commands, object_commands, domain_commands, status_command, history_command, demo):
+for commands in (cluster_commands, object_commands, domain_commands, status_command, history_command, demo, torture_command):
     commands.register(app)
 
 

@@ -7,21 +7,17 @@
 """
 
 import argparse
-import itertools
 import multiprocessing
 import sys
-import threading
 import time
-from collections.abc import Iterator
 
+from ares.sim.many import Named, run_many
 from ares.sim.plan import SCENARIOS, Plan, draw
 from ares.sim.run import Verdict, run_plan
 from ares.sim.shrink import shrink
 
-CHUNK = 50
 STORY_LINES = 120
-
-Named = tuple[str, int]
+FAILURES_MAX = 20
 
 
 def main() -> int:
@@ -63,47 +59,27 @@ def _one(plan: Plan, story: bool, smaller: bool) -> int:
 
 def _many(scenarios: list[str], first: int, runs: int, minutes: float | None, jobs: int) -> list[Named]:
     begin = time.monotonic()
-    end = begin + minutes * 60 if minutes is not None else None
+    until = begin + minutes * 60 if minutes is not None else None
     failed: list[Named] = []
-    done = operations = messages = reconfigurations = 0
-    ahead = threading.Semaphore(jobs * 2)
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for chunk in pool.imap_unordered(_run_chunk, _chunks(scenarios, first, None if end else runs, end, ahead)):
-            ahead.release()
-            for name, verdict in chunk:
-                done += 1
-                operations += verdict.operations
-                messages += verdict.messages
-                reconfigurations += verdict.reconfigurations
-                if verdict.violation is not None:
-                    failed.append(name)
-                    print(f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}", flush=True)
+    done = operations = messages = decisions = 0
+    for name, verdict in run_many(scenarios, first, None if until else runs, until, jobs):
+        done += 1
+        operations += verdict.operations
+        messages += verdict.messages
+        decisions += verdict.reconfigurations
+        if verdict.violation is not None:
+            failed.append(name)
+            print(f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}", flush=True)
+            if len(failed) >= FAILURES_MAX:
+                break
+        if done % 100 == 0:
             rate = done / (time.monotonic() - begin)
             print(f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, {rate:.0f} runs/s ", end="", file=sys.stderr, flush=True)
-            if len(failed) >= 20:
-                pool.terminate()
-                break
-    print(file=sys.stderr)
-    seeds = f"seeds {first} to {first + (done - 1) // len(scenarios)}" if done else "no seed"
     print(
-        f"{done:,} runs of {', '.join(scenarios)} ({seeds}): {operations:,} operations, {messages:,} messages, {reconfigurations:,} decisions, "
+        f"\n{done:,} runs of {', '.join(scenarios)} from seed {first}: {operations:,} operations, {messages:,} messages, {decisions:,} decisions, "
         f"{len(failed)} violations, {done / (time.monotonic() - begin):.0f} runs/s"
     )
     return failed
-
-
-def _chunks(scenarios: list[str], first: int, runs: int | None, end: float | None, ahead: threading.Semaphore) -> Iterator[list[Named]]:
-    """Work in small portions, never far ``ahead`` of what was done: the pool would take an endless supply at once."""
-    names = itertools.islice(((scenario, seed) for seed in itertools.count(first) for scenario in scenarios), runs)
-    while chunk := list(itertools.islice(names, CHUNK)):
-        ahead.acquire()
-        if end is not None and time.monotonic() > end:
-            return
-        yield chunk
-
-
-def _run_chunk(chunk: list[Named]) -> list[tuple[Named, Verdict]]:
-    return [((scenario, seed), run_plan(draw(seed, scenario))) for scenario, seed in chunk]
 
 
 def _figures(verdicts: list[Verdict]) -> str:

@@ -10,10 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import Self
 
 from msgspec import Struct, structs
 
@@ -25,7 +24,7 @@ from ares.runtime.cluster_tables import ClientSettings
 from ares.runtime.settings import Settings
 from ares.tag import Tag
 from ares.torture.records import Counts, Record, encoder, name_of, value_of
-from ares.value import TOMBSTONE
+from ares.value import TOMBSTONE, WITHHELD
 from ares.verify.history import Event, Operation, Outcome
 
 HOT = tuple(f"hot/{number}" for number in range(6))
@@ -38,7 +37,7 @@ COLD_EACH = 24
 """Keys of each process that are written once, at the beginning, and must be there ever after."""
 
 ABANDONED = 0.02
-ABANDONED_AFTER_S = (0.001, 0.02)
+ABANDONED_AFTER_S = (0.0, 0.003)
 SIZES_BYTES = ((32, 70), (2_000, 20), (12_000, 8), (200_000, 2))
 REPORT_S = 0.5
 
@@ -75,11 +74,18 @@ ROLES = (
 
 
 class Log:
-    """Where records go, and how many there are."""
+    """The file of records at ``path``, and how many there are. Use it as a context manager."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
         self._counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.report()
+        self._file.close()
 
     def add(self, record: Record) -> None:
         self._counts["operations"] += 1
@@ -150,7 +156,8 @@ class Client:
         if kind == "delete":
             return None, await self._store.delete(key, timeout_s=self._timeout_s)
         found = await self._store.read_named(ObjectName(key), self._timeout_s)
-        return (None if found.value is TOMBSTONE else bytes(found.value)), found.tag
+        assert found.value is not WITHHELD
+        return (None if found.value is TOMBSTONE else found.value), found.tag
 
     def _next_value(self) -> bytes:
         self._written += 1
@@ -168,40 +175,32 @@ async def run_clients(plan: ClientPlan) -> None:
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     settings = Settings.load(plan.cluster)
-    shares = sum(role.share for role in ROLES)
-    with open(plan.out, "wb") as file:
-        log = Log(file)
+    cold, shares = cold_keys(plan.host), sum(role.share for role in ROLES)
+    with Log(plan.out) as log:
+        reporter = asyncio.create_task(_report(log))
+        stores = [await connect(_with(settings, role.switches)) for role in ROLES]
+        clients = [
+            Client(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log, plan.timeout_s)
+            for role, store in zip(ROLES, stores, strict=True)
+        ]
+        for key in cold:
+            await clients[0].operate("write", key)
         async with asyncio.TaskGroup() as group:
-            reporter = group.create_task(_report(log))
-            stores = [await connect(_with(settings, role.switches)) for role in ROLES]
-            clients = [
-                Client(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log, plan.timeout_s)
-                for role, store in zip(ROLES, stores, strict=True)
-            ]
-            cold = cold_keys(plan.host)
-            for key in cold:
-                await clients[0].operate("write", key)
-            workers = [
+            for client, role in zip(clients, ROLES, strict=True):
                 group.create_task(client.work(role, cold, shares / role.share / plan.operations_per_s, over))
-                for client, role in zip(clients, ROLES, strict=True)
-            ]
-            await asyncio.gather(*workers)
-            for store in stores:
-                await store.close()
-            reporter.cancel()
-        log.report()
+        reporter.cancel()
+        for store in stores:
+            await store.close()
 
 
 async def run_final_reader(plan: ClientPlan) -> None:
-    """Read every key once, with a client that knows nothing."""
+    """Read every key once, with a client that knows nothing; ``plan.host``: a letter for each process of clients there was."""
     keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
-    with open(plan.out, "wb") as file:
-        log = Log(file)
+    with Log(plan.out) as log:
         async with connect(Settings.load(plan.cluster)) as store:
             client = Client("final", store, Random(plan.seed), log, plan.timeout_s)
             for key in keys:
                 await client.operate("read", key)
-        log.report()
 
 
 async def _report(log: Log) -> None:

@@ -44,28 +44,14 @@ class Cluster:
 
     async def start(self) -> None:
         """Start everything; returns when all serve. Raises :class:`TortureFailed`."""
-        async with asyncio.TaskGroup() as group:
-            for process in self.settings.processes():
-                group.create_task(self.launch(process.id))
+        await asyncio.gather(*(self.launch(process.id) for process in self.settings.processes()))
 
     async def launch(self, id: ServerId) -> None:
         """Start a process that does not run; returns when it serves. Raises :class:`TortureFailed`."""
-        kind = "server" if id in self.settings.servers else "consensus"
-        command = [sys.executable, "-m", "ares", kind, str(self.settings.path), "--id", id]
-        with open(self._log(id), "ab") as log:
-            begin = log.tell()
-            child = self._children[id] = subprocess.Popen(  # noqa: ASYNC220 - fork and exec, which do not wait
-                [*self.inside(id), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread when it starts others
-            )
-        deadline = asyncio.get_running_loop().time() + READY_S
-        ready = f"READY {id} ".encode()
-        while ready not in self._said(id, begin):
-            if child.poll() is not None or asyncio.get_running_loop().time() > deadline:
+        loop = asyncio.get_running_loop()
+        begin, deadline = self._spawn(id), loop.time() + READY_S
+        while f"READY {id} ".encode() not in self._said(id, begin):
+            if self._children[id].poll() is not None or loop.time() > deadline:
                 raise TortureFailed(f"{id} did not start. The end of its log:\n{self.last_words(id)}")
             await asyncio.sleep(_POLL_S)
 
@@ -107,6 +93,20 @@ class Cluster:
         for id in list(self._children):
             self.kill(id)
 
+    def _spawn(self, id: ServerId) -> int:
+        """Start the process; returns where in its log it begins."""
+        kind = "server" if id in self.settings.servers else "consensus"
+        with open(self._log(id), "ab") as log:
+            self._children[id] = subprocess.Popen(
+                [*self.inside(id), sys.executable, "-m", "ares", kind, str(self.settings.path), "--id", id],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+            return log.tell()
+
     def _log(self, id: str) -> Path:
         return self._logs / f"{id}.log"
 
@@ -126,7 +126,7 @@ class Helper:
     @staticmethod
     async def start(prefix: Sequence[str], role: str, plan: bytes, log: Path) -> "Helper":
         """Start it; what it has to say on stderr goes to ``log``."""
-        with open(log, "ab") as stderr:
+        with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *prefix,
                 *(sys.executable, "-m", "ares.torture", role, os.fsdecode(plan)),

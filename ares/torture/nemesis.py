@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from ares.identity import ServerId
 from ares.torture.chronicle import Chronicle
 from ares.torture.ledger import Ledger, Trouble
 from ares.torture.partition import Direction
-from ares.torture.records import Done, Failed, Killed, Outcome, Refused, Stage, Wish
+from ares.torture.records import Done, Failed, Killed, Outcome, Refused, Stage, TortureFailed, Wish
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
@@ -75,9 +76,12 @@ class Nemesis:
     async def rage(self, seconds: float) -> None:
         """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
         end = time.monotonic() + seconds
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_hurting(end))
-            group.create_task(self._keep_reconfiguring(end))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_hurting(end))
+                group.create_task(self._keep_reconfiguring(end))
+        except* TortureFailed as failed:
+            raise failed.exceptions[0] from None
         await self.heal()
         if not isinstance(await self._reconfigure(), Done):
             self.problems.append("when everything was healed, a reconfiguration did not succeed")
@@ -110,13 +114,13 @@ class Nemesis:
     def _kill(self, who: ServerId) -> None:
         self._hurt(who, "dead", "kill")
         self._victims.kill(who)
-        self._recover(lambda: self._relaunch(who))
+        self._recover(partial(self._relaunch, who))
 
     def _freeze(self, who: ServerId) -> None:
         self._hurt(who, "stopped", "stop")
         self._victims.freeze(who)
         dies = self._chance.random() < 0.2
-        self._recover(lambda: self._die_frozen(who) if dies else self._thaw(who))
+        self._recover(partial(self._die_frozen if dies else self._thaw, who))
 
     def _cut(self, who: ServerId) -> None:
         others = [*self._victims.hosts, *self._ledger.members_well]
@@ -124,7 +128,7 @@ class Nemesis:
         peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._victims.hosts[0]]
         self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
         self._victims.cut(who, peers, direction)
-        self._recover(lambda: self._mend(who))
+        self._recover(partial(self._mend, who))
 
     def _hurt(self, who: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
         self._ledger.hurt(who, trouble)
@@ -133,12 +137,12 @@ class Nemesis:
         self._chronicle.state(who, trouble)
 
     def _notice_ended(self) -> None:
-        for id in self._victims.ended():
-            self.problems.append(f"{id} ended by itself; see its log")
-            self._chronicle.mark("ended by itself", id)
-            self._ledger.hurt(id, "dead")
-            self._chronicle.state(id, "dead")
-            self._recover(lambda id=id: self._relaunch(id))  # type: ignore[misc]
+        for who in self._victims.ended():
+            self.problems.append(f"{who} ended by itself; see its log")
+            recovering = who in self._ledger.trouble
+            self._hurt(who, "dead", "ended by itself")
+            if not recovering:
+                self._recover(partial(self._relaunch, who))
 
     # -- recoveries -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +154,10 @@ class Nemesis:
     async def _later(self, delay_s: float, how: Callable[[], Awaitable[None]]) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._peace.wait(), delay_s)
-        await how()
+        try:
+            await how()
+        except TortureFailed as error:
+            self.problems.append(str(error))
 
     async def _relaunch(self, who: ServerId) -> None:
         await self._victims.launch(who)
@@ -160,22 +167,28 @@ class Nemesis:
         self._chronicle.state(who, "up", new_life=True)
 
     async def _thaw(self, who: ServerId) -> None:
-        self._victims.thaw(who)
-        self._well_again(who, "continued")
+        if self._ledger.trouble[who] == "stopped":
+            self._victims.thaw(who)
+        await self._well_again(who, "continued")
 
     async def _die_frozen(self, who: ServerId) -> None:
-        self._hurt(who, "dead", "kill")
-        self._victims.kill(who)
+        if self._ledger.trouble[who] == "stopped":
+            self._hurt(who, "dead", "kill")
+            self._victims.kill(who)
         await self._relaunch(who)
 
     async def _mend(self, who: ServerId) -> None:
         self._victims.mend(who)
-        self._well_again(who, "connected")
+        await self._well_again(who, "connected")
 
-    def _well_again(self, who: ServerId, kind: str) -> None:
-        self._ledger.recovered(who)
-        self._chronicle.mark(kind, who)
-        self._chronicle.state(who, "up")
+    async def _well_again(self, who: ServerId, kind: str) -> None:
+        """Unless it ended by itself in the meantime."""
+        if self._ledger.trouble[who] == "dead":
+            await self._relaunch(who)
+        else:
+            self._ledger.recovered(who)
+            self._chronicle.mark(kind, who)
+            self._chronicle.state(who, "up")
 
     # -- reconfigurations -----------------------------------------------------------------------------------------------
 

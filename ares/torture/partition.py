@@ -26,9 +26,9 @@ def obstacle() -> str | None:
     """Why there can be no network of our own here, and what to do about it; None if there can."""
     missing = [package for tool, package in (("ip", "iproute2"), ("iptables", "iptables")) if shutil.which(tool) is None]
     if missing:
-        return f"no partitions: {' and '.join(missing)} missing. On Debian or Ubuntu: sudo apt-get install {' '.join(missing)}; or say --no-partitions"
+        return f"no partitions: {' and '.join(missing)} missing. On Debian or Ubuntu: sudo apt-get install {' '.join(missing)}"
     if os.geteuid() != 0:
-        return "no partitions: only root may make network namespaces. Run it as root (sudo), or say --no-partitions"
+        return "no partitions: only root may make network namespaces. Run it as root (sudo)"
     probe = f"ares{os.getpid()}-probe"
     try:
         try:

@@ -102,8 +102,9 @@ _record_decoder = msgspec.json.Decoder(Record)
 
 
 def load_records(paths: Iterable[Path]) -> list[Record]:
-    """Every record of the files, in the order of invocation."""
-    records = [_record_decoder.decode(line) for path in paths for line in path.read_bytes().splitlines()]
+    """Every record of the files, in the order of invocation. A line that is cut off is none: its client was killed while it wrote."""
+    lines = (line for path in paths for line in path.read_bytes().splitlines(keepends=True))
+    records = [_record_decoder.decode(line) for line in lines if line.endswith(b"\n")]
     return sorted(records, key=lambda record: record.event.invoked)
 
 

@@ -1,0 +1,132 @@
+"""The command torture: faults on real processes, and a verdict on what clients saw."""
+
+import secrets
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ares.cli.options import Common, command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from ares.torture.run import Progress
+    from ares.torture.verdict import Latency, Summary
+
+MINUTES_MAX = 24 * 60.0
+INTERRUPTED = 130
+PROGRESS_LINE_S = 5.0
+_SHOWN_MAX = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(app, "torture", example="ares-cli torture --minutes 3 --out ./torture", options=["json"])(torture)
+
+
+def torture(
+    common: Common,
+    minutes: Annotated[float, typer.Option(min=0.1, max=MINUTES_MAX, help="How long to go on; starting and judging come on top.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="Of the nemesis' and the clients' choices. Default: one by chance.", show_default=False)] = None,
+    servers: Annotated[int, typer.Option(min=3, max=32, help="How many storage servers.")] = 7,
+    consensus: Annotated[int, typer.Option(min=1, max=15, help="How many consensus members; never more than a minority is hurt at once.")] = 3,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the results go. Default: a new one.", show_default=False)] = None,
+    partitions: Annotated[bool, typer.Option("--partitions/--no-partitions", help="Cut processes off from each other, if possible.")] = True,
+) -> None:
+    """Kill, stop, cut off and reconfigure a cluster of its own while clients use it, then judge whether they ever saw anything wrong.
+
+    Everything runs in processes of this machine and in a temporary directory; nothing is left running. Partitions need root, iproute2 and iptables.
+    Exit status 1: a write was lost, a read was stale, or an operation failed although enough servers were well.
+    """
+    from rich.console import Console
+
+    from ares.torture.run import Options
+    from ares.torture.run import torture as run
+
+    console = Console(stderr=True, highlight=False)
+    number = secrets.randbelow(1_000_000) if seed is None else seed
+    directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out
+    options = Options(60 * minutes, number, directory, servers, consensus, partitions)
+    try:
+        with console.status(f"seed {number}: starting {servers} servers and {consensus} consensus members") as status:
+            summary = run(options, _progress(console, status.update, f"seed {number}"), console.print)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: everything is stopped, and there is no verdict", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    _report(common, summary, directory)
+    raise typer.Exit(0 if summary.ok else 1)
+
+
+def _progress(console: "Console", update: "Callable[[str], None]", name: str) -> "Callable[[Progress], None]":
+    """Shows how it goes: in one line that changes on a terminal, else in a line now and then."""
+    next_line_s = PROGRESS_LINE_S
+
+    def show(progress: "Progress") -> None:
+        nonlocal next_line_s
+        counts, reconfigurations = progress.counts, progress.reconfigurations
+        line = (
+            f"{name}: {progress.seconds:.0f} s, {counts.operations} operations ({counts.errors} failed), {progress.faults} faults, "
+            f"{reconfigurations['done']} reconfigurations; configuration {progress.configuration}"
+        )
+        if console.is_terminal:
+            update(line)
+        elif progress.seconds >= next_line_s:
+            next_line_s += PROGRESS_LINE_S
+            console.print(line, soft_wrap=True)
+
+    return show
+
+
+def _report(common: Common, summary: "Summary", directory: Path) -> None:
+    import msgspec
+
+    if common.json:
+        written = {"history": str(directory / "history.jsonl"), "timeline": str(directory / "timeline.html")}
+        return common.report({"ok": summary.ok, "verdict": summary.verdict} | msgspec.to_builtins(summary) | written, "")
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False)
+    for table in _tables(summary):
+        console.print(table)
+    for title, found in (
+        ("violation", summary.violations),
+        ("undecided", summary.undecided),
+        ("liveness failure", summary.liveness_failures),
+        ("problem", summary.problems),
+        ("note", summary.notes),
+    ):
+        for text in found[:_SHOWN_MAX]:
+            console.print(f"[bold]{title}:[/] {escape(text)}", soft_wrap=True)
+        if len(found) > _SHOWN_MAX:
+            console.print(f"... and {len(found) - _SHOWN_MAX} more")
+    console.print(f"written: {directory / 'history.jsonl'}, {directory / 'timeline.html'}", soft_wrap=True)
+    console.print(f"[bold {'green' if summary.ok else 'red'}]seed {summary.seed}: {escape(summary.verdict)}[/]", soft_wrap=True)
+    return None
+
+
+def _tables(summary: "Summary") -> list[Any]:
+    from rich.table import Table
+
+    outcomes = ("ok", "failed", "unknown", "abandoned")
+    operations = Table("operations", *outcomes, title=f"{summary.seconds:g} s, seed {summary.seed}", title_justify="left")
+    for kind, counts in summary.operations.items():
+        operations.add_row(kind, *(str(counts.get(outcome, 0)) for outcome in outcomes))
+    happened = Table("faults", "count")
+    for kind, count in summary.faults.items():
+        happened.add_row(kind, str(count))
+    for kind, count in summary.reconfigurations.items():
+        happened.add_row(f"reconfigurations {kind}", str(count))
+    latency = Table("latency of successes", "count", "p50 ms", "p99 ms", "max ms")
+    for title, row in (("overall", summary.latency), ("while a process was in trouble", summary.latency_during_faults)):
+        latency.add_row(title, *_cells(row))
+    latency.add_row("longest pause of all clients together", "", "", "", f"{1000 * summary.longest_pause_s:.0f}")
+    return [operations, happened, latency]
+
+
+def _cells(latency: "Latency") -> list[str]:
+    return [str(latency.count), *("" if value is None else f"{value:g}" for value in (latency.p50_ms, latency.p99_ms, latency.max_ms))]
