@@ -39,12 +39,11 @@ class Uncertain(AresError):
     """
 
     may_have_taken_effect = False
+    advice = "the write may have taken effect: read the object before you write it again"
 
     def outcome(self) -> str:
         """One clause for a person about what became of the operation."""
-        if self.may_have_taken_effect:
-            return "; the write may have taken effect: read the object before you write it again"
-        return "; nothing was changed"
+        return f"; {self.advice}" if self.may_have_taken_effect else "; nothing was changed"
 
 
 class Unavailable(Uncertain):
@@ -106,7 +105,8 @@ class ConsensusUnavailable(Uncertain):
         self.why = why
 
     def __str__(self) -> str:
-        return f"the consensus service did not decide: {self.why}. Reads and writes are not affected; try again when a majority of its members runs"
+        late = " The proposal may still be decided later." if self.may_have_taken_effect else ""
+        return f"the consensus service did not decide: {self.why}.{late} Reads and writes go on; try again when a majority of its members runs"
 
 
 class Superseded(AresError):

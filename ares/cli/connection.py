@@ -10,14 +10,10 @@ from ares.cli.options import Common
 if TYPE_CHECKING:
     from ares.client.manager import Manager
     from ares.client.store import ObjectStore
-    from ares.configuration import Configuration
 
 Result = TypeVar("Result")
 
 Domain = Annotated[str, typer.Option("--domain", metavar="NAME", help="The domain that the object is in.")]
-
-NO_KEY = "\0"
-"""No key of a user begins so: the cheapest listing there is."""
 
 
 def with_manager(common: Common, use: Callable[["Manager"], Awaitable[Result]]) -> Result:
@@ -41,16 +37,6 @@ def with_store(common: Common, domain: str, use: Callable[["ObjectStore"], Await
         return await use(await manager.domain(domain))
 
     return with_manager(common, opened)
-
-
-async def in_force(store: "ObjectStore", timeout_s: float | None = None) -> "Configuration":
-    """The last finalized configuration of a domain, asked of its servers: a new connection knows but the first one.
-
-    Raises :class:`ares.errors.Unavailable`.
-    """
-    async for _ in store.list(NO_KEY, timeout_s=timeout_s):
-        pass
-    return store.configuration
 
 
 def size(count: int) -> str:

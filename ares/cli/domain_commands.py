@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ares.cli.connection import in_force, printable, size, with_manager
+from ares.cli.connection import printable, size, with_manager
 from ares.cli.options import Common, command
 from ares.cli.policy import AllowNoFaults, DapOption, Delta, K, Policy, Servers
 from ares.errors import AresError, BadInput
@@ -46,8 +46,8 @@ def create(
     wished = policy.configuration(common.settings().book()) if policy.given else None
 
     async def use(manager: "Manager") -> "tuple[Configuration, bool]":
-        store, created = await manager.create_domain(name, wished or await in_force(manager))
-        return store.configuration if created else await in_force(store), created
+        store, created = await manager.create_domain(name, wished or await manager.current())
+        return store.configuration if created else await store.current(), created
 
     configuration, created = with_manager(common, use)
     if not created:
@@ -59,7 +59,7 @@ def ls(common: Common) -> None:
     """List the domains and the configuration that each has now."""
 
     async def use(manager: "Manager") -> "list[tuple[str, Configuration]]":
-        return [(store.name, await in_force(store)) async for store in manager.domains()]
+        return [(store.name, await store.current()) async for store in manager.domains()]
 
     found = with_manager(common, use)
     width = max(len(printable(name)) for name, _ in found)
@@ -99,7 +99,7 @@ def reconfig(
 
 
 async def _move(common: Common, store: "ObjectStore", wished: "Configuration", dry_run: bool) -> dict[str, Any]:
-    before = await in_force(store)
+    before = await store.current()
     say = _silence if common.json else typer.echo
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
     outcome = {"domain": store.name, "before": _described(store.name, before), "wished": _described(store.name, wished)}

@@ -63,7 +63,8 @@ def run(arguments: Sequence[str]) -> int:
         uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
         return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
     except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
-        return _fail(f"{error.strerror}: {error.filename}", type(error).__name__, FAILED, as_json)
+        what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error)
+        return _fail(what, type(error).__name__, FAILED, as_json)
     return status if isinstance(status, int) else 0
 
 

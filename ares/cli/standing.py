@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from ares.cli.connection import in_force
 from ares.client.manager import Manager, Status
 from ares.client.store import ObjectStore
 from ares.configuration import Configuration, Server
@@ -102,7 +101,7 @@ async def _probe(manager: Manager) -> tuple[list[ObjectStore], dict[DomainName, 
 
     async def ask(store: ObjectStore) -> None:
         try:
-            await in_force(store, PROBE_S)
+            await store.current(timeout_s=PROBE_S)
         except AresError as error:
             troubles[store.name] = str(error)
 

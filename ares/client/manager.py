@@ -93,8 +93,11 @@ class Manager(ObjectStore):
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
             raise BadInput("the domain 'default' is there from the beginning")
-        wished = await self.identified(configuration or self.configuration)
         timeout = self._timeout(timeout_s)
+        entry = await self.read_named(_entry(domain), timeout)
+        if isinstance(entry.value, bytes):
+            return self._opened(_decoded(entry.value, domain)), False
+        wished = await self.identified(configuration or await self.current(timeout_s=timeout))
         decided = await self._runner.run(_agree(wished.at(domain, 0)), f"creation of domain {name!r}", timeout)
         await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
         return self._opened(decided.configuration), decided.proposer == self._client

@@ -136,8 +136,7 @@ class Session:
                 case Gather():
                     return self._ask(task, effect)
                 case Report():
-                    if job.progress is not None:
-                        job.progress(effect.progress)
+                    error = _told(job, effect)
                 case Pause():
                     return heapq.heappush(self._pauses, (self._now + effect.seconds, id(task), task))
                 case Agree() | Announce():
@@ -344,3 +343,14 @@ class Session:
         if not job.ended:
             self._end(job)
             job.done(None, error)
+
+
+def _told(job: Job, report: Report) -> Exception | None:
+    """Pass progress on; an exception of the callback is thrown into the operation, as if the report had failed."""
+    if job.progress is None:
+        return None
+    try:
+        job.progress(report.progress)
+    except Exception as failure:  # the caller's own code: its error goes back to the caller
+        return failure
+    return None

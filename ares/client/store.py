@@ -13,6 +13,7 @@ from ares.dap.client import Found
 from ares.errors import BadInput, ObjectNotFound
 from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, DomainName, ObjectName
 from ares.reconfig.reconfigure import Progress, Reconfigured, reconfigure
+from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.tag import Tag
 from ares.value import TOMBSTONE
@@ -24,7 +25,7 @@ Identify = Callable[[Configuration], Any]
 
 
 class ObjectStat(Struct, frozen=True):
-    """``size_bytes`` of the whole value; ``configuration``: where the version was found."""
+    """``size_bytes`` of the whole value; the tag is its version."""
 
     key: str
     domain: str
@@ -107,6 +108,11 @@ class ObjectStore:
             names, after = await self._runner.run(operation, f"listing of {self.name!r}", self._timeout(timeout_s), idle=True)
             for name in names:
                 yield name
+
+    async def current(self, *, timeout_s: float | None = None) -> Configuration:
+        """The last finalized configuration, asked of the servers: a new connection knows but the first one."""
+        await self._runner.run(read_config(self._view), f"read-config of {self.name!r}", self._timeout(timeout_s))
+        return self.configuration
 
     async def reconfigure(
         self, configuration: Configuration, *, progress: Callable[[Progress], None] | None = None, timeout_s: float | None = None

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ares.configuration import Configuration, Status, Successor
 from ares.dap.client import DataAccess, Found
 from ares.effects import Agree, Announce, Operation, Report, Together
-from ares.errors import Superseded
+from ares.errors import Superseded, Uncertain
 from ares.identity import ObjectName
 from ares.messages import Decided
 from ares.reconfig.collection import gc_config
@@ -58,8 +58,20 @@ def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12)."""
     yield Report(Progress("read-config"))
     yield from read_config(view)
+    yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
+    try:
+        result = yield from _install(view, wished, decided)
+    except Uncertain as error:
+        error.may_have_taken_effect = True
+        error.advice = f"configuration {decided.configuration.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
+        raise
+    return result
+
+
+def _install(view: View, wished: Configuration, decided: Decided) -> Operation[Reconfigured]:
     target = decided.configuration
+    yield from announce_successor(view, target)
     mover = Mover(view, target)
     yield from mover.update_config()
     yield Report(mover.progress("finalize-config"))
@@ -74,18 +86,24 @@ def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
-    """Agree on what follows the last known configuration, and tell a quorum of that one (Alg. 5:14-22)."""
+    """Agree on what follows the last known configuration (Alg. 5:14-18)."""
     last = view.sequence.last_known
     proposal = wished.at(last.domain, last.index + 1)
     view.dap(proposal)
     decided: Decided = yield Agree(proposal)
-    successor = Successor(decided.configuration, Status.PENDING)
+    return decided
+
+
+def announce_successor(view: View, target: Configuration) -> Operation[None]:
+    """Tell a quorum of its predecessor what was decided to follow it (Alg. 5:19-20)."""
+    if view.sequence.last_finalized.index >= target.index:
+        return
+    last, successor = view.sequence.before(target), Successor(target, Status.PENDING)
     try:
         yield from put_config(last, successor)
     except Superseded as superseded:
         detour(view, superseded)
     view.sequence.add(last, successor)
-    return decided
 
 
 def finalize_config(view: View, target: Configuration) -> Operation[None]:

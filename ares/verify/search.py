@@ -79,9 +79,9 @@ class Search:
         self._by_ended = _Order(sorted(range(len(items)), key=self._ended.__getitem__))
         self._reads_left = [0, *(len(register.reads[value]) for value in numbers)]
         self._present = numbers.get(None, OTHER)
-        self._used = [0] * len(self._unknown)
-        self._trail: list[int] = []  # items taken, and -value for each write of unknown outcome used, in order
-        self._seen: dict[tuple[int, ...], list[list[int]]] = {}
+        self._used = (0,) * len(self._unknown)  # how many writes of unknown outcome of each value; states share it
+        self._trail: list[int | tuple[int, ...]] = []  # what was done: items taken, and what ``_used`` was before it changed
+        self._seen: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         self.states = 0
         self.reached = -inf
 
@@ -171,17 +171,17 @@ class Search:
         second = self._by_ended.after[first]
         self.reached = max(self.reached, self._ended[first], self._begun[first], self._begun[second] if second != self._by_ended.end else -inf)
         met = self._seen.setdefault((first, self._present, *candidates), [])
-        if any(all(map(int.__le__, used, self._used)) for used in met):
+        if any(used is self._used or all(map(int.__le__, used, self._used)) for used in met):
             return False
-        met.append(self._used.copy())
+        met.append(self._used)
         return True
 
     def _do(self, choice: _Choice) -> None:
         if choice.item >= 0:
             self._take(choice.item)
         else:
-            self._used[choice.value] += 1
-            self._trail.append(-choice.value)
+            self._trail.append(self._used)
+            self._used = tuple(count + (value == choice.value) for value, count in enumerate(self._used))
         self._present = choice.value
 
     def _take(self, item: int) -> None:
@@ -193,8 +193,8 @@ class Search:
     def _undo(self, length: int, present: int) -> None:
         while len(self._trail) > length:
             done = self._trail.pop()
-            if done < 0:
-                self._used[-done] -= 1
+            if isinstance(done, tuple):
+                self._used = done
             else:
                 self._by_begun.put_back(done)
                 self._by_ended.put_back(done)

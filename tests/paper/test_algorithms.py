@@ -192,7 +192,7 @@ def finalizes(message):
 @pytest.mark.parametrize("operation", ["read", "write"])
 def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(world, switches, operation):
     """Alg. 1:10-15: the reader stalls in a configuration that is retired meanwhile; what was written in the last one, still pending, counts."""
-    first, second, writer, late = world.client(), world.client(), world.client(), world.client(switches)
+    late, first, second, writer = world.client(switches), world.client(), world.client(), world.client()
     world.hold = lambda source, target, message: source in (first, second) and finalizes(message)
     between = first.start(reconfigure(first.view, EC), idle=True)
     drain(world)

@@ -15,7 +15,7 @@ from ares.effects import Operation
 from ares.identity import CallId
 from ares.messages import Decided, GetData, GetTag, ListObjects
 from ares.reconfig.collection import gc_config
-from ares.reconfig.reconfigure import Mover, Reconfigured, add_config
+from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.server import replica
@@ -109,6 +109,7 @@ def gc_before_finalize() -> Any:
         yield from read_config(view)
         decided = yield from add_config(view, wished)
         target = decided.configuration
+        yield from announce_successor(view, target)
         mover = Mover(view, target)
         view.sequence.adopt(Successor(target, Status.FINALIZED))
         yield from gc_config(view)
