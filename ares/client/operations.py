@@ -111,7 +111,9 @@ def _query_plain(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
         try:
             answer = yield from ask(view.dap(configuration))
         except Superseded as superseded:
-            todo = [detour(view, superseded)]
+            detour(view, superseded)
+            yield from read_config(view)
+            todo = view.sequence.active
             continue
         answers.append(answer)
         if not todo and answer.successor is not None and answer.successor.finalized:

@@ -37,6 +37,7 @@ class Session:
         self._last_call = 0
         self._rounds: dict[CallId, Round] = {}
         self._pauses: list[tuple[float, int, Task]] = []
+        self._pause_count = 0
         self._queues: dict[Key, deque[tuple[Job, Operation[Any]]]] = {}
         self._jobs: set[Job] = set()
         self._met: set[ConfigurationId] = set()
@@ -138,7 +139,8 @@ class Session:
                 case Report():
                     error = _told(job, effect)
                 case Pause():
-                    return heapq.heappush(self._pauses, (self._now + effect.seconds, id(task), task))
+                    self._pause_count += 1
+                    return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
                 case Agree() | Announce():
                     return self.asks.append((effect, task))
                 case Together():

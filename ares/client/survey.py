@@ -6,7 +6,7 @@ from ares.client.operations import stat
 from ares.configuration import Configuration, Server
 from ares.effects import Gather, Operation, Together
 from ares.errors import Superseded, Unavailable
-from ares.identity import DEFAULT_DOMAIN, ObjectName, ServerId
+from ares.identity import DomainName, ObjectName, ServerId
 from ares.messages import Describe, Description, Listed
 from ares.reconfig.listing import list_page
 from ares.reconfig.traversal import detour, find_next_config, read_config
@@ -14,6 +14,9 @@ from ares.reconfig.view import View
 from ares.value import TOMBSTONE
 
 WINDOW_OBJECTS = 64
+
+NO_DOMAIN = DomainName("")
+"""Where a list of servers that is no configuration is placed, so that nothing that is known of a real domain applies to it."""
 
 
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
@@ -58,7 +61,7 @@ def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> 
 
 def describe_servers(servers: Sequence[Server], patience_s: float) -> Operation[dict[ServerId, Description]]:
     """What each of at most 32 servers says of itself; the silent ones are missing."""
-    roster = Configuration("abd", tuple(servers)).at(DEFAULT_DOMAIN, 0)
+    roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
         answers = yield Gather(
             roster, Describe, "describe", needed=1, settled=lambda _: False, patience_s=lambda _: patience_s, give_up_s=2 * patience_s

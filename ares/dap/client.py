@@ -132,7 +132,7 @@ class DataAccess:
     def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[None]:
         """Ask servers that listed the settled tag for its element, by name. What cannot be had stays missing."""
         holders = reading.holders(answers)
-        lacking = max(self._coding.k - len(reading.elements), 1)
+        lacking = max(reading.needed - len(reading.elements), 1)
         if len(holders) < lacking:
             return
         id, tag = self.configuration.id, reading.tag
@@ -161,6 +161,6 @@ class DataAccess:
         assert tag is not None
         assert length is not None
         value: Answered = TOMBSTONE if length == DELETED else WITHHELD
-        if length != DELETED and reading.elements:
+        if length != DELETED and reading.needed:
             value = self._coding.decode(length, {index: element.parts for index, element in reading.elements.items()})
         return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor)

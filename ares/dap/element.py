@@ -4,8 +4,8 @@ The erasure code notices neither flipped bits nor elements of different versions
 its domain, so a seal covers domain, configuration, object, tag, element index, length of the whole value, and the bytes.
 """
 
+import struct
 from collections.abc import Sequence
-from struct import Struct as Layout
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -13,7 +13,7 @@ from ares.identity import ConfigurationId, ObjectName
 from ares.messages import Element
 from ares.tag import Tag
 
-_layout = Layout(">QQiq")
+_layout = struct.Struct(">QQiq")
 
 
 def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: Sequence[bytes]) -> int:
@@ -34,5 +34,9 @@ def sealed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: 
 
 
 def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> bool:
-    """Whether the element is what was sealed under this tag."""
-    return element.checksum == checksum(configuration, object, tag, element.index, element.length, element.parts)
+    """Whether the element is what was sealed under this tag. Numbers that cannot be sealed never were."""
+    try:
+        expected = checksum(configuration, object, tag, element.index, element.length, element.parts)
+    except struct.error:
+        return False
+    return element.checksum == expected

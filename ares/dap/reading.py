@@ -19,12 +19,12 @@ DataReplies = Mapping[ServerId, DataReply]
 class Reading:
     """Judges the answers of one round. ``needed``: how many elements the reader wants (0: the version and its length only)."""
 
-    __slots__ = ("_configuration", "_needed", "_object", "elements", "length", "successor", "tag")
+    __slots__ = ("_configuration", "_object", "elements", "length", "needed", "successor", "tag")
 
     def __init__(self, configuration: Configuration, object: ObjectName, needed: int) -> None:
         self._configuration = configuration
         self._object = object
-        self._needed = needed
+        self.needed = needed
         self.tag: Tag | None = None
         self.length: int | None = None
         self.successor: Successor | None = None
@@ -38,7 +38,7 @@ class Reading:
     @property
     def complete(self) -> bool:
         """The version is settled, and what is wanted of it is here."""
-        return self.length is not None and (self.length == DELETED or len(self.elements) >= self._needed)
+        return self.length is not None and (self.length == DELETED or len(self.elements) >= self.needed)
 
     def settled(self, answers: DataReplies) -> bool:
         """Looks at the answers of a quorum or more, afresh each time; whether the round may end."""
@@ -56,9 +56,9 @@ class Reading:
         return self.complete
 
     def _learn(self, reply: DataReply) -> None:
-        if self.length is None and self._needed == 0:
+        if self.length is None and self.needed == 0:
             self.length = reply.length
-        if reply.element is not None and len(self.elements) < self._needed:
+        if reply.element is not None and len(self.elements) < self.needed:
             self.keep(reply.element)
         elif reply.length == DELETED:
             self.length = DELETED

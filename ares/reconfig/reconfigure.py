@@ -144,6 +144,7 @@ class Mover:
                 detour(self._view, superseded)
 
     def _move_all(self) -> Operation[None]:
+        self._seen.clear()
         active = [configuration for configuration in self._view.sequence.active if configuration.index <= self._target.index]
         self._sources = [(source, Successor(following, Status.PENDING)) for source, following in pairwise(active)]
         for source, carry in self._sources:

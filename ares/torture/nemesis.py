@@ -75,7 +75,7 @@ class Nemesis:
 
     async def rage(self, seconds: float) -> None:
         """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
-        end = time.monotonic() + seconds
+        end = self._now() + seconds
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep_hurting(end))
@@ -92,11 +92,14 @@ class Nemesis:
         while self._recoveries:
             await asyncio.gather(*self._recoveries)
 
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
     # -- faults ---------------------------------------------------------------------------------------------------------
 
     async def _keep_hurting(self, end: float) -> None:
-        while time.monotonic() < end:
-            await asyncio.sleep(min(self._chance.uniform(*BETWEEN_FAULTS_S), max(0.0, end - time.monotonic())))
+        while self._now() < end:
+            await asyncio.sleep(min(self._chance.uniform(*BETWEEN_FAULTS_S), max(0.0, end - self._now())))
             self._notice_ended()
             self.strike()
 
@@ -193,7 +196,7 @@ class Nemesis:
     # -- reconfigurations -----------------------------------------------------------------------------------------------
 
     async def _keep_reconfiguring(self, end: float) -> None:
-        while time.monotonic() < end:
+        while self._now() < end:
             rivals = 2 if self._chance.random() < 0.15 else 1
             await asyncio.gather(*(self._reconfigure(dangerous=True) for _ in range(rivals)))
             await asyncio.sleep(self._chance.uniform(*BETWEEN_RECONFIGURATIONS_S))

@@ -7,6 +7,7 @@ PAGE = r"""<!doctype html>
 <title>ares torture: timeline</title>
 <style>
   :root { color-scheme: light; }
+  html { overflow-x: hidden; overflow-y: auto; scrollbar-gutter: stable; }
   body { margin: 0; font: 13px/1.4 system-ui, sans-serif; color: #1d2433; background: #f6f7f9; }
   header { padding: 10px 14px 6px; }
   h1 { font-size: 16px; margin: 0 0 2px; }
@@ -34,7 +35,7 @@ PAGE = r"""<!doctype html>
 <script>
 "use strict";
 const D = JSON.parse(document.getElementById("data").textContent);
-const KIND = ["#4c8bd6", "#3aa675", "#8a63c9"], BAD = ["", "#d7191c", "#ff8c00", "#e3c02a"];
+const KIND = ["#4c8bd6", "#3aa675", "#8a63c9"], BAD = ["", "#d7191c", "#ff8c00", "#9c8e78"];
 const STATE = ["#cfe8d5", "#3b3f4a", "#f0b429", "#d6478b"], BAND = ["#b9cdea", "#dbe5f3"];
 const LEFT = 128, AXIS = 22, CLIENT = 17, PROCESS = 15, GAP = 8;
 const $ = (query) => document.querySelector(query);
@@ -47,7 +48,7 @@ if (D.findings.length) {
   $("summary").textContent = `${D.findings.length} findings`; $("details pre").textContent = D.findings.join("\n\n");
 }
 for (const [colour, text] of [...D.kinds.map((kind, i) => [KIND[i], kind]), ...D.outcomes.slice(1).map((name, i) => [BAD[i + 1], name]),
-     ...D.states.map((name, i) => [STATE[i], `server ${name}`])]) {
+     ...D.states.map((name, i) => [STATE[i], i ? name : "process up"]), ["#11643a", "new life"], ["#e07b39", "reconfiguration under way"]]) {
   const item = document.createElement("span"), box = document.createElement("i");
   box.style.background = colour; item.append(box, text); item.style.marginRight = "12px"; $("#legend").append(item);
 }
@@ -148,7 +149,7 @@ function step(span) {
 }
 function paint() {
   const scale = window.devicePixelRatio || 1;
-  width = document.documentElement.clientWidth; height = Math.max(bottom, window.innerHeight - canvas.getBoundingClientRect().top - scrollY);
+  width = document.documentElement.clientWidth; height = Math.max(bottom, window.innerHeight - canvas.getBoundingClientRect().top - scrollY - 4);
   canvas.width = width * scale; canvas.height = height * scale; canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
   pen.setTransform(scale, 0, 0, scale, 0, 0); pen.font = "11px system-ui, sans-serif";
   const size = step(to - from);
