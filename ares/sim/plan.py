@@ -66,13 +66,17 @@ class Fault(Struct, frozen=True):
 
 
 class Chances(Struct, frozen=True):
-    """The network: median one-way delay, how heavy its tail is (1: very; 3: light), what is lost and doubled, how long a sync takes."""
+    """The network: least one-way delay, how heavy its tail is (1: very; 3: light), what is lost and doubled, how long a sync takes.
+
+    ``bad_links``: how many of the one-way links are bad for the whole run, and lose most of what they carry.
+    """
 
     delay_s: float
     tail: float
     loss: float
     double: float
     sync_s: float
+    bad_links: float = 0.0
 
 
 class Plan(Struct, frozen=True):
@@ -114,6 +118,7 @@ class Shape(Struct, frozen=True):
     dies_s: tuple[float, float] = (0.0, 0.5)
     loss: tuple[float, ...] = (0.0, 0.025, 0.1)
     tail: tuple[float, float] = (1.1, 3.0)
+    bad_links: tuple[float, ...] = (0.0, 0.0, 0.1)
     chaos_s: float = 2.0
     pause_s: float = 0.02
     plain: float = 0.25
@@ -123,7 +128,7 @@ class Shape(Struct, frozen=True):
 
 SCENARIOS: dict[str, Shape] = {
     "general": Shape(),
-    "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,)),
+    "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
     "crash": Shape(faults=(2, 6), kinds=("crash", "kill", "disk")),
     "partition": Shape(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
     "reconfigure": Shape(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
@@ -131,7 +136,7 @@ SCENARIOS: dict[str, Shape] = {
     "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
     "duel": Shape(
         servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
-        faults=(0, 0), deaths=0.0, loss=(0.4,), plain=0.0, tail=(2.0, 3.0), pause_s=0.01,
+        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01,
     ),
     "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
@@ -144,7 +149,7 @@ def draw(seed: int, scenario: str) -> Plan:
     servers = rng.randint(*shape.servers)
     keys = [f"k{number}" for number in range(rng.randint(*shape.keys))]
     tail = rng.uniform(*shape.tail)
-    chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice(shape.loss), rng.choice([0, 0.1]), 0.001)
+    chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice(shape.loss), rng.choice([0, 0.1]), 0.001, rng.choice(shape.bad_links))
     clients = [_client(rng, shape, f"w{number}", ("write",), keys, servers) for number in range(rng.randint(*shape.writers))]
     clients += [_client(rng, shape, f"r{number}", ("read",), keys, servers) for number in range(rng.randint(*shape.readers))]
     clients += [_client(rng, shape, f"g{number}", ("reconfigure",), keys, servers) for number in range(rng.randint(*shape.reconfigurers))]

@@ -32,8 +32,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, clients=plan.clients[:index] + plan.clients[index + 1 :])
     for index in range(len(plan.faults)):
         yield replace(plan, faults=plan.faults[:index] + plan.faults[index + 1 :])
-    if plan.chances.loss or plan.chances.double:
-        yield replace(plan, chances=replace(plan.chances, loss=0.0, double=0.0))
+    if plan.chances.loss or plan.chances.double or plan.chances.bad_links:
+        yield replace(plan, chances=replace(plan.chances, loss=0.0, double=0.0, bad_links=0.0))
     for index, client in enumerate(plan.clients):
         if client.dies_at is not None:
             yield _with(plan, index, replace(client, dies_at=None))

@@ -12,6 +12,7 @@ from ares.sim.story import describe_message
 
 DELAY_S_MAX = 3.0
 SLOW_FACTOR = 50
+BAD_LINK_LOSS = 0.8
 
 
 class World:
@@ -28,6 +29,7 @@ class World:
         self._hash = hashlib.blake2b(digest_size=16)
         self._cuts: list[Fault] = []
         self._slow: set[str] = set()
+        self._links: dict[tuple[str, str], float] = {}
 
     @property
     def digest(self) -> str:
@@ -54,13 +56,23 @@ class World:
     def send(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None]) -> None:
         """Put a batch on its way: once, twice or not at all, and late."""
         rng, chances = self.rng, self.chances
-        if chances.loss and rng.random() < chances.loss:
+        loss = self._loss(source, target)
+        if loss and rng.random() < loss:
             if self.story is not None:
                 self.tell(f"{source} -> {target}  LOST {self._described(frames)}")
             return
         self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
         if chances.double and rng.random() < chances.double:
             self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
+
+    def _loss(self, source: str, target: str) -> float:
+        if not self.chances.bad_links:
+            return self.chances.loss
+        loss = self._links.get((source, target))
+        if loss is None:
+            bad = self.rng.random() < self.chances.bad_links
+            loss = self._links[source, target] = BAD_LINK_LOSS if bad else self.chances.loss
+        return loss
 
     def _delay(self, source: str, target: str) -> float:
         delay = self.chances.delay_s * self.rng.paretovariate(self.chances.tail)

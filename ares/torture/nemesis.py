@@ -226,7 +226,7 @@ class Nemesis:
         if dies_in != "update-config":
             wish = structs.replace(wish, dies_after=1)
         if chance.random() < 0.6:
-            wish = structs.replace(wish, dap="ec", k=chance.randint(1, len(servers) - 2), delta=chance.choice(DELTAS))
+            wish = structs.replace(wish, dap="ec", k=chance.randint(min(2, len(servers) - 2), len(servers) - 2), delta=chance.choice(DELTAS))
         return wish
 
     def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:

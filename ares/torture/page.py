@@ -120,10 +120,10 @@ function drawConfiguration(r) {
     const a = Math.max(LEFT, x(finalized)), b = x(until);
     bar(a, b, r.y + 2, r.tall - 4, BAND[index % 2], 1);
     if (wished !== null) bar(x(wished), x(finalized), r.y + r.tall - 5, 4, "#e07b39", 1);
-    const label = b - a > 300 ? `${index}: ${text}` : b - a > 60 ? `${index} ${text.split(" ")[0]}` : b - a > 20 ? `${index}` : "";
-    if (!label) continue;
-    pen.save(); pen.beginPath(); pen.rect(a, r.y, b - a - 3, r.tall); pen.clip();
-    pen.fillStyle = "#24406b"; pen.fillText(label, a + 4, r.y + 16); pen.restore();
+    if (b - a < 10) continue;
+    const words = [`${index}: ${text}`, `${index}: ${text.split(" on ")[0]}`, `${index} ${text.split(" ")[0]}`, `${index}`];
+    const label = words.find((word) => pen.measureText(word).width < b - a - 6);
+    if (label) { pen.fillStyle = "#24406b"; pen.fillText(label, a + 4, r.y + 16); }
   }
 }
 function markColour(kind) {
@@ -149,7 +149,7 @@ function step(span) {
 }
 function paint() {
   const scale = window.devicePixelRatio || 1;
-  width = document.documentElement.clientWidth; height = Math.max(bottom, window.innerHeight - canvas.getBoundingClientRect().top - scrollY - 4);
+  width = document.body.clientWidth; height = Math.max(bottom, window.innerHeight - canvas.getBoundingClientRect().top - scrollY - 4);
   canvas.width = width * scale; canvas.height = height * scale; canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
   pen.setTransform(scale, 0, 0, scale, 0, 0); pen.font = "11px system-ui, sans-serif";
   const size = step(to - from);

@@ -2,7 +2,8 @@
 
 Not everything can be left out: without a write, the reads of its value cannot be explained, and nothing is wrong with them. What may be left out,
 since a history without it that contradicts itself does so with it as well, is reads, and writes that no read left can have got its value from:
-because all reads of the value ended before the write was invoked, or because another write surely lies between the write and all of them.
+because all reads of the value ended before the write was invoked, or because another write surely lies between the write and all of them. The last
+such write of a value stays nevertheless, lest it looked as if nobody had written it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -60,20 +61,28 @@ def _without_chunks(events: list[Event], size: int, contradicts: Test) -> list[E
 
 def _without(events: list[Event], start: int, stop: int) -> list[Event]:
     """The events less those from ``start`` to ``stop``, but with the writes among these that a read left may have got its value from."""
-    chunk, rest = events[start:stop], events[:start] + events[stop:]
     begun: dict[str | None, float] = {}  # of the reads left, by value: the earliest invocation, and the latest response
     ended: dict[str | None, float] = {}
-    for event in rest:
+    for event in events[:start] + events[stop:]:
         if event.operation == "read" and event.outcome == "ok":
             begun[event.value] = min(begun.get(event.value, inf), event.invoked)
             ended[event.value] = max(ended.get(event.value, -inf), response(event))
+
+    def in_time(event: Event) -> bool:
+        return is_write(event) and event.outcome != "failed" and event.invoked <= ended.get(written(event), -inf)
+
+    last: dict[str | None, float] = {}
+    for write in filter(in_time, events):
+        last[written(write)] = max(last.get(written(write), -inf), response(write))
     sure = sorted((event for event in events if is_write(event) and event.outcome == "ok"), key=response)
     over = [response(write) for write in sure]
     latest = list(accumulate((write.invoked for write in sure), max, initial=-inf))  # the last to be invoked of the first n writes to end
-    shadow = {value: latest[bisect_left(over, first)] for value, first in begun.items()}
 
-    def readable(write: Event) -> bool:
-        value = written(write)
-        return is_write(write) and write.outcome != "failed" and value in begun and write.invoked <= ended[value] and shadow[value] <= response(write)
+    def needed(event: Event) -> bool:
+        if not in_time(event):
+            return False
+        value = written(event)
+        hidden = latest[bisect_left(over, begun[value])]  # what ended before lies before another write, and that before all reads of the value
+        return response(event) >= (hidden if value is None else min(hidden, last[value]))
 
-    return [*events[:start], *filter(readable, chunk), *events[stop:]] if chunk else rest
+    return [*events[:start], *filter(needed, events[start:stop]), *events[stop:]]

@@ -16,7 +16,7 @@ FLOORS = {
     **dict.fromkeys(["ares.server", "ares.client", "ares.fragment"], 2),
     **dict.fromkeys(["ares.runtime", "ares.sim"], 3),
     **dict.fromkeys(["ares.server.host", "ares.client.manager", "ares.client.store", "ares.client.runner", "ares.fragment.store"], 4),
-    **dict.fromkeys(["ares.cli", "ares.api", "ares.blocking", "ares.__main__", "ares.__init__"], 5),
+    **dict.fromkeys(["ares.cli", "ares.api", "ares.blocking", "ares.torture", "ares.__main__", "ares.__init__"], 5),
 }
 PURE_FLOORS = 2
 SHELLS = 4

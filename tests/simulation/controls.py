@@ -154,13 +154,13 @@ def lists_that_forget_what_they_trimmed() -> Any:
 CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "published piggyback (no R1)": (without_r1, "duel"),
     "second successor accepted (no R2)": (without_r2, "reconfigure"),
-    "no put-config before moving on (no R3)": (without_r3, "reconfigure"),
+    "no put-config before moving on (no R3)": (without_r3, "deaths"),
     "quorums of half": (quorums_of_half, "general"),
     "EC quorums of k": (ec_quorums_of_k, "wide"),
     "restart that forgets": (restart_that_forgets, "crash"),
     "GC before finalize": (gc_before_finalize, "reconfigure"),
     "fast read past a successor": (fast_read_past_a_successor, "duel"),
-    "Lists of one": (lists_of_one, "general"),
+    "Lists of one": (lists_of_one, "deaths"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
 }
 """Name: how it is broken, and the scenario that shows it best."""

@@ -62,7 +62,6 @@ def test_elements_in_the_wrong_order_of_frames_are_refused():
     assert decode(encode([forward])) == [forward]
 
 
-@pytest.mark.xfail(strict=True, reason="when all detached frames are missing, the elements come out empty instead of being refused")
 def test_missing_frames_are_refused():
     with pytest.raises(BadMessage):
         decode(encode([put(LARGE)])[:1])

@@ -1,6 +1,5 @@
 """The seal covers everything that could be mixed up (ares/dap/element.py)."""
 
-import struct
 
 import msgspec
 import pytest
@@ -55,7 +54,6 @@ def test_one_part_and_several_have_the_same_checksum():
     assert checksum(*HEAD, 0, 0, ()) == checksum(*HEAD, 0, 0, (b"",))
 
 
-@pytest.mark.xfail(raises=struct.error, strict=True, reason="numbers that the codec lets through and the layout does not: struct.error, not False")
 @pytest.mark.parametrize(("tag", "length"), [(Tag(-1, 0), 0), (Tag(0, -1), 0), (Tag(1, 1), 2**63)])
 def test_impossible_numbers_are_not_intact(tag, length):
     assert not intact(b"c" * 16, "object", tag, msgspec.structs.replace(ELEMENT, length=length))

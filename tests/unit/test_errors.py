@@ -32,7 +32,8 @@ def test_texts():
     assert "domain create photos" in str(DomainNotFound("photos"))
     assert "nothing was lost" in str(DecodeFailed("k", "because"))
     assert "larger --delta" in str(DecodeFailed("k", "because"))
-    assert "Reads and writes are not affected" in str(ConsensusUnavailable("no leader"))
+    assert "no leader" in str(ConsensusUnavailable("no leader"))
+    assert "try again when a majority" in str(ConsensusUnavailable("no leader"))
 
 
 def test_unavailable_names_who_is_missing_in_order():

@@ -30,7 +30,6 @@ def test_a_pause(rig):
     assert rig.value == "rested"
 
 
-@pytest.mark.xfail(strict=True, reason="pauses that end together wake in the order of memory addresses: a seed does not repeat its schedule")
 def test_pauses_that_end_together_wake_in_the_order_they_began(rig):
     log = []
     for number in range(50):
@@ -95,7 +94,6 @@ def test_progress_is_reported(rig):
     assert seen == [0, 1, 2]
 
 
-@pytest.mark.xfail(raises=ZeroDivisionError, strict=True, reason="what a progress callback raises escapes from receive and tick, and its job hangs")
 def test_a_progress_callback_that_raises_fails_its_job_only(rig):
     def operation():
         yield gather()

@@ -1,0 +1,216 @@
+"""The nemesis never breaks what configurations promise to survive: it rages in virtual time against a world that keeps its own books."""
+
+import asyncio
+import heapq
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ares.configuration import Configuration, Server
+from ares.identity import ServerId
+from ares.torture.chronicle import Chronicle
+from ares.torture.ledger import Ledger
+from ares.torture.nemesis import Nemesis
+from ares.torture.records import Done, Killed, Outcome, Refused, Wish
+
+MEMBERS = ("r0", "r1", "r2")
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time passes only when nobody has anything to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._virtual_now = 0.0
+
+    def time(self) -> float:
+        return self._virtual_now
+
+    def _run_once(self) -> None:
+        while self._scheduled and self._scheduled[0]._cancelled:
+            heapq.heappop(self._scheduled)._scheduled = False
+            self._timer_cancelled_count -= 1
+        if not self._ready and self._scheduled:
+            self._virtual_now = max(self._virtual_now, self._scheduled[0]._when)
+        super()._run_once()
+
+
+class Broken(AssertionError):
+    """More was hurt than a configuration in use survives."""
+
+
+class World:
+    """What is true, kept without the ledger: lives, troubles, and the configurations that were decided and are not known to be replaced."""
+
+    has_network = True
+    hosts = ("a", "b", "c")
+
+    def __init__(self, servers: int, chance: Random) -> None:
+        self.chance = chance
+        self.lives = {ServerId(f"s{number}"): 1 for number in range(servers)}
+        self.ailing: set[str] = set()
+        self.acts = 0
+        self.index = 0
+        self.in_use = [self.named(list(self.lives)).at("default", 0)]
+        self.settled = False
+
+    def named(self, servers) -> Configuration:
+        return Configuration.abd([Server(id, "h:1", self.identity(id)) for id in servers])
+
+    def identity(self, server) -> str:
+        return f"{server}/{self.lives[server]}"
+
+    def kill(self, id):
+        if id in self.lives:
+            self.lives[id] += 1
+        self._ail(id)
+
+    def freeze(self, id):
+        self._ail(id)
+
+    def cut(self, id, peers, direction):
+        assert peers
+        assert id not in peers
+        self._ail(id)
+
+    def thaw(self, id):
+        self.ailing.remove(id)
+
+    def mend(self, id):
+        self.ailing.remove(id)
+
+    async def launch(self, id):
+        await asyncio.sleep(self.chance.uniform(0.2, 2))
+        self.ailing.remove(id)
+
+    def ended(self):
+        return []
+
+    def _ail(self, id):
+        self.ailing.add(id)
+        self.acts += 1
+        if len(self.ailing & set(MEMBERS)) > 1:
+            raise Broken("a majority of the consensus members")
+        for configuration in self.in_use:
+            lost = {server.id for server in configuration.servers if server.id in self.ailing or server.identity != self.identity(server.id)}
+            if len(lost) > configuration.crashes_survived:
+                raise Broken(f"{configuration.describe()}: {lost}")
+
+    async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome:
+        chance = self.chance
+        await asyncio.sleep(chance.uniform(0, 0.2))
+        if self.ailing & set(wish.servers):
+            return Refused("silent")
+        index, content = self.index + 1, wish.configuration()
+        placed = Configuration(
+            content.dap, self.named(wish.servers).servers, content.k, content.delta, content.backend, index=index
+        )
+        await asyncio.sleep(chance.uniform(0, 0.5))
+        if wish.dies_in == "read-config" or (kill_after_s is not None and chance.random() < 0.5):
+            return Killed(True)
+        if self.index < index:
+            self.index = index
+            self.in_use.append(placed)
+        decided = next(each for each in self.in_use if each.index == self.index)
+        await asyncio.sleep(chance.uniform(0, 3))
+        if wish.dies_in or kill_after_s is not None:
+            return Killed(True)
+        announced = chance.random() < 0.9
+        if announced:
+            self.in_use = [each for each in self.in_use if each.index >= decided.index]
+        return Done(decided, decided == placed, 0, announced)
+
+
+class Reckless(Ledger):
+    """Forgets that a server which was restarted is lost to the configurations that name it."""
+
+    def lost(self, configuration):
+        return {server.id for server in configuration.servers if server.id in self.trouble}
+
+
+def rage(seed: int, servers: int, book: type[Ledger] = Ledger, seconds: float = 300.0) -> tuple[World, Nemesis]:
+    world = World(servers, Random(f"{seed} world"))
+    ledger = book(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+
+        async def run() -> Nemesis:
+            nemesis = Nemesis(world, ledger, Chronicle(), Random(seed))
+            await nemesis.rage(seconds)
+            return nemesis
+
+        nemesis = runner.run(run())
+    return world, nemesis
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 9))
+def test_it_never_exceeds_what_is_survived_and_leaves_everything_well(seed, servers):
+    world, nemesis = rage(seed, servers)
+    assert world.acts > 50
+    assert nemesis.reconfigurations["done"] > 20
+    assert world.ailing == set()
+    assert nemesis.problems == []
+
+
+def test_bookkeeping_that_forgets_lost_lives_is_caught():
+    with pytest.raises(BaseExceptionGroup) as caught:
+        rage(1, 5, Reckless, seconds=3000)
+    assert caught.group_contains(Broken)
+
+
+def test_the_same_seed_has_the_same_intentions():
+    first, _ = rage(7, 5, seconds=60)
+    second, _ = rage(7, 5, seconds=60)
+    assert (first.lives, first.acts, first.index) == (second.lives, second.acts, second.index)
+
+
+async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
+    world = World(6, Random(1))
+    ledger = Ledger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+    ledger.hurt("s1", "stopped")
+    nemesis = Nemesis(world, ledger, Chronicle(), Random(2))
+    wishes = [nemesis.wish(dangerous=True) for _ in range(300)]
+    configurations = [wish.configuration() for wish in wishes]
+    assert all("s1" not in wish.servers for wish in wishes)
+    assert all(configuration.crashes_survived >= 1 for configuration in configurations)
+    assert {configuration.dap for configuration in configurations} == {"abd", "ec"}
+    assert {configuration.n for configuration in configurations} == {3, 4, 5}
+    assert {wish.dies_in for wish in wishes} >= {None, "read-config", "update-config", "finalize-config", "gc-config"}
+    for id in ("s2", "s3", "s4"):
+        ledger.hurt(id, "dead")
+    assert nemesis.wish() is None
+
+
+class Ends(World):
+    """A server ends by itself, once, while it is cut off."""
+
+    told = False
+
+    def ended(self):
+        if self.told or "s0" not in self.ailing:
+            return []
+        self.told = True
+        self.lives["s0"] += 1
+        return ["s0"]
+
+    def thaw(self, id):
+        assert not (id == "s0" and self.told), "a process that ended cannot be continued"
+        super().thaw(id)
+
+    def mend(self, id):
+        if not (id == "s0" and self.told):
+            super().mend(id)
+
+
+async def test_a_server_that_ended_by_itself_is_told_of_and_started_again():
+    world = Ends(5, Random(1))
+    ledger = Ledger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+    nemesis = Nemesis(world, ledger, Chronicle(), Random(2))
+    nemesis._freeze("s0")
+    nemesis._notice_ended()
+    await nemesis.heal()
+    assert nemesis.problems == ["s0 ended by itself; see its log"]
+    assert ledger.trouble == {}
+    assert ledger.identities["s0"] == "s0/2"

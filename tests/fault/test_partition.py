@@ -1,0 +1,111 @@
+"""A network of our own: packets arrive, or not, in each direction; nothing of it is left afterwards."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from ares.torture import partition
+from ares.torture.partition import Network, obstacle
+from ares.torture.records import TortureFailed
+
+needs_network = pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
+
+LISTEN = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+    receiver.bind((sys.argv[1], 9000))
+    receiver.settimeout(float(sys.argv[2]))
+    print("bound", flush=True)
+    try:
+        print(receiver.recv(10).decode())
+    except TimeoutError:
+        print("silence")
+"""
+SEND = "import socket, sys; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'hello', (sys.argv[1], 9000))"
+
+
+def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> bool:
+    """Whether a datagram from one host gets to another; silence is waited for briefly, arrival for long."""
+    place = network.address(receiver)
+    listen = [*network.inside(receiver), sys.executable, "-c", LISTEN, place, "10" if expected else "0.5"]
+    with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "bound\n"
+        subprocess.run([*network.inside(sender), sys.executable, "-c", SEND, place], capture_output=True, check=False, timeout=20)
+        return listener.stdout.readline() == "hello\n"
+
+
+def left() -> list[str]:
+    """Namespaces of this process that there are."""
+    shown = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    return [line for line in shown.splitlines() if line.startswith(f"ares{os.getpid()}-")]
+
+
+@needs_network
+def test_packets_are_dropped_in_the_direction_that_was_asked_for():
+    with Network(["s0", "s1", "a"]) as network:
+        assert arrives(network, "a", "s0", expected=True)
+        network.cut("s0", ["a"], "in")
+        assert not arrives(network, "a", "s0", expected=False)
+        assert arrives(network, "s0", "a", expected=True)
+        assert arrives(network, "s1", "s0", expected=True)
+        network.mend("s0")
+        network.cut("s0", ["a"], "out")
+        assert arrives(network, "a", "s0", expected=True)
+        assert not arrives(network, "s0", "a", expected=False)
+        network.cut("s0", ["s1"], "both")
+        assert not arrives(network, "s1", "s0", expected=False)
+        assert not arrives(network, "s0", "s1", expected=False)
+        network.mend("s0")
+        assert arrives(network, "s0", "a", expected=True)
+        assert arrives(network, "s1", "s0", expected=True)
+
+
+@needs_network
+def test_names_carry_the_pid_and_nothing_is_left_of_them():
+    before = socket.if_nameindex()
+    with Network(["s0", "a"]) as network:
+        assert sorted(network.namespaces) == sorted(f"ares{os.getpid()}-{name}" for name in ("hub", "s0", "a"))
+        assert sorted(line.split()[0] for line in left()) == sorted(network.namespaces)
+        assert socket.if_nameindex() == before, "the machine's own interfaces stay as they are"
+    assert left() == []
+    assert socket.if_nameindex() == before
+
+
+@needs_network
+def test_nothing_is_left_when_something_fails():
+    with pytest.raises(ZeroDivisionError), Network(["s0"]):
+        _ = 1 / 0
+    assert left() == []
+    with pytest.raises(TortureFailed, match="netns add"), Network(["s0", "not/a/name"]):
+        pass
+    assert left() == []
+
+
+def test_what_is_missing_is_named_with_the_way_to_get_it(monkeypatch):
+    monkeypatch.setattr(partition.shutil, "which", lambda tool: None if tool == "iptables" else f"/sbin/{tool}")
+    assert "sudo apt-get install iptables" in (obstacle() or "")
+    monkeypatch.setattr(partition.shutil, "which", lambda _: None)
+    assert "sudo apt-get install iproute2 iptables" in (obstacle() or "")
+    monkeypatch.setattr(partition.shutil, "which", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(partition.os, "geteuid", lambda: 1000)
+    assert "only root" in (obstacle() or "")
+
+
+def test_a_machine_that_refuses_is_told_of(monkeypatch):
+    def refuse(*command):
+        raise TortureFailed("Operation not permitted")
+
+    monkeypatch.setattr(partition.shutil, "which", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(partition.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(partition, "_run", refuse)
+    monkeypatch.setattr(partition.subprocess, "run", lambda *_, **__: None)
+    assert "CAP_NET_ADMIN" in (obstacle() or "")
+
+
+def test_more_hosts_than_addresses_are_refused():
+    with pytest.raises(TortureFailed, match="at most 250"):
+        Network([f"h{number}" for number in range(251)])

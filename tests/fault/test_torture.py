@@ -1,0 +1,102 @@
+"""The command torture, for real and in short: clean, with all kinds of faults, and nothing is left of it whatever ends it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ares.torture.partition import obstacle
+from ares.torture.records import Record
+from ares.torture.verdict import judge
+from ares.verify.history import load
+from ares.verify.linearizability import check
+
+from .histories import with_stale_read
+
+pytestmark = pytest.mark.process
+
+
+def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command, with all that it makes below ``tmp_path``."""
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "ares", "torture", "--out", str(tmp_path / "out"), *arguments]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def running(tmp_path: Path) -> list[str]:
+    """The command lines of processes that have to do with the run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = process.read_bytes()
+        except OSError:
+            continue
+        if str(tmp_path).encode() in words:
+            found.append(words.replace(b"\0", b" ").decode())
+    return found
+
+
+def finished(run: subprocess.Popen[str], tmp_path: Path) -> dict:
+    """The report of a run that was clean."""
+    out, err = run.communicate(timeout=180)
+    assert run.returncode == 0, out + err
+    report = json.loads(out)
+    assert (report["ok"], report["verdict"][:5]) == (True, "clean")
+    assert running(tmp_path) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["history.jsonl", "timeline.html"]
+    return report
+
+
+def test_a_short_run_without_partitions_is_clean(tmp_path):
+    report = finished(start(tmp_path, "--minutes", "0.25", "--seed", "11", "--no-partitions", "--json"), tmp_path)
+    assert report["faults"]["kill"] > 0
+    assert report["faults"]["stop"] > 0
+    assert report["reconfigurations"]["done"] > 1
+    assert report["partitions"] is False
+    events = load(Path(report["history"]))
+    assert len(events) == sum(sum(outcomes.values()) for outcomes in report["operations"].values())
+    assert check(events).ok
+    assert {event.operation for event in events} == {"read", "write", "delete"}
+    assert {event.client for event in events} >= {"a.writer", "b.reader", "a.slow-reader", "b.plain", "a.mixed", "b.deleter", "final"}
+    stale = with_stale_read(events)
+    assert judge([Record(event, event.responded or event.invoked) for event in stale], 0.0).violations
+
+
+@pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
+def test_a_short_run_with_partitions_is_clean(tmp_path):
+    run = start(tmp_path, "--minutes", "0.3", "--seed", "12", "--partitions", "--json")
+    report = finished(run, tmp_path)
+    assert report["partitions"] is True
+    assert any(kind.startswith("partition") for kind in report["faults"])
+    assert report["reconfigurations"]["done"] > 1
+    namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert f"ares{run.pid}-" not in namespaces
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
+    run = start(tmp_path, "--minutes", "2", "--seed", "13", "--no-partitions", "--servers", "4")
+    assert run.stderr is not None
+    assert "operations" in run.stderr.readline(), "it has come as far as the traffic"
+    assert len(running(tmp_path)) > 8
+    run.send_signal(number)
+    _, err = run.communicate(timeout=60)
+    while number == signal.SIGKILL and running(tmp_path):
+        pass  # the kernel ends them, in its own time; the test runner's patience bounds it
+    assert running(tmp_path) == []
+    if number != signal.SIGKILL:
+        assert run.returncode == 130
+        assert "interrupted" in err
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
+    for arguments in (["--servers", "2"], ["--minutes", "0"], ["--consensus", "0"]):
+        refused = subprocess.run([sys.executable, "-m", "ares", "torture", *arguments], capture_output=True, text=True, check=False, timeout=60)
+        assert refused.returncode == 2, arguments

@@ -1,0 +1,86 @@
+"""The verdict on recordings: clean ones pass, and each way of being wrong is found."""
+
+import pytest
+from msgspec import structs
+
+from ares.torture.chronicle import Chronicle, Spell
+from ares.torture.records import Record, load_records, name_of, value_of
+from ares.torture.verdict import Latency, Summary, count_operations, judge, latencies, longest_pause_s
+from ares.verify.history import Event
+
+from .histories import records, with_lost_write, with_stale_read
+
+NOTHING = Latency(0, None, None, None)
+
+
+def summary(**changes) -> Summary:
+    clean = Summary(1, 2.0, 3, 3, False, {}, {}, {}, 1, NOTHING, NOTHING, 0.0, [], [], [], [], [])
+    return structs.replace(clean, **changes)
+
+
+def test_a_clean_recording_has_no_findings():
+    findings = judge(records(), 0.0)
+    assert (findings.violations, findings.undecided, findings.liveness_failures) == ([], [], [])
+
+
+def test_a_stale_read_is_a_violation():
+    stale = with_stale_read([record.event for record in records()])
+    findings = judge([Record(event, event.responded or event.invoked) for event in stale], 0.0)
+    assert len(findings.violations) == 1
+    assert "late read 'hot/0' 'a.writer-0'" in findings.violations[0]
+
+
+def test_a_lost_write_is_a_violation():
+    assert judge(with_lost_write(records()), 0.0).violations
+
+
+def test_an_operation_that_failed_is_a_liveness_failure_and_one_that_was_abandoned_is_not():
+    write = Event("a.writer", "write", "hot/0", "x", 100.0, None, "unknown")
+    assert judge([*records(), Record(write, 100.1, "", True)], 0.0).liveness_failures == []
+    [failure] = judge([*records(), Record(write, 120.0, "Unavailable: nobody")], 60.0).liveness_failures
+    assert failure == "[40.0 s, after 20.0 s] a.writer write 'hot/0': Unavailable: nobody"
+
+
+@pytest.mark.parametrize("finding", ["violations", "undecided", "liveness_failures", "problems"])
+def test_any_finding_makes_a_run_not_clean(finding):
+    assert summary().ok
+    assert summary().verdict.startswith("clean")
+    broken = summary(**{finding: ["x"]})
+    assert not broken.ok
+    assert broken.verdict.startswith("NOT CLEAN: 1 ")
+
+
+def test_a_note_does_not_make_a_run_unclean():
+    assert summary(notes=["no partitions here"]).ok
+
+
+def test_counts_and_the_longest_pause():
+    abandoned = Record(Event("a.writer", "write", "hot/0", "y", 50.0, None, "unknown"), 50.1, "", True)
+    late = Record(Event("b.reader", "read", "hot/0", "a.writer-9", 14.9, 15.0), 15.0)
+    assert count_operations([*records(10), abandoned]) == {"read": {"ok": 10}, "write": {"ok": 10, "abandoned": 1}}
+    assert longest_pause_s([*records(10), abandoned, late]) == pytest.approx(15.0 - 9.3)
+
+
+def test_latencies_during_faults_are_those_of_operations_that_overlap_with_one():
+    chronicle = Chronicle()
+    chronicle._spells = [Spell("s0", "dead", 1, 2.95, 3.05), Spell("s1", "up", 1, 0.0, 9.0), Spell("s2", "stopped", 1, 5.15, 6.05)]
+    overall, during = latencies(records(10), chronicle)
+    assert (overall.count, overall.p50_ms) == (20, 100.0)
+    assert during.count == 3  # the writes that began at 3 and at 6, the read that began at 5.2
+
+
+def test_values_tell_their_name_and_damage_is_noticed():
+    value = value_of("a.writer-17", 5000)
+    assert (len(value), name_of(value)) == (5000, "a.writer-17")
+    assert name_of(value_of("a.writer-17", 4)) == "a.writer-17"
+    assert name_of(value[:-1] + bytes([value[-1] ^ 1])).startswith("damaged:")
+    assert name_of(b"\xff\xfe").startswith("damaged:")
+
+
+def test_records_are_read_back_in_order_without_a_torn_line(tmp_path):
+    import msgspec
+
+    lines = [msgspec.json.encode(record) + b"\n" for record in records(3)]
+    (tmp_path / "one").write_bytes(b"".join(reversed(lines[::2])))
+    (tmp_path / "other").write_bytes(b"".join(lines[1::2]) + lines[0][:20])
+    assert load_records([tmp_path / "one", tmp_path / "other"]) == records(3)

@@ -1,0 +1,66 @@
+"""A whole cluster in one event loop: hosts, managers and consensus over the in-process transport."""
+
+import asyncio
+from typing import Any
+
+from ares.client.manager import Manager
+from ares.configuration import Configuration, Server
+from ares.identity import DEFAULT_DOMAIN, ClientId
+from ares.messages import AnyMessage, PutData
+from ares.reconfig.view import Switches
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
+from ares.runtime.local_consensus import LocalConsensus
+from ares.server.host import Host
+from ares.server.replica import Replica
+
+MIB = 1024 * 1024
+
+
+class Cluster:
+    """Servers s0 to s6, of which the first three make c0. ``requests``: how many they have taken; ``put_taken``: one was a put-data."""
+
+    def __init__(self, initial: tuple[int, ...] = (0, 1, 2)) -> None:
+        self.network, self.consensus = InprocNetwork(), LocalConsensus()
+        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(7))}
+        self.initial = Configuration.abd([self.book[f"s{number}"] for number in initial]).at(DEFAULT_DOMAIN, 0)
+        self.listeners: list[InprocListener] = []
+        self.managers: list[Manager] = []
+        self.requests = 0
+        self.put_taken = asyncio.Event()
+
+    async def start(self) -> None:
+        for server in self.book.values():
+            host = Host(Replica(server.id, server.identity, self.initial))
+            listener = InprocListener(self.network, server.address)
+            await listener.serve(self._counting(host))
+            self.listeners.append(listener)
+
+    def _counting(self, host: Host) -> Any:
+        def handle(sender: Any, messages: list[AnyMessage]) -> list[AnyMessage]:
+            self.requests += len(messages)
+            if any(isinstance(message, PutData) for message in messages):
+                self.put_taken.set()
+            return host.handle(sender, messages)
+
+        return handle
+
+    def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None) -> Manager:
+        client = ClientId(len(self.managers) + 1)
+        connections = InprocConnections(self.network)
+        manager = Manager(connections, consensus or self.consensus, self.initial, self.book, client, switches or Switches(), timeout_s)
+        self.managers.append(manager)
+        return manager
+
+    def stop(self, *names: str) -> None:
+        for name in names:
+            self.network.stop(self.book[name].address)
+
+    def restart(self, *names: str) -> None:
+        for name in names:
+            self.network.restart(self.book[name].address)
+
+    async def close(self) -> None:
+        for manager in self.managers:
+            await manager.close()
+        for listener in self.listeners:
+            await listener.close()

@@ -1,0 +1,28 @@
+"""Every deliberately broken variant is caught."""
+
+import pytest
+
+from ares.sim.plan import draw
+from ares.sim.run import run_plan
+from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hunt
+
+FIRST = {"published piggyback (no R1)": 136, "no put-config before moving on (no R3)": 43, "Lists of one": 0}
+"""Where to begin the hunt for the rare ones."""
+
+RUNS_MAX = 6000
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_broken_variant_is_caught(name):
+    caught = next(hunt(name, FIRST.get(name, 0), RUNS_MAX), None)
+    assert caught is not None, f"{name}: {RUNS_MAX} runs noticed nothing"
+
+
+def test_with_r2_a_consensus_service_that_decides_twice_breaks_no_promise_to_readers_and_writers():
+    """Rule R2 contains it: a domain may come to a standstill, but no completed write is lost and no read goes back."""
+    with consensus_that_decides_twice():
+        verdicts = [run_plan(draw(seed, "reconfigure")) for seed in range(60)]
+    said = [verdict.violation for verdict in verdicts if verdict.violation is not None]
+    assert any("two configurations for index" in violation for violation in said), "it did not happen"
+    harmless = ("two configurations for index", "did not finish", "could not read")
+    assert [violation for violation in said if not any(words in violation for words in harmless)] == []
