@@ -11,10 +11,11 @@ from ares.dap.client import Found
 from ares.effects import Agree, Announce, Operation
 from ares.errors import ObjectNotFound
 from ares.identity import ClientId, DomainName, ObjectName, ServerId
-from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import Switches, View
 from ares.sim.invariants import Violation
 from ares.sim.plan import Step, Wish
+from ares.sim.story import name_configuration
 from ares.sim.world import World
 from ares.tag import Tag
 from ares.value import TOMBSTONE
@@ -167,5 +168,7 @@ def _event(event: Event, result: Tag | Found, now: float) -> Event:
 
 def _told(result: Any) -> str:
     if isinstance(result, Found):
-        return f"{result.value!r} {result.tag}"
-    return str(getattr(result, "configuration", result))
+        return f"{result.value!r} {result.tag.number}.{result.tag.writer}"
+    if isinstance(result, Reconfigured):
+        return f"{name_configuration(result.configuration)}, {'its own' if result.ours else 'decided by another'}"
+    return f"{result.number}.{result.writer}" if isinstance(result, Tag) else str(result)

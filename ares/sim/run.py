@@ -17,6 +17,7 @@ from ares.sim.consensus import SimConsensus
 from ares.sim.invariants import Places, ServerWatch, Violation
 from ares.sim.plan import Fault, Plan, Step, Wish
 from ares.sim.server import SimServer
+from ares.sim.story import name_configuration
 from ares.sim.world import World
 from ares.verify.history import Event
 from ares.verify.linearizability import check
@@ -63,6 +64,7 @@ class Run:
         self.consensus = SimConsensus(self.world, places)
         self._c0 = plan.c0
         places.see(self._c0)
+        self.world.tell(f"c0 IS {name_configuration(self._c0)}")
         watches = [ServerWatch(places) for _ in range(plan.servers)]
         self.servers = [SimServer(self.world, number, self._c0, watch, self._respond) for number, watch in enumerate(watches)]
         self._by_name = {server.name: server for server in self.servers}

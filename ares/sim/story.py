@@ -1,7 +1,8 @@
 """Messages and configurations in a few words, for the story of a run."""
 
 from ares.configuration import Configuration, Successor
-from ares.messages import AnyMessage, Element
+from ares.messages import AnyMessage, Element, Listed
+from ares.tag import Tag
 
 _names: dict[bytes, str] = {}
 
@@ -31,8 +32,24 @@ def describe_message(message: AnyMessage) -> str:
                 pass
             case True:
                 words.append(field)
+            case Tag():
+                words.append(_tag(value))
             case tuple():
-                words.append("[" + " ".join(map(str, value)) + "]")
+                words.append("[" + " ".join(_item(item) for item in value) + "]")
             case _ if field != "call":
                 words.append(f"{field}={value}" if isinstance(value, int) else str(value))
     return " ".join(words)
+
+
+def _tag(tag: Tag) -> str:
+    return f"{tag.number}.{tag.writer}"
+
+
+def _item(item: object) -> str:
+    match item:
+        case Tag():
+            return _tag(item)
+        case Listed():
+            return f"{item.name} {_tag(item.tag)}"
+        case _:
+            return str(item)

@@ -1,0 +1,62 @@
+"""Writes docs/piggyback-counterexample.md from a run of the simulator in which the published piggyback loses a completed write.
+
+    python -m tests.simulation.counterexample > docs/piggyback-counterexample.md
+"""
+
+import sys
+
+from ares.sim.plan import Plan, draw
+from ares.sim.run import Verdict, run_plan
+from ares.sim.shrink import shrink
+from tests.simulation.controls import CONTROLS, hunt
+
+NAME = "published piggyback (no R1)"
+FIRST_SEED = 3400
+RUNS_MAX = 20_000
+
+TEXT = """# The published piggyback loses a completed write
+
+ARES II (section 5.1) lets a client learn of a new configuration from the replies to get-tag, get-data and put-data, instead of from a separate round. As
+published, a server is looked at only at the moment it stores the value, and that is not enough: a write can complete at a quorum of which no server names a
+successor *yet*, while the reconfigurer has already looked past it.
+
+Rule R1 closes the hole: every request that moves data out of a configuration carries that configuration's successor, and a server installs the successor
+before it answers (`ares/reconfig/reconfigure.py`). The run below is of this project's code with that one rule taken out (`tests/simulation/controls.py`,
+`without_r1`); everything else, the separate put-config round included, is as published. With the rule, the same plan is clean.
+
+Found by the simulator with scenario `{scenario}`, seed {seed}, made smaller to {clients} clients; `python -m tests.simulation.counterexample` writes this page anew.
+
+**What was broken:** {violation}
+
+`w` are writers, `g` is the reconfigurer, `z` reads at the end; `s` are the servers. c0 is the initial configuration, c1 the new one; `next=c1:P` says that a
+server names c1 as pending successor, `:F` as finalized. LOST messages never arrive.
+
+```
+{story}
+```
+"""
+
+
+def main() -> None:
+    broken, scenario = CONTROLS[NAME]
+    found = next(hunt(NAME, FIRST_SEED, RUNS_MAX), None)
+    if found is None:
+        sys.exit(f"{RUNS_MAX} runs from seed {FIRST_SEED} did not show it")
+    with broken():
+        plan = shrink(draw(found[0], scenario))
+        verdict = run_plan(plan, keep_story=True)
+    repaired = run_plan(plan)
+    if verdict.violation is None or repaired.violation is not None:
+        sys.exit("the plan does not separate the published form from the corrected one")
+    sys.stdout.write(page(plan, verdict))
+
+
+def page(plan: Plan, verdict: Verdict) -> str:
+    """The document."""
+    story = "\n".join(line[:200] for line in verdict.story if "VIOLATION" not in line and not line.startswith(" " * 14))
+    violation = str(verdict.violation).replace("\n", " ")
+    return TEXT.format(scenario=plan.scenario, seed=plan.seed, clients=len(plan.clients), violation=violation, story=story)
+
+
+if __name__ == "__main__":
+    main()
