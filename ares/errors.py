@@ -93,6 +93,13 @@ class DecodeFailed(Uncertain):
         )
 
 
+class ConnectionClosed(Uncertain):
+    """The connection was closed while the operation was under way."""
+
+    def __str__(self) -> str:
+        return f"the connection was closed while this operation was under way{self.outcome()}"
+
+
 class ConfigurationRefused(AresError):
     """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
 

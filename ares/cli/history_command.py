@@ -22,6 +22,13 @@ def register(app: typer.Typer) -> None:
     command(app, "check-history", example="ares-cli check-history run.jsonl --tags", options=["json"])(check_history)
 
 
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{file}: the history cannot be read: {error.strerror}") from error
+
+
 def check_history(
     common: Common,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The history: an operation a line, as JSON.", show_default=False)],
@@ -32,7 +39,7 @@ def check_history(
     from ares.verify.linearizability import check
     from ares.verify.tag_order import check_tags
 
-    events = load(file)
+    events = load(_bytes(file), str(file))
     untagged = sum(event.outcome == "ok" and event.tag is None for event in events)
     if tags and all(event.tag is None for event in events):
         raise BadInput(f"{file}: no operation carries a tag, so --tags has nothing to check")

@@ -66,7 +66,7 @@ class Manager(ObjectStore):
         await self.close()
 
     async def close(self) -> None:
-        """Drop what is under way and close every connection."""
+        """End what is under way with :class:`ares.errors.ConnectionClosed`, and close every connection."""
         await self._runner.close()
 
     async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:

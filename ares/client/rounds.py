@@ -67,7 +67,7 @@ class Job:
         self.idle = idle
         self.key = key
         self.progress = progress
-        self.tasks: set[Task] = set()
+        self.tasks: dict[Task, None] = {}
         self.ended = False
 
 
@@ -91,7 +91,7 @@ class Fan:
         self.parent = parent
         self.waiting = waiting
         self.window = window
-        self.running: set[Task] = set()
+        self.running: dict[Task, None] = {}
         self.filling = False
         self.broken = False
 

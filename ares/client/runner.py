@@ -13,7 +13,7 @@ from ares.client.rounds import Key, Task
 from ares.client.session import TICK_S, Session
 from ares.configuration import Server
 from ares.effects import Agree, Announce, Operation
-from ares.errors import AresError, ConsensusUnavailable
+from ares.errors import AresError, ConnectionClosed, ConsensusUnavailable
 from ares.identity import ClientId, DomainName, ServerId
 from ares.messages import AnyMessage
 from ares.runtime.ports import Connections, Consensus
@@ -34,6 +34,7 @@ class Runner:
         self._connections = connections
         self._consensus = consensus
         self._loop = asyncio.get_running_loop()
+        self._closed = False
         self._pumping = False
         self._ticking = False
         self._helpers: set[asyncio.Task[None]] = set()
@@ -55,6 +56,8 @@ class Runner:
         progress: Callable[[Any], None] | None = None,
     ) -> Result:
         """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not."""
+        if self._closed:
+            raise ConnectionClosed
         future: asyncio.Future[Result] = self._loop.create_future()
 
         def done(result: Result, error: BaseException | None) -> None:
@@ -74,7 +77,9 @@ class Runner:
             raise
 
     async def close(self) -> None:
-        """Drop what is under way and close every connection."""
+        """End what is under way with :class:`ConnectionClosed`, and close every connection."""
+        self._closed = True
+        self.session.close(ConnectionClosed)
         for helper in self._helpers:
             helper.cancel()
         await asyncio.gather(*self._helpers, return_exceptions=True)

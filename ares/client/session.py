@@ -5,13 +5,13 @@ them, hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy
 """
 
 import heapq
-from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from collections import defaultdict
+from collections.abc import Sequence
 
-from ares.client.rounds import RESEND_S_MAX, Fan, Job, Key, Round, Task
+from ares.client.jobs import Jobs
+from ares.client.rounds import RESEND_S_MAX, Round, Task
 from ares.configuration import Configuration, Server
-from ares.effects import Agree, Announce, Gather, Operation, Pause, Report, Together
+from ares.effects import Gather
 from ares.errors import ConfigurationRefused, Superseded, Unavailable
 from ares.identity import CallId, ConfigurationId, DomainName, ServerId
 from ares.messages import AnyMessage, Introduce, Reason, Refused
@@ -23,171 +23,27 @@ HINT_AGAIN_S = 2.0
 INTRODUCTIONS_MAX = 3
 
 
-class Session:
-    """All operations of one client. ``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. ``hints``: domains
-    whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of configurations that were not spoken to before."""
+class Session(Jobs):
+    """All operations of one client. ``hints``: domains whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of
+    configurations that were not spoken to before. ``suspects``: servers that let a round wait, until they say something again."""
 
     def __init__(self) -> None:
-        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
-        self.asks: list[tuple[Agree | Announce, Task]] = []
+        super().__init__()
         self.hints: list[DomainName] = []
         self.contacts: list[Server] = []
         self.suspects: set[ServerId] = set()
-        self._now = 0.0
+        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
         self._last_call = 0
         self._rounds: dict[CallId, Round] = {}
-        self._pauses: list[tuple[float, int, Task]] = []
-        self._pause_count = 0
-        self._queues: dict[Key, deque[tuple[Job, Operation[Any]]]] = {}
-        self._jobs: set[Job] = set()
         self._met: set[ConfigurationId] = set()
         self._hints_wanted: set[DomainName] = set()
         self._hint_again_at: dict[DomainName, float] = {}
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
-
-    # -- jobs -----------------------------------------------------------------------------------------------------------
-
-    def start(
-        self,
-        operation: Operation[Any],
-        label: str,
-        now: float,
-        timeout_s: float,
-        done: Callable[[Any, BaseException | None], None],
-        *,
-        idle: bool = False,
-        key: Key | None = None,
-        progress: Callable[[Any], None] | None = None,
-    ) -> Job:
-        """Begin ``operation``; see :class:`ares.client.rounds.Job` for the arguments."""
-        self._now = now
-        job = Job(label, timeout_s, now + timeout_s, done, idle, key, progress)
-        self._jobs.add(job)
-        if key is not None:
-            queue = self._queues.setdefault(key, deque())
-            queue.append((job, operation))
-            if len(queue) > 1:
-                return job
-        self._launch(job, operation)
-        return job
-
-    def cancel(self, job: Job) -> None:
-        """The caller no longer waits: end it without a word."""
-        if not job.ended:
-            self._end(job)
-
-    def _launch(self, job: Job, operation: Operation[Any]) -> None:
-        task = Task(operation, job)
-        job.tasks.add(task)
-        self._step(task, None)
-
-    def _end(self, job: Job) -> None:
-        job.ended = True
-        self._jobs.discard(job)
-        for call in [call for call, round in self._rounds.items() if round.task.job is job] if job.tasks else ():
-            del self._rounds[call]
-        for task in list(job.tasks):
-            task.generator.close()
-        job.tasks.clear()
-        if job.key is not None:
-            self._leave_queue(job, job.key)
-
-    def _leave_queue(self, job: Job, key: Key) -> None:
-        queue = self._queues[key]
-        first = queue[0][0] is job
-        for entry in queue:
-            if entry[0] is job:
-                queue.remove(entry)
-                break
-        if not queue:
-            del self._queues[key]
-        elif first:
-            self._launch(*queue[0])
-
-    # -- tasks ----------------------------------------------------------------------------------------------------------
-
-    def resume(self, task: Task, value: Any, now: float) -> None:
-        """Answer an ask."""
-        self._now = now
-        if task in task.job.tasks:
-            self._step(task, value)
-
-    def fail(self, task: Task, error: Exception, now: float) -> None:
-        """Answer an ask with an error, which is thrown into the operation."""
-        self._now = now
-        if task in task.job.tasks:
-            self._step(task, None, error)
-
-    def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
-        job = task.job
-        if job.idle:
-            job.deadline = self._now + job.timeout_s
-        while True:
-            try:
-                effect = task.generator.send(value) if error is None else task.generator.throw(error)
-            except StopIteration as stop:
-                return self._finished(task, stop.value, None)
-            except Exception as failure:  # whatever an operation raises is for whoever waits for it
-                return self._finished(task, None, failure)
-            value = error = None
-            match effect:
-                case Gather():
-                    return self._ask(task, effect)
-                case Report():
-                    error = _told(job, effect)
-                case Pause():
-                    self._pause_count += 1
-                    return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
-                case Agree() | Announce():
-                    return self.asks.append((effect, task))
-                case Together():
-                    return self._fill(Fan(task, effect.operations, effect.window))
-                case _:
-                    assert_never(effect)
-
-    def _finished(self, task: Task, value: Any, error: Exception | None) -> None:
-        job, fan = task.job, task.fan
-        job.tasks.discard(task)
-        if fan is None:
-            self._end(job)
-            job.done(value, error)
-            return
-        fan.running.discard(task)
-        if error is None:
-            self._fill(fan)
-            return
-        fan.broken = True
-        for call in [call for call, round in self._rounds.items() if round.task in fan.running]:
-            del self._rounds[call]
-        for other in fan.running:
-            job.tasks.discard(other)
-            other.generator.close()
-        self._step(fan.parent, None, error)
-
-    def _fill(self, fan: Fan) -> None:
-        """Start operations up to the window; go on with the parent when there are none left."""
-        if fan.filling:
-            return
-        fan.filling = True
-        job = fan.parent.job
-        while len(fan.running) < fan.window:
-            operation = next(fan.waiting, None)
-            if operation is None:
-                break
-            task = Task(operation, job, fan)
-            fan.running.add(task)
-            job.tasks.add(task)
-            self._step(task, None)
-            if job.ended or fan.broken:
-                return
-        fan.filling = False
-        if not fan.running:
-            self._step(fan.parent, None)
-
     # -- rounds ---------------------------------------------------------------------------------------------------------
+
+    def _drop(self, tasks: dict[Task, None]) -> None:
+        for call in [call for call, round in self._rounds.items() if round.task in tasks]:
+            del self._rounds[call]
 
     def _ask(self, task: Task, gather: Gather) -> None:
         self._last_call += 1
@@ -331,28 +187,3 @@ class Session:
 
     def _suspect(self, round: Round) -> None:
         self.suspects.update(server for server in round.tally.asked if server not in round.tally.answers)
-
-    def _expire(self, job: Job) -> None:
-        """A job past its deadline that no round could be failed for: it pauses, asks the consensus service, or waits in a queue."""
-        error = Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s")
-        pausing = [entry for entry in self._pauses if entry[2].job is job]
-        if pausing:
-            self._pauses = [entry for entry in self._pauses if entry[2].job is not job]
-            heapq.heapify(self._pauses)
-            for _, _, task in pausing:
-                if task in job.tasks:
-                    self._step(task, None, error)
-        if not job.ended:
-            self._end(job)
-            job.done(None, error)
-
-
-def _told(job: Job, report: Report) -> Exception | None:
-    """Pass progress on; an exception of the callback is thrown into the operation, as if the report had failed."""
-    if job.progress is None:
-        return None
-    try:
-        job.progress(report.progress)
-    except Exception as failure:  # the caller's own code: its error goes back to the caller
-        return failure
-    return None

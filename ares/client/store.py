@@ -96,6 +96,8 @@ class ObjectStore:
 
     async def list(self, prefix: str = "", *, timeout_s: float | None = None) -> AsyncIterator[str]:
         """Names that start with ``prefix``, in order. What is there throughout is listed; what comes or goes meanwhile may be or not."""
+        if prefix:
+            checked_key(prefix)
         async for name in self.list_named(prefix, timeout_s):
             if not name.startswith(RESERVED):
                 yield name

@@ -21,7 +21,7 @@ from ares.effects import Gather, Operation, Pause
 from ares.errors import DecodeFailed, Unavailable
 from ares.identity import CallId, ObjectName, ServerId
 from ares.messages import DELETED, DataReply, GetData, GetTag, PutData, Question
-from ares.reconfig.pointer import latest
+from ares.pointer import latest
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Answered, Value
 

@@ -7,7 +7,7 @@ from ares.dap.decidable import newest_decodable
 from ares.dap.element import intact
 from ares.identity import ObjectName, ServerId
 from ares.messages import DELETED, DataReply, Element
-from ares.reconfig.pointer import latest
+from ares.pointer import latest
 from ares.tag import TAG_ZERO, Tag
 
 PATIENCE_S = 0.05

@@ -12,7 +12,7 @@ from ares.configuration import Configuration, Successor
 from ares.effects import Gather, Operation
 from ares.identity import ObjectName, ServerId
 from ares.messages import Listed, ListObjects, ObjectsReply
-from ares.reconfig.pointer import latest
+from ares.pointer import latest
 
 PAGE_OBJECTS = 1000
 

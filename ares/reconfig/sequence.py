@@ -70,12 +70,7 @@ class ConfigurationSequence:
             self._finalized = new.index
 
     def forget(self, configuration: Configuration) -> None:
-        """Drop a retired entry (Alg. 2:44)."""
-        assert configuration.index < self._finalized, "only retired configurations are forgotten"
-        self._entries.pop(configuration.index, None)
-        self._known_at_quorum.pop(configuration.id, None)
-
-    def forget_retired(self) -> None:
-        """Drop every retired entry: nothing reads them again in this client."""
-        for configuration in self.retired:
-            self.forget(configuration)
+        """Drop a retired entry (Alg. 2:44); an active one stays."""
+        if configuration.index < self._finalized:
+            self._entries.pop(configuration.index, None)
+            self._known_at_quorum.pop(configuration.id, None)

@@ -4,7 +4,7 @@ from ares.configuration import Configuration, Status, Successor
 from ares.effects import Gather, Operation
 from ares.errors import Superseded
 from ares.messages import ReadConfig, WriteConfig
-from ares.reconfig.pointer import latest
+from ares.pointer import latest
 from ares.reconfig.view import View
 
 

@@ -29,13 +29,16 @@ from ares.messages import (
     PutData,
     TagReply,
 )
-from ares.reconfig.pointer import advance
+from ares.pointer import advance
 from ares.tag import TAG_ZERO
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
 
 PAGE_OBJECTS_MAX = 1000
+
+TAG_NUMBER_MAX = 2**63
+"""More writes than there can be; a tag beyond it would leave the next writer no number to take."""
 
 
 class BadElement(AresError):
@@ -60,7 +63,7 @@ class Hosting:
         return self._objects
 
     def install(self, successor: Successor) -> None:
-        """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.reconfig.pointer.ConflictingSuccessor`."""
+        """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.pointer.ConflictingSuccessor`."""
         self.successor = advance(self.configuration, self.successor, successor)
 
     def get_tag(self, request: GetTag) -> TagReply:
@@ -88,7 +91,8 @@ class Hosting:
     def put_data(self, request: PutData) -> Ack:
         """Raises :class:`BadElement`; nothing is stored then. (t0, v0) is in every List without being stored."""
         element = request.element
-        if element.index != self._element_index or not intact(self.configuration.id, request.object, request.tag, element):
+        fits = element.index == self._element_index and request.tag.number <= TAG_NUMBER_MAX
+        if not fits or not intact(self.configuration.id, request.object, request.tag, element):
             raise BadElement(f"element {element.index} of {request.object!r} does not fit its checksum or this server; it was not stored")
         if not self.collected and request.tag != TAG_ZERO:
             versions = self._objects.get(request.object)

@@ -28,7 +28,7 @@ from ares.messages import (
     Request,
     WriteConfig,
 )
-from ares.reconfig.pointer import ConflictingSuccessor
+from ares.pointer import ConflictingSuccessor
 from ares.server.hosting import BadElement, Hosting
 from ares.version import VERSION
 

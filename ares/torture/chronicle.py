@@ -1,4 +1,4 @@
-"""What happened during a run, and when: faults, the states of processes, configurations. Times are seconds of CLOCK_MONOTONIC."""
+"""What happened during a run, and when: faults, the states of processes, configurations. Times are seconds since the run began."""
 
 import time
 from collections import Counter
@@ -42,23 +42,27 @@ class Reign(Struct, frozen=True):
 
 
 class Chronicle:
-    """Append-only; ``begin`` is when it was made."""
+    """Append-only; the run begins when it is made: ``origin``, on CLOCK_MONOTONIC."""
 
     def __init__(self) -> None:
-        self.begin = time.monotonic()
-        self.end = self.begin
+        self.origin = time.monotonic()
+        self.end = 0.0
         self.marks: list[Mark] = []
         self.reigns: list[Reign] = []
         self._spells: list[Spell] = []
         self._now: dict[str, tuple[State, int, float]] = {}
 
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.origin
+
     def mark(self, kind: str, target: str, detail: str = "", *, fault: bool = False) -> None:
         """Remember a moment."""
-        self.marks.append(Mark(time.monotonic(), kind, target, detail, fault))
+        self.marks.append(Mark(self.now(), kind, target, detail, fault))
 
     def state(self, target: ServerId, state: State, *, new_life: bool = False) -> None:
         """A process is in this state from now on."""
-        now = time.monotonic()
+        now = self.now()
         _, life, _ = self._now.get(target, (state, 0, now))
         self._close(target, now)
         self._now[target] = (state, life + new_life, now)
@@ -66,11 +70,11 @@ class Chronicle:
     def reigns_now(self, configuration: Configuration, wished: float | None) -> None:
         """A configuration was finalized."""
         if not self.reigns or configuration.index > self.reigns[-1].index:
-            self.reigns.append(Reign(configuration.index, configuration.describe(), wished, time.monotonic()))
+            self.reigns.append(Reign(configuration.index, configuration.describe(), wished, self.now()))
 
     def close(self) -> None:
         """Nothing follows."""
-        self.end = time.monotonic()
+        self.end = self.now()
         for target in list(self._now):
             self._close(target, self.end)
 

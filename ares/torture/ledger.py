@@ -32,7 +32,7 @@ class Ledger:
         self.identities = dict(identities)
         self.trouble: dict[ServerId, Trouble] = {}
         self._members = tuple(members)
-        self._finalized = [initial]
+        self._finalized = {initial.index: initial}  # from the last that was announced on
         self._pending: dict[int, _Pending] = {}
         self._clock = 0
 
@@ -75,7 +75,7 @@ class Ledger:
     @property
     def in_use(self) -> list[Configuration]:
         """Configurations that clients may have to work with."""
-        return [*self._finalized, *(pending.configuration for pending in self._pending.values())]
+        return [*self._finalized.values(), *(pending.configuration for pending in self._pending.values())]
 
     def wished(self, number: int, configuration: Configuration) -> None:
         """Attempt ``number`` to install ``configuration`` begins."""
@@ -97,11 +97,11 @@ class Ledger:
         that still goes on, or ended later, may yet have its own decided after this one.
         """
         begun = self._pending.pop(number).begun
-        newest, index = self._finalized[-1].index, result.configuration.index
-        if index > newest:
-            self._finalized.append(result.configuration)
-        if result.announced and index >= newest:
-            self._finalized = [result.configuration]
+        index = result.configuration.index
+        if index >= min(self._finalized):
+            self._finalized[index] = result.configuration
+        if result.announced:
+            self._finalized = {other: configuration for other, configuration in self._finalized.items() if other >= index}
             over = [other for other, pending in self._pending.items() if pending.ended is not None and pending.ended < begun]
             for other in over:
                 del self._pending[other]

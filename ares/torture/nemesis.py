@@ -5,7 +5,6 @@ same run.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -207,7 +206,7 @@ class Nemesis:
             return None
         configuration = wish.configuration()
         kill_after_s = self._chance.uniform(0, DIES_WITHIN_S) if dangerous and wish.dies_in is None and self._chance.random() < 0.15 else None
-        begin = time.monotonic()
+        begin = self._chronicle.now()
         self._ledger.wished(wish.number, configuration)
         outcome = await self._victims.reconfigure(wish, kill_after_s)
         self._settle(wish, outcome, begin)

@@ -1,6 +1,6 @@
 """What the processes of a torture run tell each other, as JSON lines; and the values that clients write.
 
-Times are seconds of CLOCK_MONOTONIC, which all processes of a machine share.
+Clients take times from CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ares.configuration import Algorithm, Configuration
 from ares.errors import AresError
@@ -101,11 +102,20 @@ encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
 
 
-def load_records(paths: Iterable[Path]) -> list[Record]:
-    """Every record of the files, in the order of invocation. A line that is cut off is none: its client was killed while it wrote."""
+def load_records(paths: Iterable[Path], origin: float) -> list[Record]:
+    """Every record of the files, in the order of invocation, with times since ``origin``.
+
+    A line that is cut off is none: its client was killed while it wrote.
+    """
     lines = (line for path in paths for line in path.read_bytes().splitlines(keepends=True))
     records = [_record_decoder.decode(line) for line in lines if line.endswith(b"\n")]
-    return sorted(records, key=lambda record: record.event.invoked)
+    return sorted((_since(origin, record) for record in records), key=lambda record: record.event.invoked)
+
+
+def _since(origin: float, record: Record) -> Record:
+    event = record.event
+    responded = None if event.responded is None else event.responded - origin
+    return replace(record, event=replace(event, invoked=event.invoked - origin, responded=responded), ended=record.ended - origin)
 
 
 def value_of(name: str, size_bytes: int) -> bytes:

@@ -5,7 +5,6 @@ import contextlib
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -201,10 +200,9 @@ class Run:
         while True:
             counts = Counts(sum(each.operations for each in self._counts.values()), sum(each.errors for each in self._counts.values()))
             chronicle = self._chronicle
-            now = time.monotonic() - chronicle.begin
             reign = chronicle.reigns[-1]
             configuration = f"{reign.index}: {reign.text}"
-            self._show(Progress(now, counts, chronicle.faults.total(), nemesis.reconfigurations, configuration))
+            self._show(Progress(chronicle.now(), counts, chronicle.faults.total(), nemesis.reconfigurations, configuration))
             await asyncio.sleep(_PROGRESS_S)
 
     async def _end_clients(self) -> None:
@@ -236,7 +234,7 @@ class Run:
 
     def _report(self, nemesis: Nemesis) -> Summary:
         options, chronicle = self._options, self._chronicle
-        records = load_records(sorted(self._home.glob("*.jsonl")))
+        records = load_records(sorted(self._home.glob("*.jsonl")), chronicle.origin)
         summary = self._summary(records, nemesis)
         (options.out / "history.jsonl").write_bytes(dump(record.event for record in records))
         (options.out / "timeline.html").write_text(render(records, chronicle, summary), encoding="utf-8")
@@ -244,12 +242,12 @@ class Run:
 
     def _summary(self, records: list[Record], nemesis: Nemesis) -> Summary:
         options, chronicle = self._options, self._chronicle
-        findings = judge(records, chronicle.begin)
+        findings = judge(records)
         overall, during_faults = latencies(records, chronicle)
         problems = [*self._problems, *nemesis.problems]
         return Summary(
             seed=options.seed,
-            seconds=round(chronicle.end - chronicle.begin, 1),
+            seconds=round(chronicle.end, 1),
             servers=options.servers,
             consensus=options.consensus,
             partitions=self._network is not None,

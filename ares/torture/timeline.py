@@ -21,9 +21,9 @@ FINDINGS_MAX = 50
 
 def render(records: Sequence[Record], chronicle: Chronicle, summary: Summary) -> str:
     """The page: complete in itself, nothing is loaded from elsewhere."""
-    begin, end = chronicle.begin, max([chronicle.end, *(record.ended for record in records)])
+    end = max([chronicle.end, *(record.ended for record in records)])
     data = {
-        "end": _ms(end, begin),
+        "end": _ms(end),
         "heading": f"seed {summary.seed}: {summary.verdict}",
         "ok": summary.ok,
         "facts": _facts(summary),
@@ -31,43 +31,43 @@ def render(records: Sequence[Record], chronicle: Chronicle, summary: Summary) ->
         "kinds": KINDS,
         "outcomes": OUTCOMES,
         "states": STATES,
-        **_clients(records, begin),
-        **_processes(chronicle, begin),
-        "configurations": _configurations(chronicle, begin),
-        "marks": [[_ms(mark.at, begin), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in chronicle.marks],
+        **_clients(records),
+        **_processes(chronicle),
+        "configurations": _configurations(chronicle),
+        "marks": [[_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in chronicle.marks],
     }
     return PAGE.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
 
 
-def _clients(records: Sequence[Record], begin: float) -> dict[str, Any]:
+def _clients(records: Sequence[Record]) -> dict[str, Any]:
     """``operations``: for each client, ``[begin, length, kind, outcome, key, value, error]`` in order; the last two are left out if empty."""
     names = sorted({record.event.client for record in records})
     operations: dict[str, list[list[Any]]] = {name: [] for name in names}
     for record in records:
         event = record.event
-        start = _ms(event.invoked, begin)
+        start = _ms(event.invoked)
         outcome = "abandoned" if record.abandoned else event.outcome
-        bar = [start, round(_ms(record.ended, begin) - start, 2), KINDS.index(event.operation), OUTCOMES.index(outcome), event.key]
+        bar = [start, round(_ms(record.ended) - start, 2), KINDS.index(event.operation), OUTCOMES.index(outcome), event.key]
         bar += [event.value or "", record.error] if record.error else [event.value] if event.value is not None else []
         operations[event.client].append(bar)
     return {"clients": names, "operations": list(operations.values())}
 
 
-def _processes(chronicle: Chronicle, begin: float) -> dict[str, Any]:
+def _processes(chronicle: Chronicle) -> dict[str, Any]:
     """``spells``: for each process, ``[begin, end, state, life]`` in order."""
     names = sorted({spell.target for spell in chronicle.spells}, key=lambda name: (not name.startswith("s"), len(name), name))
     spells: dict[str, list[list[Any]]] = {name: [] for name in names}
     for spell in chronicle.spells:
-        spells[spell.target].append([_ms(spell.begin, begin), _ms(spell.end, begin), STATES.index(spell.state), spell.life])
+        spells[spell.target].append([_ms(spell.begin), _ms(spell.end), STATES.index(spell.state), spell.life])
     return {"processes": names, "spells": list(spells.values())}
 
 
-def _configurations(chronicle: Chronicle, begin: float) -> list[list[Any]]:
+def _configurations(chronicle: Chronicle) -> list[list[Any]]:
     """``[wished or null, finalized, until, index, text]``."""
     reigns = chronicle.reigns
     ends = [*(reign.finalized for reign in reigns[1:]), chronicle.end]
     return [
-        [None if reign.wished is None else _ms(reign.wished, begin), _ms(reign.finalized, begin), _ms(until, begin), reign.index, reign.text]
+        [None if reign.wished is None else _ms(reign.wished), _ms(reign.finalized), _ms(until), reign.index, reign.text]
         for reign, until in zip(reigns, ends, strict=True)
     ]
 
@@ -81,5 +81,5 @@ def _facts(summary: Summary) -> str:
     )
 
 
-def _ms(at: float, begin: float) -> float:
-    return round(1000 * (at - begin), 2)
+def _ms(at: float) -> float:
+    return round(1000 * at, 2)

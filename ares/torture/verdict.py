@@ -75,13 +75,13 @@ class Findings(Struct, frozen=True):
     liveness_failures: list[str]
 
 
-def judge(records: Sequence[Record], begin: float) -> Findings:
-    """Judge what clients recorded; times in words count from ``begin``."""
+def judge(records: Sequence[Record]) -> Findings:
+    """Judge what clients recorded."""
     events = [record.event for record in records]
     report = check(events)
     violations = [violation.describe() for violation in (*report.violations, *check_tags(events))]
     failures = [
-        f"[{record.event.invoked - begin:.1f} s, after {record.ended - record.event.invoked:.1f} s] "
+        f"[{record.event.invoked:.1f} s, after {record.ended - record.event.invoked:.1f} s] "
         f"{record.event.client} {record.event.operation} {record.event.key!r}: {record.error}"
         for record in records
         if record.error

@@ -9,7 +9,6 @@ seconds of one clock.
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -48,24 +47,20 @@ def dump(events: Iterable[Event]) -> bytes:
     return b"".join(_encoder.encode(event) + b"\n" for event in events)
 
 
-def load(path: Path) -> list[Event]:
-    """The events of a file of JSON lines. Raises :class:`BadInput` naming the line that is none."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: the history cannot be read: {error.strerror}") from error
-    return list(_parsed(text, path))
+def load(text: bytes, name: str) -> list[Event]:
+    """The events in JSON lines. Raises :class:`BadInput` naming the line of ``name`` that is none."""
+    return list(_parsed(text, name))
 
 
-def _parsed(text: bytes, path: Path) -> Iterator[Event]:
+def _parsed(text: bytes, name: str) -> Iterator[Event]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 event = _decoder.decode(line)
             except msgspec.MsgspecError as error:
-                raise BadInput(f"{path}:{number}: not an event of a history: {error}") from error
+                raise BadInput(f"{name}:{number}: not an event of a history: {error}") from error
             if event.responded is not None and event.responded < event.invoked:
-                raise BadInput(f"{path}:{number}: responded before it was invoked")
+                raise BadInput(f"{name}:{number}: responded before it was invoked")
             if (event.responded is None) != (event.outcome == "unknown"):
-                raise BadInput(f"{path}:{number}: exactly the operations of unknown outcome have no response")
+                raise BadInput(f"{name}:{number}: exactly the operations of unknown outcome have no response")
             yield event

@@ -49,7 +49,7 @@ def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction |
     zones = zones_of(register)
     overlapping = list(conflicts(zones))
     for one, other in overlapping:
-        yield _explained(shrink(list(one.events | other.events), _contradictory))
+        yield _explained(shrink(one.events | other.events, _contradictory))
     if unexplained or overlapping or not register.repeated:
         return
     search = Search(register, zones)

@@ -9,8 +9,9 @@ item left must precede it. Items are the clusters of values written once, each a
 - Of several writes of one value that may come next, the one with the earliest response does: two of them can be exchanged.
 - A write of unknown outcome is left out unless a read of it follows at once. Of several with one value, the first invoked is used.
 
-So a choice is only which value to write next. A state is what is left of the items that may come next or soon (all later ones are left, and all
-earlier ones are done), the present value, and how many writes of unknown outcome are used up; fewer is better. States met before are not tried again.
+So a choice is only which value to write next, whatever the present one is. A state is which items are left (told by those that may come next and the
+one with the earliest response: all later ones are left, all earlier ones done), and how many writes of unknown outcome are used up: fewer is
+better. States met before are not tried again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -87,16 +88,16 @@ class Search:
 
     def run(self, states_max: int) -> bool | None:
         """Whether there is a linearization; None if ``states_max`` states did not tell."""
-        choices: list[tuple[int, int, Iterator[_Choice]]] = []
+        choices: list[tuple[int, Iterator[_Choice]]] = []
         while (candidates := self._settle()) or self._left():
             if self._is_new(candidates):
                 self.states += 1
                 if self.states > states_max:
                     return None
-                choices.append((len(self._trail), self._present, iter(self._choices(candidates))))
+                choices.append((len(self._trail), iter(self._choices(candidates))))
             while choices:
-                length, present, rest = choices[-1]
-                self._undo(length, present)
+                length, rest = choices[-1]
+                self._undo(length)
                 if (choice := next(rest, None)) is not None:
                     self._do(choice)
                     break
@@ -170,7 +171,7 @@ class Search:
         first = self._by_ended.after[-1]
         second = self._by_ended.after[first]
         self.reached = max(self.reached, self._ended[first], self._begun[first], self._begun[second] if second != self._by_ended.end else -inf)
-        met = self._seen.setdefault((first, self._present, *candidates), [])
+        met = self._seen.setdefault((first, *candidates), [])
         if any(used is self._used or all(map(int.__le__, used, self._used)) for used in met):
             return False
         met.append(self._used)
@@ -190,7 +191,7 @@ class Search:
         self._reads_left[self._items[item].value] -= not self._items[item].writes
         self._trail.append(item)
 
-    def _undo(self, length: int, present: int) -> None:
+    def _undo(self, length: int) -> None:
         while len(self._trail) > length:
             done = self._trail.pop()
             if isinstance(done, tuple):
@@ -199,4 +200,3 @@ class Search:
                 self._by_begun.put_back(done)
                 self._by_ended.put_back(done)
                 self._reads_left[self._items[done].value] += not self._items[done].writes
-        self._present = present

@@ -1,13 +1,12 @@
-"""From operations that contradict each other to few of them that still do.
+"""From a history that contradicts itself to few operations of it that still do.
 
-Not everything can be left out: without a write, the reads of its value cannot be explained, and nothing is wrong with them. What may be left out,
-since a history without it that contradicts itself does so with it as well, is reads, and writes that no read left can have got its value from:
-because all reads of the value ended before the write was invoked, or because another write surely lies between the write and all of them. The last
-such write of a value stays nevertheless, lest it looked as if nobody had written it.
+What may be left out is reads, and writes that none of the reads left can have got its value from: because all reads of the value ended before the
+write was invoked, or because one of the writes left surely lies between the write and all of them. Then the operations left contradict each
+other whatever the rest of the history is. The last write of a value before it was read stays in any case, lest it looked as if there was none.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from math import inf
 from operator import attrgetter
@@ -21,68 +20,78 @@ Test = Callable[[Sequence[Event]], bool]
 _WINDOW = 32
 
 
-def shrink(events: Sequence[Event], contradicts: Test, reached: float = inf) -> list[Event]:
-    """A part of contradictory ``events``, by time of invocation, that is contradictory too, and no longer if one read more is left out.
+def shrink(events: Iterable[Event], contradicts: Test, reached: float = inf) -> list[Event]:
+    """Operations out of contradictory ``events``, by time of invocation, that contradict each other, but not with a read less.
 
     ``reached``: the contradiction is likely to be found in what was invoked until then.
     """
-    found = _narrow(sorted(events, key=attrgetter("invoked")), contradicts, reached)
-    size = max(len(found) // 2, 1)
-    while True:
-        smaller = _without_chunks(found, size, contradicts)
-        if size == 1 and len(smaller) == len(found):
-            return found
-        found, size = smaller, max(size // 2, 1)
+    return _Shrinking(sorted(events, key=attrgetter("invoked")), contradicts).run(reached)
 
 
-def _narrow(events: list[Event], contradicts: Test, reached: float) -> list[Event]:
-    """The shortest time before ``reached`` that is contradictory, tried in powers of two."""
-    stop = bisect_right(events, reached, key=attrgetter("invoked"))
-    until = _without(events, stop, len(events))
-    size = _WINDOW
-    while size < stop:
-        window = _without(until, 0, len(until) - size)
-        if contradicts(window):
-            return window
-        size *= 2
-    return until if contradicts(until) else events
+class _Shrinking:
+    """Operations are known here by their place in the history."""
 
+    def __init__(self, events: list[Event], contradicts: Test) -> None:
+        self._events = events
+        self._contradicts = contradicts
+        self._writes: dict[str | None, list[int]] = {}  # by value, in the order of their responses
+        for place, event in enumerate(events):
+            if is_write(event) and event.outcome != "failed":
+                self._writes.setdefault(written(event), []).append(place)
+        for places in self._writes.values():
+            places.sort(key=self._response)
 
-def _without_chunks(events: list[Event], size: int, contradicts: Test) -> list[Event]:
-    start = 0
-    while start < len(events):
-        rest = _without(events, start, start + size)
-        if len(rest) < len(events) and contradicts(rest):
-            events = rest
-        else:
-            start += size
-    return events
+    def run(self, reached: float) -> list[Event]:
+        found = self._narrow(bisect_right(self._events, reached, key=attrgetter("invoked")))
+        size = max(len(found) // 2, 1)
+        while True:
+            smaller = self._without_chunks(found, size)
+            if size == 1 and len(smaller) == len(found):
+                return self._at(found)
+            found, size = smaller, max(size // 2, 1)
 
+    def _narrow(self, stop: int) -> list[int]:
+        """The shortest stretch before ``stop`` that is contradictory, tried in powers of two; everything if none is."""
+        size = _WINDOW
+        while size < 2 * stop:
+            stretch = self._with_writes(range(max(stop - size, 0), stop))
+            if self._contradicts(self._at(stretch)):
+                return stretch
+            size *= 2
+        return list(range(len(self._events)))
 
-def _without(events: list[Event], start: int, stop: int) -> list[Event]:
-    """The events less those from ``start`` to ``stop``, but with the writes among these that a read left may have got its value from."""
-    begun: dict[str | None, float] = {}  # of the reads left, by value: the earliest invocation, and the latest response
-    ended: dict[str | None, float] = {}
-    for event in events[:start] + events[stop:]:
-        if event.operation == "read" and event.outcome == "ok":
-            begun[event.value] = min(begun.get(event.value, inf), event.invoked)
-            ended[event.value] = max(ended.get(event.value, -inf), response(event))
+    def _without_chunks(self, found: list[int], size: int) -> list[int]:
+        start = 0
+        while start < len(found):
+            rest = self._with_writes([*found[:start], *found[start + size :]])
+            if len(rest) < len(found) and self._contradicts(self._at(rest)):
+                found = rest
+            else:
+                start += size
+        return found
 
-    def in_time(event: Event) -> bool:
-        return is_write(event) and event.outcome != "failed" and event.invoked <= ended.get(written(event), -inf)
+    def _with_writes(self, places: Sequence[int]) -> list[int]:
+        """The operations, and the writes that a read among them may have got its value from."""
+        reads: dict[str | None, list[Event]] = {}
+        for event in self._at(places):
+            if event.operation == "read" and event.outcome == "ok":
+                reads.setdefault(event.value, []).append(event)
+        sure = sorted((event for event in self._at(places) if is_write(event) and event.outcome == "ok"), key=response)
+        over = [response(write) for write in sure]
+        latest = list(accumulate((write.invoked for write in sure), max, initial=-inf))  # the last to be invoked of the first n writes to end
+        wanted = set(places)
+        for value, own in reads.items():
+            writes = self._writes.get(value, [])
+            hidden = latest[bisect_left(over, own[0].invoked)]  # a write that ended before this lies before another one, and that before all reads
+            ended = max(map(response, own))
+            wanted.update(place for place in writes[bisect_left(writes, hidden, key=self._response) :] if self._events[place].invoked <= ended)
+            if value is not None:
+                first = min(map(response, own))
+                wanted.update([place for place in writes if self._events[place].invoked <= first][-1:])
+        return sorted(wanted)
 
-    last: dict[str | None, float] = {}
-    for write in filter(in_time, events):
-        last[written(write)] = max(last.get(written(write), -inf), response(write))
-    sure = sorted((event for event in events if is_write(event) and event.outcome == "ok"), key=response)
-    over = [response(write) for write in sure]
-    latest = list(accumulate((write.invoked for write in sure), max, initial=-inf))  # the last to be invoked of the first n writes to end
+    def _response(self, place: int) -> float:
+        return response(self._events[place])
 
-    def needed(event: Event) -> bool:
-        if not in_time(event):
-            return False
-        value = written(event)
-        hidden = latest[bisect_left(over, begun[value])]  # what ended before lies before another write, and that before all reads of the value
-        return response(event) >= (hidden if value is None else min(hidden, last[value]))
-
-    return [*events[:start], *filter(needed, events[start:stop]), *events[stop:]]
+    def _at(self, places: Iterable[int]) -> list[Event]:
+        return [self._events[place] for place in places]

@@ -47,8 +47,8 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
         elif owner is not event and is_write(event):
             yield Contradiction(f"tag {_shown(tag)} belongs to two writes", (owner, event))
         elif written(owner) != written(event):
-            why = f"tag {_shown(tag)} belongs to two values, {named(written(owner))} and {named(written(event))}"
-            yield Contradiction(why, (owner, event))
+            one, other = sorted((named(written(owner)), named(written(event))))
+            yield Contradiction(f"tag {_shown(tag)} belongs to two values, {one} and {other}", (owner, event))
 
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:

@@ -95,6 +95,14 @@ def test_an_older_result_that_comes_late_changes_nothing(ledger):
     assert [each.index for each in ledger.in_use] == [2]
 
 
+def test_what_was_announced_is_in_use_beside_what_was_finalized_after_it_and_not_announced(ledger):
+    ledger.wished(1, configuration(["s2", "s3", "s4"], -1))
+    ledger.wished(2, configuration(["s1", "s3", "s4"], -1))
+    ledger.done(2, done(configuration(["s1", "s3", "s4"], 2), announced=False))
+    ledger.done(1, done(configuration(["s2", "s3", "s4"], 1)))
+    assert [each.index for each in ledger.in_use] == [2, 1]
+
+
 def test_never_more_than_a_minority_of_the_consensus_members(ledger):
     assert ledger.may_hurt("r0")
     ledger.hurt("r0", "dead")

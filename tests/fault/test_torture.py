@@ -59,13 +59,13 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
     assert report["faults"]["stop"] > 0
     assert report["reconfigurations"]["done"] > 1
     assert report["partitions"] is False
-    events = load(Path(report["history"]))
+    events = load(Path(report["history"]).read_bytes(), "history")
     assert len(events) == sum(sum(outcomes.values()) for outcomes in report["operations"].values())
     assert check(events).ok
     assert {event.operation for event in events} == {"read", "write", "delete"}
     assert {event.client for event in events} >= {"a.writer", "b.reader", "a.slow-reader", "b.plain", "a.mixed", "b.deleter", "final"}
     stale = with_stale_read(events)
-    assert judge([Record(event, event.responded or event.invoked) for event in stale], 0.0).violations
+    assert judge([Record(event, event.responded or event.invoked) for event in stale]).violations
 
 
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")

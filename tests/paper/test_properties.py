@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.reconfig.pointer import advance as true_advance
+from ares.pointer import advance as true_advance
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD
 

@@ -75,6 +75,17 @@ def test_the_answer_is_what_the_specification_says(drawn):
         assert tag == max((reply.tags[0] for reply in lists if reply.tags), default=TAG_ZERO)
 
 
+def test_k_servers_may_have_dropped_what_k_others_never_had():
+    """Two times k servers in a quorum: rare enough to be made by hand."""
+    cluster = Cluster(Configuration.ec([f"s{number}" for number in range(6)], 2, 1))
+    for tag, servers in [(1, range(6)), (5, [0, 1, 4, 5]), (8, [0]), (9, [0]), (6, [1]), (7, [1])]:
+        for server in servers:
+            cluster.put(Tag(tag, 1), server)
+    lists = cluster.lists([0, 1, 2, 3])
+    assert cluster.completed == Tag(5, 1)
+    assert newest_decodable(lists, 2) is specification(lists, 2) is None
+
+
 @settings(deadline=None, max_examples=300)
 @given(clusters())
 def test_with_at_most_delta_writes_there_is_always_an_answer(drawn):

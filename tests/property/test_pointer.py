@@ -1,4 +1,4 @@
-"""nextC never moves backwards, whatever arrives in whatever order (ares/reconfig/pointer.py; Lemma 7)."""
+"""nextC never moves backwards, whatever arrives in whatever order (ares/pointer.py; Lemma 7)."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ares.configuration import Configuration, Status, Successor
 from ares.identity import DEFAULT_DOMAIN
-from ares.reconfig.pointer import ConflictingSuccessor, advance, latest
+from ares.pointer import ConflictingSuccessor, advance, latest
 
 OWN = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 3)
 CONTENTS = [Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"]), Configuration.ec([f"s{n}" for n in range(5)], 3)]

@@ -159,7 +159,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "EC quorums of k": (ec_quorums_of_k, "wide"),
     "restart that forgets": (restart_that_forgets, "crash"),
     "GC before finalize": (gc_before_finalize, "reconfigure"),
-    "fast read past a successor": (fast_read_past_a_successor, "duel"),
+    "fast read past a successor": (fast_read_past_a_successor, "deaths"),
     "Lists of one": (lists_of_one, "graves"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
 }

@@ -27,6 +27,8 @@ def reply(*numbers: int, trimmed: int = 0) -> DataReply:
         pytest.param(3, [reply(9, 8, trimmed=2), reply(2, 1), reply(2, 1), reply(1)], None, id="one may have dropped what two have"),
         pytest.param(3, [reply(9, 8, trimmed=7)] * 2 + [reply(9, 8), reply(1)], 9, id="k have the newest, whatever was dropped below"),
         pytest.param(3, [reply(7, trimmed=5), reply(6, trimmed=5), reply(8, trimmed=5), reply()], None, id="k may have dropped the same"),
+        pytest.param(2, [reply(9, 8, trimmed=5), reply(7, 6, trimmed=5), reply(1), reply(1)], None, id="k dropped what k others never had"),
+        pytest.param(2, [reply(9, 8, trimmed=5), reply(7, 6), reply(1), reply(1)], 1, id="only one dropped it"),
         pytest.param(3, [reply(5, 1, trimmed=0), reply(6, 1, trimmed=2), reply(7, 1, trimmed=2), reply(1)], 1, id="fewer than k dropped something"),
         pytest.param(1, [reply(3, trimmed=2), reply(5, trimmed=4)], 5, id="ABD: the maximum"),
         pytest.param(1, [reply(), reply(4, trimmed=3)], 4, id="ABD: one has it"),

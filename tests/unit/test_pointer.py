@@ -1,9 +1,9 @@
-"""nextC at a server, transition by transition (ares/reconfig/pointer.py; Alg. 4:28-42, rule R2)."""
+"""nextC at a server, transition by transition (ares/pointer.py; Alg. 4:28-42, rule R2)."""
 
 import pytest
 
 from ares.configuration import Configuration, Status, Successor
-from ares.reconfig.pointer import ConflictingSuccessor, advance, latest
+from ares.pointer import ConflictingSuccessor, advance, latest
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])
 OWN = ONE.at("d", 3)

@@ -1,0 +1,206 @@
+"""Jobs and the generators they consist of: starting, stepping, ending them, one after the other where they share a key, side by side in a Together.
+
+What an effect asks of the world is left to the subclass (ares/client/session.py).
+"""
+
+import heapq
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from ares.client.rounds import Fan, Job, Key, Task
+from ares.effects import Agree, Announce, Gather, Operation, Pause, Report, Together
+from ares.errors import Unavailable, Uncertain
+
+
+class Jobs(ABC):
+    """``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. Nothing here or below it iterates over a set: a run with
+    the same events is the same run."""
+
+    def __init__(self) -> None:
+        self.asks: list[tuple[Agree | Announce, Task]] = []
+        self._now = 0.0
+        self._pauses: list[tuple[float, int, Task]] = []
+        self._pause_count = 0
+        self._queues: dict[Key, deque[tuple[Job, Operation[Any]]]] = {}
+        self._jobs: dict[Job, None] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    @abstractmethod
+    def _ask(self, task: Task, gather: Gather) -> None:
+        """Begin a round for ``task``, which waits for it."""
+
+    @abstractmethod
+    def _drop(self, tasks: dict[Task, None]) -> None:
+        """Forget the rounds that these tasks wait for."""
+
+    def start(
+        self,
+        operation: Operation[Any],
+        label: str,
+        now: float,
+        timeout_s: float,
+        done: Callable[[Any, BaseException | None], None],
+        *,
+        idle: bool = False,
+        key: Key | None = None,
+        progress: Callable[[Any], None] | None = None,
+    ) -> Job:
+        """Begin ``operation``; see :class:`ares.client.rounds.Job` for the arguments."""
+        self._now = now
+        job = Job(label, timeout_s, now + timeout_s, done, idle, key, progress)
+        self._jobs[job] = None
+        if key is not None:
+            queue = self._queues.setdefault(key, deque())
+            queue.append((job, operation))
+            if len(queue) > 1:
+                return job
+        self._launch(job, operation)
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """The caller no longer waits: end it without a word."""
+        if not job.ended:
+            self._end(job)
+
+    def close(self, error: Callable[[], Uncertain]) -> None:
+        """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
+        for job in list(self._jobs):
+            if not job.ended:
+                failure = error()
+                failure.may_have_taken_effect = job.key is not None and bool(job.tasks)
+                self._end(job)
+                job.done(None, failure)
+
+    def _launch(self, job: Job, operation: Operation[Any]) -> None:
+        task = Task(operation, job)
+        job.tasks[task] = None
+        self._step(task, None)
+
+    def _end(self, job: Job) -> None:
+        job.ended = True
+        self._jobs.pop(job, None)
+        if job.tasks:
+            self._drop(job.tasks)
+        for task in list(job.tasks):
+            task.generator.close()
+        job.tasks.clear()
+        if job.key is not None:
+            self._leave_queue(job, job.key)
+
+    def _leave_queue(self, job: Job, key: Key) -> None:
+        queue = self._queues[key]
+        first = queue[0][0] is job
+        for entry in queue:
+            if entry[0] is job:
+                queue.remove(entry)
+                break
+        if not queue:
+            del self._queues[key]
+        elif first:
+            self._launch(*queue[0])
+
+    def resume(self, task: Task, value: Any, now: float) -> None:
+        """Answer an ask."""
+        self._now = now
+        if task in task.job.tasks:
+            self._step(task, value)
+
+    def fail(self, task: Task, error: Exception, now: float) -> None:
+        """Answer an ask with an error, which is thrown into the operation."""
+        self._now = now
+        if task in task.job.tasks:
+            self._step(task, None, error)
+
+    def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
+        job = task.job
+        if job.idle:
+            job.deadline = self._now + job.timeout_s
+        while True:
+            try:
+                effect = task.generator.send(value) if error is None else task.generator.throw(error)
+            except StopIteration as stop:
+                return self._finished(task, stop.value, None)
+            except Exception as failure:  # whatever an operation raises is for whoever waits for it
+                return self._finished(task, None, failure)
+            value = error = None
+            match effect:
+                case Gather():
+                    return self._ask(task, effect)
+                case Report():
+                    error = _told(job, effect)
+                case Pause():
+                    self._pause_count += 1
+                    return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
+                case Agree() | Announce():
+                    return self.asks.append((effect, task))
+                case Together():
+                    return self._fill(Fan(task, effect.operations, effect.window))
+                case _:
+                    assert_never(effect)
+
+    def _finished(self, task: Task, value: Any, error: Exception | None) -> None:
+        job, fan = task.job, task.fan
+        job.tasks.pop(task, None)
+        if fan is None:
+            self._end(job)
+            job.done(value, error)
+            return
+        fan.running.pop(task, None)
+        if error is None:
+            self._fill(fan)
+            return
+        fan.broken = True
+        self._drop(fan.running)
+        for other in fan.running:
+            job.tasks.pop(other, None)
+            other.generator.close()
+        self._step(fan.parent, None, error)
+
+    def _fill(self, fan: Fan) -> None:
+        """Start operations up to the window; go on with the parent when there are none left."""
+        if fan.filling:
+            return
+        fan.filling = True
+        job = fan.parent.job
+        while len(fan.running) < fan.window:
+            operation = next(fan.waiting, None)
+            if operation is None:
+                break
+            task = Task(operation, job, fan)
+            fan.running[task] = None
+            job.tasks[task] = None
+            self._step(task, None)
+            if job.ended or fan.broken:
+                return
+        fan.filling = False
+        if not fan.running:
+            self._step(fan.parent, None)
+
+    def _expire(self, job: Job) -> None:
+        """A job past its deadline that no round could be failed for: it pauses, asks the consensus service, or waits in a queue."""
+        error = Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s")
+        pausing = [entry for entry in self._pauses if entry[2].job is job]
+        if pausing:
+            self._pauses = [entry for entry in self._pauses if entry[2].job is not job]
+            heapq.heapify(self._pauses)
+            for _, _, task in pausing:
+                if task in job.tasks:
+                    self._step(task, None, error)
+        if not job.ended:
+            self._end(job)
+            job.done(None, error)
+
+def _told(job: Job, report: Report) -> Exception | None:
+    """Pass progress on; an exception of the callback is thrown into the operation, as if the report had failed."""
+    if job.progress is None:
+        return None
+    try:
+        job.progress(report.progress)
+    except Exception as failure:  # the caller's own code: its error goes back to the caller
+        return failure
+    return None
