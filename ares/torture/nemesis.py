@@ -22,6 +22,8 @@ from ares.torture.records import Done, Failed, Killed, Outcome, Refused, Stage, 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
 BETWEEN_RECONFIGURATIONS_S = (0.0, 0.6)
+REIGN_S = (2.0, 8.0)
+"""Now and then a configuration stays for so long: each new one brings everything to a quorum, and would hide what had gone missing in the last."""
 DIES_WITHIN_S = 0.15
 DELTAS = (8, 12, 16)
 """At least the number of clients that write one object at once."""
@@ -198,7 +200,8 @@ class Nemesis:
         while self._now() < end:
             rivals = 2 if self._chance.random() < 0.15 else 1
             await asyncio.gather(*(self._reconfigure(dangerous=True) for _ in range(rivals)))
-            await asyncio.sleep(self._chance.uniform(*BETWEEN_RECONFIGURATIONS_S))
+            pause = REIGN_S if self._chance.random() < 0.15 else BETWEEN_RECONFIGURATIONS_S
+            await asyncio.sleep(min(self._chance.uniform(*pause), max(0.0, end - self._now())))
 
     async def _reconfigure(self, dangerous: bool = False) -> Outcome | None:
         wish = self.wish(dangerous)
