@@ -72,7 +72,7 @@ def _many(scenarios: list[str], first: int, runs: int, minutes: float | None, jo
             print(f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}", flush=True)
             if len(failed) >= FAILURES_MAX:
                 break
-        if done % 100 == 0:
+        if done % 100 == 0 and sys.stderr.isatty():
             rate = done / (time.monotonic() - begin)
             print(f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, {rate:.0f} runs/s ", end="", file=sys.stderr, flush=True)
     print(

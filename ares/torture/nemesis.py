@@ -23,7 +23,13 @@ BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
 BETWEEN_RECONFIGURATIONS_S = (0.0, 0.6)
 REIGN_S = (2.0, 8.0)
-"""Now and then a configuration stays for so long: each new one brings everything to a quorum, and would hide what had gone missing in the last."""
+"""Now and then a configuration stays for so long: each new one brings everything to a quorum, and would hide what had gone missing in the last.
+
+Half of these reigns are deadly: one server after the other is killed and started again at once. Of a configuration only ``crashes_survived`` may
+lose their memory, so this is soon over, unless a server is taken for what it was.
+"""
+
+QUICKLY_S = (0.0, 0.2)
 DIES_WITHIN_S = 0.15
 DELTAS = (8, 12, 16)
 """At least the number of clients that write one object at once."""
@@ -73,6 +79,7 @@ class Nemesis:
         self._peace = asyncio.Event()
         self._recoveries: set[asyncio.Task[None]] = set()
         self._wishes = 0
+        self._deadly = False
 
     async def rage(self, seconds: float) -> None:
         """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
@@ -100,20 +107,22 @@ class Nemesis:
 
     async def _keep_hurting(self, end: float) -> None:
         while self._now() < end:
-            await asyncio.sleep(min(self._chance.uniform(*BETWEEN_FAULTS_S), max(0.0, end - self._now())))
+            pause = QUICKLY_S if self._deadly else BETWEEN_FAULTS_S
+            await asyncio.sleep(min(self._chance.uniform(*pause), max(0.0, end - self._now())))
             self._notice_ended()
             self.strike()
 
     def strike(self) -> None:
         """One fault, if there is anybody who may be hurt."""
-        server = self._chance.random() < 0.8
+        server = self._deadly or self._chance.random() < 0.8
         candidates = self._ledger.well if server else self._ledger.members_well
         allowed = [id for id in candidates if self._ledger.may_hurt(id)]
         if not allowed:
             return
         who = self._chance.choice(allowed)
         faults = [self._kill, self._freeze, *([self._cut] * 2 if self._victims.has_network else [])]
-        self._chance.choice(faults)(who)
+        fault = self._kill if self._deadly else self._chance.choice(faults)
+        fault(who)
 
     def _kill(self, who: ServerId) -> None:
         self._hurt(who, "dead", "kill")
@@ -151,7 +160,7 @@ class Nemesis:
     # -- recoveries -----------------------------------------------------------------------------------------------------
 
     def _recover(self, how: Callable[[], Awaitable[None]]) -> None:
-        recovery = asyncio.get_running_loop().create_task(self._later(self._chance.uniform(*AILING_S), how))
+        recovery = asyncio.get_running_loop().create_task(self._later(self._chance.uniform(*(QUICKLY_S if self._deadly else AILING_S)), how))
         self._recoveries.add(recovery)
         recovery.add_done_callback(self._recoveries.discard)
 
@@ -200,8 +209,10 @@ class Nemesis:
         while self._now() < end:
             rivals = 2 if self._chance.random() < 0.15 else 1
             await asyncio.gather(*(self._reconfigure(dangerous=True) for _ in range(rivals)))
-            pause = REIGN_S if self._chance.random() < 0.15 else BETWEEN_RECONFIGURATIONS_S
-            await asyncio.sleep(min(self._chance.uniform(*pause), max(0.0, end - self._now())))
+            reign = self._chance.random() < 0.15
+            self._deadly = reign and self._chance.random() < 0.5
+            await asyncio.sleep(min(self._chance.uniform(*(REIGN_S if reign else BETWEEN_RECONFIGURATIONS_S)), max(0.0, end - self._now())))
+            self._deadly = False
 
     async def _reconfigure(self, dangerous: bool = False) -> Outcome | None:
         wish = self.wish(dangerous)

@@ -94,8 +94,8 @@ def arbitrary(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
         elif kind == "read":
             value = rng.choice("ab")
         invoked = float(rng.randrange(HORIZON))
-        outcome = rng.choice(["ok"] * 7 + ["unknown", "failed"])
-        responded = None if outcome == "unknown" else invoked + rng.choice([0, 1, 3, 6])
+        outcome = rng.choice(["ok"] * 7 + ["unknown"] * (3 if repeated else 1) + ["failed"])
+        responded = None if outcome == "unknown" else invoked + rng.choice([0, 1, 3, 6, 12])
         events.append(Event(f"c{number}", kind, "k", value, invoked, responded, outcome))
     return events
 

@@ -30,9 +30,12 @@ RIGHT = {
     "two unknown deletes explain two absences": [d(0, None), d(0, None), w(1, 2, "a"), r(3, 4, None), w(5, 6, "b"), r(7, 8, None)],
     "the same value twice": [w(0, 1, "a"), w(2, 3, "b"), w(4, 5, "a"), r(6, 7, "a")],
     "the same value twice, read before and after another": [w(0, 9, "a"), w(0, 9, "a"), w(0, 9, "b"), r(1, 2, "a"), r(3, 4, "b"), r(5, 6, "a")],
+    "an unknown write is not used up where another will do": [
+        w(0, 0, "b"), w(0, None, "a"), r(0, 0, "a"), w(3, None, "b"), r(5, 7, "b"), w(6, None, "a"), w(10, 12, "a"), r(13, 25, "b"),
+    ],
     "a write of null is a delete": [w(0, 1, "a"), w(2, 3, None), r(4, 5, None)],
     "keys are apart": [w(0, 1, "a", key="x"), r(2, 3, None, key="y")],
-}
+}  # fmt: skip
 
 WRONG = {
     "stale read": ([w(0, 1, "a"), w(2, 3, "b"), r(4, 5, "a")], 3, "'a' must come before 'b' (w0's write ended before w2's write began) and after it"),
