@@ -44,8 +44,8 @@ def torture(
     """
     from rich.console import Console
 
+    from ares.torture.place import torture as run
     from ares.torture.run import Options
-    from ares.torture.run import torture as run
 
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed

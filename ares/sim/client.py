@@ -12,9 +12,9 @@ from ares.effects import Agree, Announce, Operation
 from ares.errors import ObjectNotFound
 from ares.identity import ClientId, DomainName, ObjectName, ServerId
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
-from ares.reconfig.view import Switches, View
+from ares.reconfig.view import View
 from ares.sim.invariants import Violation
-from ares.sim.plan import Step, Wish
+from ares.sim.plan import ClientPlan, Step, Wish
 from ares.sim.story import name_configuration
 from ares.sim.world import World
 from ares.tag import Tag
@@ -40,34 +40,43 @@ class Surroundings(Protocol):
 
 
 class SimClient:
-    """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again."""
+    """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again. ``running``: what each lane has under way."""
 
-    def __init__(self, run: Surroundings, name: str, number: int, c0: Configuration, switches: Switches, steps: list[Step]) -> None:
-        self.name = name
+    def __init__(self, run: Surroundings, plan: ClientPlan, number: int, c0: Configuration) -> None:
+        self.name = plan.name
         self.dead = False
-        self.now_running: Event | None = None
+        self.running: dict[int, Event] = {}
         self.failures: list[Exception] = []
         self._run = run
         self._world = run.world
-        self._steps = steps
+        self._steps = list(plan.steps)
+        self._lanes = plan.lanes
+        self._pausing = 0
         self._written = 0
         self._ticking = False
         self.session = Session()
-        self.view = View(ClientId(number), c0, switches, self.session.suspects)
+        self.view = View(ClientId(number), c0, plan.switches, self.session.suspects)
 
     @property
     def done(self) -> bool:
-        return not self._steps and self.now_running is None
+        return not self._steps and not self.running and not self._pausing
 
     def begin(self) -> None:
+        """Start every lane."""
+        for lane in range(self._lanes):
+            self._next(lane)
+
+    def _next(self, lane: int) -> None:
         """Take the next step of the plan, after its pause."""
         if self._steps and not self.dead:
-            self._world.after(self._steps[0].pause_s, self._start)
+            self._pausing += 1
+            step = self._steps.pop(0)
+            self._world.after(step.pause_s, self._start, lane, step)
 
-    def _start(self) -> None:
+    def _start(self, lane: int, step: Step) -> None:
+        self._pausing -= 1
         if self.dead:
             return
-        step = self._steps.pop(0)
         key = ObjectName(step.key)
         value: str | None = None
         operation: Operation[Any]
@@ -84,20 +93,25 @@ class SimClient:
                 assert step.wish is not None
                 operation = reconfigure(self.view, self._run.wished(step.wish))
         kind: Any = step.operation if step.operation != "reconfigure" else "read"
-        event = Event(self.name, kind, step.key, value, self._world.now, None, "unknown")
-        self.now_running = event
+        event = Event(f"{self.name}.{lane}" if self._lanes > 1 else self.name, kind, step.key, value, self._world.now, None, "unknown")
+        self.running[lane] = event
         if self._world.story is not None:
-            self._world.tell(f"{self.name} BEGINS {step.operation} {step.key} {value or ''}")
-        self.session.start(operation, step.operation, self._world.now, PATIENCE_S, lambda result, error: self._ended(step, event, result, error))
+            self._world.tell(f"{event.client} BEGINS {step.operation} {step.key} {value or ''}")
+        queue = (self.view.domain, key) if step.operation in ("write", "delete") else None
+
+        def done(result: Any, error: BaseException | None) -> None:
+            self._ended(lane, step, event, result, error)
+
+        self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
         self.flush()
 
-    def _ended(self, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
-        self.now_running = None
+    def _ended(self, lane: int, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
+        del self.running[lane]
         if self._world.story is not None:
-            self._world.tell(f"{self.name} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
+            self._world.tell(f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
         now = self._world.now
         if isinstance(error, ObjectNotFound):
-            self._run.events.append(Event(self.name, "read", event.key, None, event.invoked, now))
+            self._run.events.append(Event(event.client, "read", event.key, None, event.invoked, now))
         elif error is not None:
             if step.operation != "reconfigure":
                 raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
@@ -105,7 +119,7 @@ class SimClient:
             self.failures.append(error)
         elif step.operation != "reconfigure":
             self._run.events.append(_event(event, result, now))
-        self.begin()
+        self._next(lane)
 
     def extend(self, steps: list[Step]) -> None:
         """More to do, after the plan is done."""
@@ -118,9 +132,8 @@ class SimClient:
         if not self.dead:
             self.dead = True
             self._world.tell(f"{self.name} DIES")
-            if self.now_running is not None:
-                self._run.events.append(self.now_running)
-                self.now_running = None
+            self._run.events.extend(self.running.values())
+            self.running.clear()
             self._steps.clear()
 
     def receive(self, server: str, frames: list[bytes]) -> None:

@@ -45,10 +45,13 @@ class Step(Struct, frozen=True):
 
 
 class ClientPlan(Struct, frozen=True):
+    """``lanes``: how many of its steps a client has under way at once; they share its session and its configuration sequence."""
+
     name: str
     switches: Switches
     steps: tuple[Step, ...]
     dies_at: float | None = None
+    lanes: int = 1
 
 
 class Fault(Struct, frozen=True):
@@ -122,8 +125,9 @@ class Shape(Struct, frozen=True):
     chaos_s: float = 2.0
     pause_s: float = 0.02
     plain: float = 0.25
-    delta: int = 6
+    delta: int = 8
     k: tuple[int, int] = (2, 3)
+    lanes: tuple[int, ...] = (1, 1, 2)
 
 
 SCENARIOS: dict[str, Shape] = {
@@ -136,12 +140,12 @@ SCENARIOS: dict[str, Shape] = {
     "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
     "duel": Shape(
         servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
-        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01,
+        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01, lanes=(1,),
     ),
     "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
     "graves": Shape(
         daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2), keys=(1, 1), faults=(0, 1),
-        deaths=0.9, dies_s=(0.0, 0.03), loss=(0.3,), pause_s=0.005,
+        deaths=0.9, dies_s=(0.0, 0.03), loss=(0.3,), pause_s=0.005, lanes=(1,),
     ),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
 }  # fmt: skip
@@ -160,7 +164,7 @@ def draw(seed: int, scenario: str) -> Plan:
     faults = tuple(_fault(rng, shape, servers) for _ in range(rng.randint(*shape.faults)))
     disks = [fault for fault in faults if fault.kind == "disk"]
     faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
-    live = shape.delta >= sum(1 for client in clients if client.name[0] == "w")
+    live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
     return Plan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
 
 
@@ -169,7 +173,7 @@ def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], k
     count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
     dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
-    return ClientPlan(name, switches, steps, dies)
+    return ClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
 
 
 def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> Step:

@@ -15,7 +15,7 @@ from ares.reconfig.view import Switches
 from ares.sim.client import SimClient
 from ares.sim.consensus import SimConsensus
 from ares.sim.invariants import Places, ServerWatch, Violation
-from ares.sim.plan import Fault, Plan, Step, Wish
+from ares.sim.plan import ClientPlan, Fault, Plan, Step, Wish
 from ares.sim.server import SimServer
 from ares.sim.story import name_configuration
 from ares.sim.world import World
@@ -70,15 +70,15 @@ class Run:
         self._by_name = {server.name: server for server in self.servers}
         self.clients: dict[str, SimClient] = {}
         for client in plan.clients:
-            self._join(client.name, client.switches, list(client.steps))
+            self._join(client)
             if client.dies_at is not None:
                 self.world.after(client.dies_at, self.clients[client.name].die)
         for fault in plan.faults:
             self.world.after(fault.at, self._strike, fault)
 
-    def _join(self, name: str, switches: Switches, steps: list[Step]) -> SimClient:
-        client = SimClient(self, name, len(self.clients) + 1, self._c0, switches, steps)
-        self.clients[name] = client
+    def _join(self, plan: ClientPlan) -> SimClient:
+        client = SimClient(self, plan, len(self.clients) + 1, self._c0)
+        self.clients[plan.name] = client
         client.begin()
         return client
 
@@ -159,7 +159,7 @@ class Run:
         """Every key is read, then as many servers crash for good as each live configuration survives, and it is read again."""
         keys = sorted({step.key for client in self.plan.clients for step in client.steps if step.key})
         if self.plan.live:
-            last = self._join("z", Switches(), [Step(0.001, "read", key=key) for key in keys])
+            last = self._join(ClientPlan("z", Switches(), tuple(Step(0.001, "read", key=key) for key in keys)))
             self._finish(last)
             self._crash_for_good(last)
             again = [Step(0.001, "read", key=key) for key in keys]
@@ -194,7 +194,7 @@ class Run:
         end = self.world.now + HEALING_S
         self._until(lambda: client.done or self.world.now > end)
         if not client.done:
-            raise Violation(f"{client.name} could not read {client.now_running}")
+            raise Violation(f"{client.name} could not read {list(client.running.values())}")
 
     def _all_done(self) -> bool:
         return all(client.dead or client.done for client in self.clients.values())

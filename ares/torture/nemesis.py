@@ -11,13 +11,12 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from msgspec import structs
-
 from ares.identity import ServerId
 from ares.torture.chronicle import Chronicle
 from ares.torture.ledger import Ledger, Trouble
 from ares.torture.partition import Direction
-from ares.torture.records import Done, Failed, Killed, Outcome, Refused, Stage, TortureFailed, Wish
+from ares.torture.records import Done, Failed, Killed, Outcome, Refused, TortureFailed, Wish
+from ares.torture.wishes import SERVERS_MIN, random_wish
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
@@ -31,10 +30,6 @@ lose their memory, so this is soon over, unless a server is taken for what it wa
 
 QUICKLY_S = (0.0, 0.2)
 DIES_WITHIN_S = 0.15
-DELTAS = (8, 12, 16)
-"""At least the number of clients that write one object at once."""
-
-_STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "finalize-config", "gc-config")
 
 
 class Victims(Protocol):
@@ -227,20 +222,12 @@ class Nemesis:
         return outcome
 
     def wish(self, dangerous: bool = False) -> Wish | None:
-        """Any configuration of servers that are well, and survives a crash; None if too few are well."""
+        """Any configuration of servers that are well, which survives a crash; None if too few are well."""
         well = self._ledger.well
-        if len(well) < 3:
+        if len(well) < SERVERS_MIN:
             return None
         self._wishes += 1
-        chance = self._chance
-        servers = tuple(chance.sample(well, chance.randint(3, len(well))))
-        dies_in = chance.choice(_STAGES) if dangerous and chance.random() < 0.2 else None
-        wish = Wish(self._wishes, "abd", servers, fresh=chance.random() < 0.3, dies_in=dies_in, dies_after=chance.randint(1, 20))
-        if dies_in != "update-config":
-            wish = structs.replace(wish, dies_after=1)
-        if chance.random() < 0.6:
-            wish = structs.replace(wish, dap="ec", k=chance.randint(min(2, len(servers) - 2), len(servers) - 2), delta=chance.choice(DELTAS))
-        return wish
+        return random_wish(self._wishes, well, dangerous, self._chance)
 
     def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:
         text = wish.configuration().describe()

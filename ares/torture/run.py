@@ -1,38 +1,31 @@
-"""A torture run from beginning to end: a cluster of its own, clients, the nemesis, the verdict; nothing is left but what it was asked to write."""
+"""A torture run on a cluster that is set up: its processes, clients, the nemesis, the verdict. place.py makes the place for it."""
 
 import asyncio
-import contextlib
-import shutil
 import signal
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from types import FrameType
-from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
 
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.loop import run
 from ares.runtime.settings import Settings
 from ares.torture.chronicle import Chronicle
 from ares.torture.clients import ClientPlan
 from ares.torture.cluster import Cluster, Helper
 from ares.torture.ledger import Ledger
 from ares.torture.nemesis import Nemesis
-from ares.torture.partition import Network, obstacle
+from ares.torture.partition import Network
 from ares.torture.records import Counts, Record, encoder, load_records
 from ares.torture.timeline import render
 from ares.torture.verdict import Summary, count_operations, judge, latencies, longest_pause_s
-from ares.torture.victims import CLIENTS, RECONFIGURERS, Processes, Reconfigurers
+from ares.torture.victims import CLIENTS, Processes, Reconfigurers
 from ares.verify.history import dump
 
 TIMEOUT_S = 20.0
 CALM_S = 1.0
 _PROGRESS_S = 0.5
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Options(Struct, frozen=True):
@@ -55,63 +48,6 @@ class Progress(Struct, frozen=True):
     faults: int
     reconfigurations: dict[str, int]
     configuration: str
-
-
-def torture(options: Options, show: Callable[[Progress], None], say: Callable[[str], None]) -> Summary:
-    """Make a place for the run, carry it out, write what came of it, and clear up. Raises :class:`ares.torture.records.TortureFailed`.
-
-    ``show`` is called with the progress twice a second, ``say`` with what a person should know at once. SIGINT, SIGTERM and SIGHUP end it with
-    KeyboardInterrupt, when everything is stopped and removed.
-    """
-    notes: list[str] = []
-    options.out.mkdir(parents=True, exist_ok=True)
-    with _signals(_interrupt), contextlib.ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ares-torture-")))
-        settings = create(home, Plan(options.servers, options.consensus, base_port=0, security="none"))
-        network = None
-        if options.partitions and (why := obstacle()):
-            notes.append(why)
-            say(why)
-        elif options.partitions:
-            hosts = [*CLIENTS, RECONFIGURERS, *(process.id for process in settings.processes())]
-            network = stack.enter_context(Network(hosts))
-            settings = _moved(settings, network)
-        try:
-            summary = run(Run(options, settings, network, notes, show).perform())
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
-        finally:
-            stack.enter_context(_signals(signal.SIG_IGN))
-        if not summary.ok:
-            shutil.copytree(home / "logs", options.out / "logs", dirs_exist_ok=True)
-        return summary
-
-
-@contextlib.contextmanager
-def _signals(handler: signal.Handlers | Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
-    before = {number: signal.signal(number, handler) for number in _ENDINGS}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _moved(settings: Settings, network: Network) -> Settings:
-    """The same cluster with every process at its host's address."""
-    text = settings.path.read_text(encoding="utf-8")
-    for server in settings.servers.values():
-        text = text.replace(f'"{server.address}"', f'"{network.address(server.id)}:7400"')
-    for member in settings.members.values():
-        text = text.replace(f'"{member.address}"', f'"{network.address(member.id)}:7400"')
-        text = text.replace(f'"{member.raft}"', f'"{network.address(member.id)}:7401"')
-    settings.path.write_text(text, encoding="utf-8")
-    return Settings.load(settings.path)
 
 
 class Run:
@@ -159,11 +95,11 @@ class Run:
         assert this is not None
 
         def end() -> None:
-            for number in _ENDINGS:
+            for number in ENDINGS:
                 loop.add_signal_handler(number, lambda: None)
             this.cancel()
 
-        for number in _ENDINGS:
+        for number in ENDINGS:
             loop.add_signal_handler(number, end)
 
     async def _traffic(self, nemesis: Nemesis) -> None:

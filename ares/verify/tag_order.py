@@ -53,7 +53,7 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
     """Operations whose tag is too low for what had ended before they began."""
-    ended = sorted((one for one in tagged if one.event.outcome == "ok"), key=lambda one: response(one.event))
+    ended = sorted(tagged, key=lambda one: response(one.event))
     count, highest = 0, None
     for tag, event in sorted(tagged, key=lambda one: one.event.invoked):
         while count < len(ended) and response(ended[count].event) < event.invoked:

@@ -116,6 +116,12 @@ def test_every_wrong_key_and_every_wrong_value_is_told_once():
     assert (report.operations, report.keys) == (2 * len(events), 2)
 
 
+def test_a_read_from_the_future_is_not_held_against_others_too():
+    future, write = r(0, 1, "a"), w(4, 5, "a")
+    (violation,) = check([future, w(2, 3, "b"), write]).violations
+    assert violation.events == (future, write)
+
+
 def test_long_values_are_cut_in_the_sentence():
     (violation,) = check([r(0, 1, "x" * 1000)]).violations
     assert len(violation.why) < 100
@@ -148,8 +154,10 @@ def test_a_larger_budget_decides():
 
 def test_a_contradiction_is_told_even_where_values_repeat():
     """What is wrong about values written once needs no search, so no budget."""
-    (violation,) = check([*tangled(), w(200, 201, "x"), w(202, 203, "y"), r(204, 205, "x")], states_max=1).violations
+    report = check([*tangled(), w(200, 201, "x"), w(202, 203, "y"), r(204, 205, "x")], states_max=1)
+    (violation,) = report.violations
     assert {event.value for event in violation.events} == {"x", "y"}
+    assert report.undecided == ()
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
