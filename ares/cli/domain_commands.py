@@ -116,6 +116,7 @@ async def _move(common: Common, store: "ObjectStore", wished: "Configuration", d
         "skipped": result.skipped,
         "bytes": result.bytes,
         "uncollected": [configuration.describe() for configuration in result.uncollected],
+        "announced": result.announced,
     }
 
 
@@ -127,6 +128,8 @@ def _told(result: "Reconfigured") -> str:
         lines = [f"  somebody else's proposal was decided first and is completed: {what}. Yours was not; run the command again if it is still wanted"]
     for configuration in result.uncollected:
         lines.append(f"  note: no quorum of the retired {configuration.describe()} answered: its servers may still hold data that nobody needs")
+    if not result.announced:
+        lines.append("  note: the consensus service did not hear of it: a new client finds its way only while a retired configuration still answers")
     return "\n".join(lines)
 
 

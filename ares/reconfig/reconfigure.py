@@ -43,7 +43,8 @@ class Progress(Struct, frozen=True):
 class Reconfigured(Struct, frozen=True):
     """``configuration``: the decision, now finalized. ``ours``: whether it was the caller's proposal that was decided.
 
-    ``moved``/``skipped``: objects copied / already there. ``uncollected``: retired configurations of which no quorum answered.
+    ``moved``/``skipped``: objects copied / already there. ``uncollected``: retired configurations of which no quorum answered. ``announced``: whether
+    the consensus service heard; if not, a client that knows only configurations whose servers are gone finds no way here until the next one.
     """
 
     configuration: Configuration
@@ -52,6 +53,7 @@ class Reconfigured(Struct, frozen=True):
     skipped: int
     bytes: int
     uncollected: list[Configuration]
+    announced: bool = True
 
 
 def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
@@ -76,13 +78,13 @@ def _install(view: View, wished: Configuration, decided: Decided) -> Operation[R
     yield from mover.update_config()
     yield Report(mover.progress("finalize-config"))
     yield from finalize_config(view, target)
-    yield Announce(target)
+    announced: bool = yield Announce(target)
     uncollected: list[Configuration] = []
     if view.switches.gc:
         yield Report(mover.progress("gc-config"))
         uncollected = yield from gc_config(view)
     ours = decided.proposer == view.client or target.same_content(wished)
-    return Reconfigured(target, ours, mover.moved, mover.skipped, mover.bytes, uncollected)
+    return Reconfigured(target, ours, mover.moved, mover.skipped, mover.bytes, uncollected, announced)
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:

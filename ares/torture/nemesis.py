@@ -30,6 +30,8 @@ lose their memory, so this is soon over, unless a server is taken for what it wa
 
 QUICKLY_S = (0.0, 0.2)
 DIES_WITHIN_S = 0.15
+FINISH_ATTEMPTS = 8
+FINISH_PAUSE_S = 1.0
 
 
 class Victims(Protocol):
@@ -86,14 +88,24 @@ class Nemesis:
         except* TortureFailed as failed:
             raise failed.exceptions[0] from None
         await self.heal()
-        if not isinstance(await self._reconfigure(), Done):
-            self.problems.append("when everything was healed, a reconfiguration did not succeed")
+        await self._finish()
 
     async def heal(self) -> None:
         """Everything is well when this returns."""
         self._peace.set()
         while self._recoveries:
             await asyncio.gather(*self._recoveries)
+
+    async def _finish(self) -> None:
+        """A server that was cut off takes a moment to be heard again, as long as TCP waits before it sends anew, and is refused until then."""
+        outcome: Outcome | None = None
+        for _ in range(FINISH_ATTEMPTS):
+            outcome = await self._reconfigure()
+            if not isinstance(outcome, Refused):
+                break
+            await asyncio.sleep(FINISH_PAUSE_S)
+        if not isinstance(outcome, Done):
+            self.problems.append(f"when everything was healed, a reconfiguration did not succeed: {outcome}")
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -204,7 +216,7 @@ class Nemesis:
         while self._now() < end:
             rivals = 2 if self._chance.random() < 0.15 else 1
             await asyncio.gather(*(self._reconfigure(dangerous=True) for _ in range(rivals)))
-            reign = self._chance.random() < 0.15
+            reign = self._chance.random() < 0.1
             self._deadly = reign and self._chance.random() < 0.5
             await asyncio.sleep(min(self._chance.uniform(*(REIGN_S if reign else BETWEEN_RECONFIGURATIONS_S)), max(0.0, end - self._now())))
             self._deadly = False

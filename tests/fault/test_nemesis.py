@@ -214,3 +214,31 @@ async def test_a_server_that_ended_by_itself_is_told_of_and_started_again():
     assert nemesis.problems == ["s0 ended by itself; see its log"]
     assert ledger.trouble == {}
     assert ledger.identities["s0"] == "s0/2"
+
+
+class Mute(World):
+    """Servers that were hurt are not heard again for a while, or ever."""
+
+    attempts = 0
+    deaf_to = 3
+
+    async def reconfigure(self, wish, kill_after_s):
+        self.attempts += 1
+        return Refused("silent") if self.attempts <= self.deaf_to else await super().reconfigure(wish, kill_after_s)
+
+
+@pytest.mark.parametrize(("deaf_to", "problems"), [(3, 0), (1000, 1)])
+def test_the_last_reconfiguration_is_tried_again_but_not_for_ever(deaf_to, problems):
+    world = Mute(4, Random(1))
+    world.deaf_to = deaf_to
+    ledger = Ledger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+
+    async def run() -> Nemesis:
+        nemesis = Nemesis(world, ledger, Chronicle(), Random(3))
+        await nemesis.rage(0)
+        return nemesis
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        nemesis = runner.run(run())
+    assert len(nemesis.problems) == problems
+    assert nemesis.reconfigurations["done"] == 1 - problems
