@@ -26,7 +26,11 @@ SERVERS_MAX = 32
 """liberasurecode's limit on data plus parity fragments."""
 
 DELTA_DEFAULT = 8
+DELTA_MAX = 1000
 BACKEND_DEFAULT = "isa_l_rs_cauchy"
+BACKENDS = (BACKEND_DEFAULT, "isa_l_rs_vand_inv", "liberasurecode_rs_vand", "jerasure_rs_vand", "jerasure_rs_cauchy")
+"""Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
+
 UNPLACED = -1
 
 
@@ -42,7 +46,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     """Servers, data access primitives and parameters; use :meth:`abd` or :meth:`ec` to make one.
 
     ``k`` data elements of ``n`` rebuild a value; ``delta`` is how many writes may run beside a read (EC-DAP keeps delta + 1
-    elements an object); ``backend`` names the erasure code. ``domain`` and ``index`` are the place, set by the decision.
+    elements an object); ``backend`` names the erasure code. ``domain``, ``index`` and ``cluster`` are the place, set by the proposal:
+    ``cluster`` is the id of c0 (empty in c0 itself), so that nothing that was decided for another cluster is ever taken for this one's.
 
     Raises :class:`BadInput` for impossible parameters.
     """
@@ -54,6 +59,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     backend: str = ""
     domain: DomainName = DEFAULT_DOMAIN
     index: int = UNPLACED
+    cluster: bytes = b""
 
     def __post_init__(self) -> None:
         names = [server.id for server in self.servers]
@@ -66,10 +72,12 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
         if self.dap == "ec" and not 1 <= self.k < len(names):
             raise BadInput(f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}")
-        if self.dap == "ec" and self.delta < 1:
-            raise BadInput(f"delta must be at least 1, the number of writers at once, not {self.delta}")
+        if self.dap == "ec" and not 1 <= self.delta <= DELTA_MAX:
+            raise BadInput(f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not {self.delta}")
         if self.dap == "ec" and self.backend == "isa_l_rs_vand":
             raise BadInput("backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy")
+        if self.dap == "ec" and self.backend not in BACKENDS:
+            raise BadInput(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements")
 
     @staticmethod
     def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
@@ -112,9 +120,14 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         assert self.index != UNPLACED, "only a placed configuration has an id"
         return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(self), digest_size=16).digest())
 
-    def at(self, domain: DomainName, index: int) -> "Configuration":
-        """This content at a place of a domain's sequence (Alg. 5:18, d.ID = lambda + 1)."""
-        return msgspec.structs.replace(self, domain=domain, index=index)
+    @property
+    def cluster_id(self) -> bytes:
+        """The id of c0 of the cluster that this configuration belongs to."""
+        return self.cluster or self.id
+
+    def at(self, domain: DomainName, index: int, cluster: bytes = b"") -> "Configuration":
+        """This content at a place of a domain's sequence in a cluster (Alg. 5:18, d.ID = lambda + 1)."""
+        return msgspec.structs.replace(self, domain=domain, index=index, cluster=cluster)
 
     def resolved(self, book: Mapping[ServerId, Server]) -> "Configuration":
         """With address and identity of every server from ``book``; :class:`BadInput` names the ones it lacks."""

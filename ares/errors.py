@@ -89,7 +89,7 @@ class DecodeFailed(Uncertain):
     def __str__(self) -> str:
         return (
             f"no version of {self.object!r} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
-            "or reconfigure with a larger --delta"
+            "write the object anew, or use a larger --delta" + (self.outcome() if self.may_have_taken_effect else "")
         )
 
 

@@ -47,17 +47,17 @@ class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
 
 
 class GetTag(Message, frozen=True, tag=1):
-    """QUERY-TAG (Alg. 4:4). ``successor`` is rule R1: install it before you answer."""
+    """QUERY-TAG (Alg. 4:4)."""
 
     configuration: ConfigurationId
     object: ObjectName
-    successor: Successor | None = None
 
 
 class GetData(Message, frozen=True, tag=2):
     """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or else of the newest one.
 
-    A large element comes only if ``element`` is set: k servers are asked for theirs, the rest for tags.
+    A large element comes only if ``element`` is set: k servers are asked for theirs, the rest for tags. ``successor`` is rule R1: install it before
+    you answer.
     """
 
     configuration: ConfigurationId
@@ -185,8 +185,11 @@ class Hosted(Struct, frozen=True, array_like=True):
 
 
 class Description(Message, frozen=True, tag=37):
+    """``cluster``: the id of c0 in the cluster file that the server runs with."""
+
     server: ServerId
     identity: str
+    cluster: bytes
     version: str
     uptime_s: float
     memory_bytes: int

@@ -22,6 +22,8 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
     Raises :class:`ConflictingSuccessor` (R2, or a successor that cannot follow ``own`` at all).
     """
     new = incoming.configuration
+    if new.index < 0 or new.cluster_id != own.cluster_id:
+        raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} was decided for another cluster")
     if new.domain != own.domain or new.index <= own.index or (not incoming.finalized and new.index != own.index + 1):
         raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} cannot follow index {own.index} of {own.domain!r}")
     if current is None:

@@ -18,6 +18,8 @@ from ares.version import VERSION
 
 FAILED = 1
 MISUSED = 2
+INTERRUPTED = 130
+CUT_SHORT = "interrupted; what was under way may have taken effect or not: look before you repeat it"
 
 app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -57,14 +59,16 @@ def run(arguments: Sequence[str]) -> int:
         status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
         return _fail(error.format_message(), "BadInput", MISUSED, as_json)
-    except typer.Abort:
-        return _fail("interrupted", "Interrupted", FAILED, as_json)
+    except (typer.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
     except AresError as error:
         uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
         return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
     except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
         what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error)
         return _fail(what, type(error).__name__, FAILED, as_json)
+    if status == INTERRUPTED:
+        return _fail(CUT_SHORT, "Interrupted", INTERRUPTED, as_json)
     return status if isinstance(status, int) else 0
 
 

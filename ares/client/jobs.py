@@ -71,10 +71,7 @@ class Jobs(ABC):
         """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
         for job in list(self._jobs):
             if not job.ended:
-                failure = error()
-                failure.may_have_taken_effect = job.key is not None and bool(job.tasks)
-                self._end(job)
-                job.done(None, failure)
+                self._abort(job, error())
 
     def _launch(self, job: Job, operation: Operation[Any]) -> None:
         task = Task(operation, job)
@@ -118,7 +115,7 @@ class Jobs(ABC):
 
     def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
         job = task.job
-        if job.idle:
+        if job.idle and not task.retrying:
             job.deadline = self._now + job.timeout_s
         while True:
             try:
@@ -134,6 +131,7 @@ class Jobs(ABC):
                 case Report():
                     error = _told(job, effect)
                 case Pause():
+                    task.retrying = True
                     self._pause_count += 1
                     return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
                 case Agree() | Announce():
@@ -183,17 +181,20 @@ class Jobs(ABC):
 
     def _expire(self, job: Job) -> None:
         """A job past its deadline that no round could be failed for: it pauses, asks the consensus service, or waits in a queue."""
-        error = Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s")
-        pausing = [entry for entry in self._pauses if entry[2].job is job]
-        if pausing:
-            self._pauses = [entry for entry in self._pauses if entry[2].job is not job]
-            heapq.heapify(self._pauses)
-            for _, _, task in pausing:
-                if task in job.tasks:
-                    self._step(task, None, error)
+        if not job.ended:
+            self._abort(job, Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"))
+
+    def _abort(self, job: Job, error: Uncertain) -> None:
+        """Throw ``error`` into whatever of the job waits, which may add what became of it; then end the job, come what may."""
+        parents = {task.fan.parent for task in job.tasks if task.fan is not None}
+        for task in [task for task in job.tasks if task not in parents]:
+            if task in job.tasks:
+                self._drop({task: None})
+                self._step(task, None, error)
         if not job.ended:
             self._end(job)
             job.done(None, error)
+
 
 def _told(job: Job, report: Report) -> Exception | None:
     """Pass progress on; an exception of the callback is thrown into the operation, as if the report had failed."""

@@ -3,7 +3,7 @@
 Each client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 
 import msgspec
@@ -13,10 +13,10 @@ from ares.client.runner import Runner
 from ares.client.store import RESERVED, ObjectStore
 from ares.client.survey import describe_servers
 from ares.configuration import SERVERS_MAX, Configuration, Server
-from ares.effects import Agree, Operation
 from ares.errors import BadInput, ConfigurationRefused, DomainNotFound
 from ares.identity import DEFAULT_DOMAIN, ClientId, DomainName, ObjectName, ServerId
-from ares.messages import ConsensusDescription, Decided, Description
+from ares.messages import ConsensusDescription, Description
+from ares.reconfig.reconfigure import Progress, Reconfigured, agree
 from ares.reconfig.view import Switches, View
 from ares.runtime.ports import Connections, Consensus
 
@@ -98,15 +98,29 @@ class Manager(ObjectStore):
         if isinstance(entry.value, bytes):
             return self._opened(_decoded(entry.value, domain)), False
         wished = await self.identified(configuration or await self.current(timeout_s=timeout))
-        decided = await self._runner.run(_agree(wished.at(domain, 0)), f"creation of domain {name!r}", timeout)
+        decided = await self._runner.run(agree(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
         await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
-        return self._opened(decided.configuration), decided.proposer == self._client
+        return self._opened(decided.configuration), decided.configuration.same_content(wished)
 
     async def domains(self, *, timeout_s: float | None = None) -> AsyncIterator[ObjectStore]:
         """Every domain: `default`, then the others by name."""
         yield self
         async for name in self.list_named(DIRECTORY, timeout_s):
             yield await self.domain(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
+
+    async def reconfigure(
+        self,
+        configuration: Configuration,
+        *,
+        domain: str = DEFAULT_DOMAIN,
+        progress: Callable[[Progress], None] | None = None,
+        timeout_s: float | None = None,
+    ) -> Reconfigured:
+        """:meth:`ObjectStore.reconfigure`, of any domain."""
+        if domain == DEFAULT_DOMAIN:
+            return await super().reconfigure(configuration, progress=progress, timeout_s=timeout_s)
+        store = await self.domain(domain, timeout_s=timeout_s)
+        return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
 
     async def status(self) -> Status:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
@@ -121,6 +135,12 @@ class Manager(ObjectStore):
         """
         resolved = configuration.resolved(self._book)
         described = await self._describe(list(resolved.servers))
+        for server in resolved.servers:
+            says = described.get(server.id)
+            if says is not None and says.server != server.id:
+                raise BadInput(f"at {server.address} answers {says.server}, not {server.id}: is this the right cluster file?")
+            if says is not None and says.cluster != self.configuration.cluster_id:
+                raise BadInput(f"{server.id} at {server.address} runs with the file of another cluster: is this the right cluster file?")
         silent = [server.id for server in resolved.servers if server.id not in described]
         if silent:
             raise ConfigurationRefused(f"{', '.join(silent)} does not answer; a new configuration begins with servers that run. Nothing was changed")
@@ -139,11 +159,6 @@ class Manager(ObjectStore):
             view = View(self._client, first, self._switches, self._runner.session.suspects)
             self._domains[first.domain] = ObjectStore(self._runner, view, self._timeout_s, self.identified)
         return self._domains[first.domain]
-
-
-def _agree(first: Configuration) -> Operation[Decided]:
-    decided: Decided = yield Agree(first)
-    return decided
 
 
 def _entry(domain: DomainName) -> ObjectName:

@@ -44,7 +44,7 @@ Key = tuple[DomainName, ObjectName]
 class Job:
     """One operation that somebody waits for.
 
-    ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every completed round, so that
+    ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every step that is not a retry, so that
     ``timeout_s`` bounds a standstill and not the whole. ``key``: jobs with the same key run one after the other.
     """
 
@@ -72,14 +72,19 @@ class Job:
 
 
 class Task:
-    """A running generator: a job's own, or one of those its Together started (``fan``)."""
+    """A running generator: a job's own, or one of those its Together started (``fan``). ``call``: the round that it waits for.
 
-    __slots__ = ("fan", "generator", "job")
+    ``retrying``: it has paused to try something again, so its steps no longer count as progress.
+    """
+
+    __slots__ = ("call", "fan", "generator", "job", "retrying")
 
     def __init__(self, generator: Operation[Any], job: Job, fan: "Fan | None" = None) -> None:
         self.generator = generator
         self.job = job
         self.fan = fan
+        self.call: CallId | None = None
+        self.retrying = False
 
 
 class Fan:
@@ -104,7 +109,6 @@ class Round:
         "expected",
         "gather",
         "give_up_at",
-        "introductions",
         "patient_until",
         "requests",
         "resend_after_s",
@@ -130,7 +134,6 @@ class Round:
         self.resend_at = now + self.resend_after_s
         self.give_up_at = now + gather.give_up_s if gather.give_up_s is not None else None
         self.patient_until: float | None = None
-        self.introductions: dict[ServerId, int] = {}
 
     def request_for(self, server: ServerId) -> Question:
         if isinstance(self.requests, Sequence):

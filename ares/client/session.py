@@ -20,7 +20,6 @@ from ares.quorum import Outcome
 TICK_S = 0.025
 STALL_S = 1.0
 HINT_AGAIN_S = 2.0
-INTRODUCTIONS_MAX = 3
 
 
 class Session(Jobs):
@@ -42,12 +41,14 @@ class Session(Jobs):
     # -- rounds ---------------------------------------------------------------------------------------------------------
 
     def _drop(self, tasks: dict[Task, None]) -> None:
-        for call in [call for call, round in self._rounds.items() if round.task in tasks]:
-            del self._rounds[call]
+        for task in tasks:
+            if task.call is not None:
+                del self._rounds[task.call]
+                task.call = None
 
     def _ask(self, task: Task, gather: Gather) -> None:
         self._last_call += 1
-        call = CallId(self._last_call)
+        call = task.call = CallId(self._last_call)
         requests = gather.requests(call)
         outbox = self._outbox
         round = self._rounds[call] = Round(call, task, gather, requests, self._now)
@@ -95,10 +96,12 @@ class Session(Jobs):
 
     def _conclude(self, round: Round) -> None:
         del self._rounds[round.call]
+        round.task.call = None
         self._step(round.task, round.tally.answers)
 
     def _throw(self, round: Round, error: Exception) -> None:
         del self._rounds[round.call]
+        round.task.call = None
         self._step(round.task, None, error)
 
     def _unavailable(self, round: Round) -> Unavailable:
@@ -111,9 +114,7 @@ class Session(Jobs):
             return
         if server in tally.refusals:
             return
-        introductions = round.introductions.get(server, 0)
-        if refusal.reason is Reason.UNKNOWN_CONFIGURATION and introductions < INTRODUCTIONS_MAX:
-            round.introductions[server] = introductions + 1
+        if refusal.reason is Reason.UNKNOWN_CONFIGURATION:
             self._outbox[server].append(Introduce(round.call, configuration))
             self._outbox[server].append(round.request_for(server))
             return
@@ -121,7 +122,10 @@ class Session(Jobs):
         if tally.outcome is Outcome.REACHED:
             self._look(round)
         elif tally.outcome is Outcome.UNREACHABLE:
-            self._want_hint(configuration.domain, urgent=True)
+            if refusal.reason is Reason.OTHER_CLUSTER:
+                self._throw(round, ConfigurationRefused(f"{server} refuses: {refusal.detail}"))
+            else:
+                self._want_hint(configuration.domain, urgent=True)
 
     def _refused_all(self, server: ServerId, refusal: Refused) -> None:
         """A server could not read a whole batch: count it as refusing whatever still waits for it."""
@@ -145,7 +149,7 @@ class Session(Jobs):
             configuration = round.gather.configuration
             if round.call not in self._rounds or configuration.domain != domain:
                 continue
-            if newer is not None and newer.index > configuration.index:
+            if newer is not None and newer.index > configuration.index and newer.cluster_id == configuration.cluster_id:
                 self._throw(round, Superseded(newer))
             elif round.tally.outcome is Outcome.UNREACHABLE:
                 self._throw(round, self._unavailable(round))

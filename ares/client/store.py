@@ -59,7 +59,9 @@ class ObjectStore:
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         name = checked_key(key)
-        if len(memoryview(value).cast("B")) > VALUE_BYTES_MAX:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
+        if (value.nbytes if isinstance(value, memoryview) else len(value)) > VALUE_BYTES_MAX:
             raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
         return await self.write_named(name, bytes(value), timeout_s)
 
@@ -130,11 +132,17 @@ class ObjectStore:
         return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, progress=progress)
 
     def _timeout(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        if timeout_s is None:
+            return self._timeout_s
+        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
+            raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
+        return timeout_s
 
 
 def checked_key(key: str) -> ObjectName:
     """``key``, if it can be one."""
+    if not isinstance(key, str):
+        raise BadInput(f"a key is text (str), not {type(key).__name__}")
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:

@@ -59,15 +59,15 @@ class DataAccess:
         self._coding = coding
         self._suspects = suspects
 
-    def get_tag(self, object: ObjectName, carry: Successor | None = None) -> Operation[FoundTag]:
-        """The highest tag at a quorum (Alg. 3:2-8). ``carry``: rule R1, the successor that servers install before they answer."""
+    def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
+        """The highest tag at a quorum (Alg. 3:2-8)."""
         id = self.configuration.id
-        answers = yield Gather(self.configuration, lambda call: GetTag(call, id, object, carry), "get-tag")
+        answers = yield Gather(self.configuration, lambda call: GetTag(call, id, object), "get-tag")
         replies = answers.values()
         return FoundTag(max([reply.tag for reply in replies]), latest([reply.successor for reply in replies]))
 
     def get_version(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
-        """get-data without the value: its tag and length; ``value`` is WITHHELD."""
+        """get-data without the value: its tag and length; ``value`` is WITHHELD. ``carry``: rule R1, servers install it before they answer."""
         found = yield from self._read(object, 0, carry)
         return found
 
@@ -108,7 +108,7 @@ class DataAccess:
                 if reading.complete or reading.withheld:
                     return self._found(object, reading, answers)
                 attempt += 1
-                yield Pause(min(0.01 * 2**attempt, BACKOFF_MAX_S))
+                yield Pause(min(0.01 * 2 ** min(attempt, 10), BACKOFF_MAX_S))
             except Unavailable as error:
                 if attempt == 0:
                     raise

@@ -54,7 +54,7 @@ class ReedSolomon:
         self._n = n
         try:
             self._driver = ECDriver(k=k, m=n - k, ec_type=backend)
-        except ECDriverError as error:
+        except (ECDriverError, ImportError, AttributeError, TypeError) as error:  # PyECLib's ways to say that it lacks a backend
             raise ConfigurationRefused(f"erasure code {backend} with k={k}, m={n - k} is not available: {error}") from error
 
     def encode(self, value: bytes) -> Sequence[Parts]:

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from ares.configuration import Configuration, Status, Successor
 from ares.dap.client import DataAccess, Found
+from ares.dap.registry import data_access
 from ares.effects import Agree, Announce, Operation, Report, Together
-from ares.errors import Superseded, Uncertain
+from ares.errors import ConfigurationRefused, Superseded, Uncertain
 from ares.identity import ObjectName
 from ares.messages import Decided
 from ares.reconfig.collection import gc_config
@@ -83,16 +84,32 @@ def _install(view: View, wished: Configuration, decided: Decided) -> Operation[R
     if view.switches.gc:
         yield Report(mover.progress("gc-config"))
         uncollected = yield from gc_config(view)
-    ours = decided.proposer == view.client or target.same_content(wished)
-    return Reconfigured(target, ours, mover.moved, mover.skipped, mover.bytes, uncollected, announced)
+    return Reconfigured(target, target.same_content(wished), mover.moved, mover.skipped, mover.bytes, uncollected, announced)
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
     """Agree on what follows the last known configuration (Alg. 5:14-18)."""
     last = view.sequence.last_known
-    proposal = wished.at(last.domain, last.index + 1)
-    view.dap(proposal)
-    decided: Decided = yield Agree(proposal)
+    decided = yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id))
+    return decided
+
+
+def agree(proposal: Configuration) -> Operation[Decided]:
+    """The decision for the proposal's place. Raises :class:`ConfigurationRefused` if this proposal, or the decision, cannot be used here."""
+    data_access(proposal)
+    try:
+        decided: Decided = yield Agree(proposal)
+    except Uncertain as error:
+        error.may_have_taken_effect = True
+        error.advice = "the proposal may still be decided: see what is in force before you try again"
+        raise
+    made = decided.configuration
+    if (made.domain, made.index) != (proposal.domain, proposal.index) or made.cluster_id != proposal.cluster_id:
+        raise ConfigurationRefused(
+            f"the consensus service answers for index {made.index} of {made.domain!r} of another cluster: its members, or their journals, belong to "
+            "another cluster file. Nothing was changed"
+        )
+    data_access(made)
     return decided
 
 
@@ -105,6 +122,7 @@ def announce_successor(view: View, target: Configuration) -> Operation[None]:
         yield from put_config(last, successor)
     except Superseded as superseded:
         detour(view, superseded)
+        return
     view.sequence.add(last, successor)
 
 
@@ -179,6 +197,7 @@ class Mover:
             newest = max(found.tag for found in versions)
             if newest == TAG_ZERO or (there.confirmed and there.tag >= newest):
                 self.skipped += 1
+                yield Report(self.progress("update-config"))
                 return
             values = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
             found = max(reversed(values), key=lambda found: found.tag)

@@ -8,6 +8,9 @@ from ares.configuration import Configuration, Status, Successor
 from ares.errors import ConfigurationRefused
 from ares.identity import ConfigurationId
 
+RETIRED_KEPT = 8
+"""Retired entries are kept for a gc-config of this client, should it reconfigure; a client that only looks on must not gather them for ever."""
+
 
 class ConfigurationSequence:
     """Entries by index. Starts with a finalized configuration: c0, or what the domain's directory entry names."""
@@ -51,7 +54,8 @@ class ConfigurationSequence:
 
     def add(self, found_in: Configuration, successor: Successor) -> None:
         """Enter what a quorum of ``found_in`` now knows. Raises :class:`ConfigurationRefused` if another configuration has that place."""
-        self._known_at_quorum[found_in.id] = successor
+        if not self.knows(found_in, successor):
+            self._known_at_quorum[found_in.id] = successor
         self.adopt(successor)
 
     def adopt(self, successor: Successor) -> None:
@@ -68,6 +72,8 @@ class ConfigurationSequence:
         self._entries[new.index] = new
         if successor.status is Status.FINALIZED and new.index > self._finalized:
             self._finalized = new.index
+            for old in self.retired[:-RETIRED_KEPT]:
+                self.forget(old)
 
     def forget(self, configuration: Configuration) -> None:
         """Drop a retired entry (Alg. 2:44); an active one stays."""

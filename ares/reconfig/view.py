@@ -47,5 +47,7 @@ class View:
         """The primitives of a configuration. Raises :class:`ares.errors.ConfigurationRefused` if they are not available here."""
         dap = self._daps.get(configuration.id)
         if dap is None:
+            active = {known.id for known in self.sequence.active}
+            self._daps = {id: known for id, known in self._daps.items() if id in active}
             dap = self._daps[configuration.id] = data_access(configuration, self._suspects)
         return dap

@@ -20,7 +20,7 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
 
 WAITING_MESSAGES_MAX = 4096
-WAITING_BYTES_MAX = 512 * 1024 * 1024
+WAITING_BYTES_MAX = 128 * 1024 * 1024
 """What is kept for a peer that takes nothing; bytes of element data."""
 
 DETAIL_CHARACTERS_MAX = 300

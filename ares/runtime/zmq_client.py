@@ -18,7 +18,7 @@ from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, Socket, create_socket, 
 
 RECONNECT_MS_MIN = 50
 RECONNECT_MS_MAX = 1_000
-UNSENT_BATCHES_MAX = 32
+UNSENT_BATCHES_MAX = 8
 """What ZeroMQ holds for a server that is connected and slow: little, since only what waits here is bounded in bytes."""
 
 DRAIN_BATCHES_MAX = 64

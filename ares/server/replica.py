@@ -39,6 +39,7 @@ class Replica:
     def __init__(self, server: ServerId, identity: str, initial: Configuration) -> None:
         self.server = server
         self.identity = identity
+        self._cluster = initial.cluster_id
         self._hosted: dict[ConfigurationId, Hosting] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
         self.introduce(initial)
@@ -66,7 +67,7 @@ class Replica:
         if configuration.index < 0 or position is None:
             return Reason.NOT_A_MEMBER, f"{self.server} is not in {configuration.describe()}"
         place = (configuration.domain, configuration.index)
-        if self._places.get(place, configuration.id) != configuration.id:
+        if configuration.cluster_id != self._cluster or self._places.get(place, configuration.id) != configuration.id:
             return Reason.OTHER_CLUSTER, f"index {place[1]} of domain {place[0]!r} is another configuration here: is this the right cluster file?"
         if configuration.servers[position].identity != self.identity:
             return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
@@ -86,7 +87,7 @@ class Replica:
 
     def _describe(self, call: CallId) -> Description:
         hosted = tuple(hosting.describe() for hosting in self._hosted.values())
-        return Description(call, self.server, self.identity, VERSION, 0.0, 0, hosted)
+        return Description(call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
 
 
 def _answer(hosting: Hosting, request: Keyed) -> Reply:
@@ -98,8 +99,6 @@ def _answer(hosting: Hosting, request: Keyed) -> Reply:
         case PutData():
             return hosting.put_data(request)
         case GetTag():
-            if request.successor is not None:
-                hosting.install(request.successor)
             return hosting.get_tag(request)
         case ReadConfig():
             return Ack(request.call, hosting.successor)

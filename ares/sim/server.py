@@ -106,9 +106,9 @@ def changes(request: Request) -> bool:
     match request:
         case PutData() | WriteConfig() | CollectConfig() | Introduce():
             return True
-        case GetData() | GetTag() | ListObjects():
+        case GetData() | ListObjects():
             return request.successor is not None
-        case ReadConfig() | Describe():
+        case GetTag() | ReadConfig() | Describe():
             return False
 
 

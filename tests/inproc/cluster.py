@@ -44,10 +44,10 @@ class Cluster:
 
         return handle
 
-    def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None) -> Manager:
+    def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None, book: Any = None) -> Manager:
         client = ClientId(len(self.managers) + 1)
         connections = InprocConnections(self.network)
-        manager = Manager(connections, consensus or self.consensus, self.initial, self.book, client, switches or Switches(), timeout_s)
+        manager = Manager(connections, consensus or self.consensus, self.initial, book or self.book, client, switches or Switches(), timeout_s)
         self.managers.append(manager)
         return manager
 

@@ -80,7 +80,7 @@ def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_succe
 
 def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_index_is_followed(world):
     """Alg. 2:4-7: after gc-config, servers of one configuration may point at different finalized ones."""
-    targets = [Successor(content.at(DEFAULT_DOMAIN, index), Status.FINALIZED) for index, content in ((1, EC), (3, LATER))]
+    targets = [Successor(content.at(DEFAULT_DOMAIN, index, C0.id), Status.FINALIZED) for index, content in ((1, EC), (3, LATER))]
     for name, target in zip(("s0", "s1"), targets, strict=True):
         world.replicas[name].hosted[C0.id].install(target)
     world.down = {"s2"}
@@ -92,7 +92,7 @@ def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_inde
 
 def test_algorithm_2_line_15_what_was_found_is_put_to_a_quorum_before_it_is_followed(world):
     """Alg. 2:15."""
-    found = Successor(LATER.at(DEFAULT_DOMAIN, 1), Status.PENDING)
+    found = Successor(LATER.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
     world.replicas["s1"].hosted[C0.id].install(found)
     world.down = {"s0"}
     client = world.client()
@@ -264,7 +264,7 @@ def test_with_rule_r1_the_same_schedule_is_atomic():
 def test_put_config_and_get_next_config_meet_in_a_quorum(world):
     """Alg. 2:26-36."""
     first, second = world.client(), world.client()
-    successor = Successor(LATER.at(DEFAULT_DOMAIN, 1), Status.PENDING)
+    successor = Successor(LATER.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
     for down, other in (("s0", "s1"), ("s1", "s2"), ("s2", "s0")):
         world.down = {down}
         first.run(put_config(C0, successor))

@@ -5,8 +5,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from ares.codec import DETACHED_BYTES_MIN
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.errors import BadInput
+from ares.configuration import BACKENDS, DELTA_MAX, Configuration, Server, Status, Successor
 from ares.messages import (
     Ack,
     AnyMessage,
@@ -54,19 +53,19 @@ blobs = st.one_of(
 elements = st.builds(Element, integers, integers, words, st.lists(blobs, max_size=3).map(tuple))
 
 
-def _configuration(dap, names, k, delta, backend, domain, index):
+def _configuration(dap, names, k, delta, backend, domain, index, cluster):
     members = tuple(Server(name, address, identity) for name, address, identity in names)
-    try:
-        if dap == "abd":
-            return Configuration("abd", members, domain=domain, index=index)
-        return Configuration("ec", members, min(k, len(members) - 1), delta, backend, domain, index)
-    except BadInput:
-        return Configuration("abd", members, domain=domain, index=index)
+    if dap == "abd" or len(members) == 1:
+        return Configuration("abd", members, domain=domain, index=index, cluster=cluster)
+    return Configuration("ec", members, min(k, len(members) - 1), delta, backend, domain, index, cluster)
 
 
 members = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5, unique_by=lambda member: member[0])
+backends = st.sampled_from(BACKENDS).filter(lambda backend: backend != "isa_l_rs_vand")
+deltas = st.integers(1, DELTA_MAX)
+places = st.integers(0, 2**63 - 1)
 configurations = st.builds(
-    _configuration, st.sampled_from(["abd", "ec"]), members, st.integers(1, 4), st.integers(1, 9), texts, texts, st.integers(0, 2**63 - 1)
+    _configuration, st.sampled_from(["abd", "ec"]), members, st.integers(1, 4), deltas, backends, texts, places, ids
 )
 successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors
@@ -74,7 +73,7 @@ listed = st.builds(Listed, texts, any_tags, st.booleans())
 hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
 
 FIELDS = {
-    GetTag: (ids, texts, maybe),
+    GetTag: (ids, texts),
     GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe),
     PutData: (ids, texts, any_tags, elements),
     ReadConfig: (ids,),
@@ -88,7 +87,7 @@ FIELDS = {
     Ack: (maybe,),
     ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe),
     Refused: (st.sampled_from(Reason), texts),
-    Description: (texts, texts, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple)),
+    Description: (texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple)),
     Propose: (configurations, words),
     Decided: (configurations, words),
     GetHint: (texts,),

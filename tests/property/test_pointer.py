@@ -8,21 +8,25 @@ from ares.configuration import Configuration, Status, Successor
 from ares.identity import DEFAULT_DOMAIN
 from ares.pointer import ConflictingSuccessor, advance, latest
 
-OWN = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 3)
+C0 = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 0)
+OWN = C0.at(DEFAULT_DOMAIN, 3, C0.id)
 CONTENTS = [Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"]), Configuration.ec([f"s{n}" for n in range(5)], 3)]
 
 anything = st.builds(
-    lambda content, domain, index, status: Successor(content.at(domain, index), status),
+    lambda content, domain, index, status, cluster: Successor(content.at(domain, index, cluster), status),
     st.sampled_from(CONTENTS),
     st.sampled_from(["default", "default", "default", "other"]),
     st.integers(0, 9),
     st.sampled_from(Status),
+    st.sampled_from([C0.id, C0.id, C0.id, b"", b"another"]),
 )
 
 
 def moves_forward(before: Successor | None, after: Successor | None) -> bool:
+    if after is not None and (after.configuration.domain, after.configuration.cluster_id) != (OWN.domain, OWN.cluster_id):
+        return False
     if before is None:
-        return after is None or (after.configuration.index > OWN.index and after.configuration.domain == OWN.domain)
+        return after is None or after.configuration.index > OWN.index
     if after is None:
         return False
     old, new = before.configuration, after.configuration
@@ -47,7 +51,7 @@ def test_the_pointer_never_moves_backwards(incoming):
             assert current.configuration.index == OWN.index + 1
 
 
-decided = {index: CONTENTS[index % 3].at(DEFAULT_DOMAIN, index) for index in range(4, 9)}
+decided = {index: CONTENTS[index % 3].at(DEFAULT_DOMAIN, index, C0.id) for index in range(4, 9)}
 honest = st.one_of(
     st.just(Successor(decided[4], Status.PENDING)), st.sampled_from(sorted(decided)).map(lambda index: Successor(decided[index], Status.FINALIZED))
 )
@@ -89,7 +93,7 @@ def test_the_published_rule_would_be_rejected():
         stale = current is not None and current.finalized and incoming.configuration.index <= current.configuration.index
         return current if stale else incoming
 
-    first, second = (Successor(content.at(DEFAULT_DOMAIN, 4), Status.PENDING) for content in CONTENTS[:2])
+    first, second = (Successor(content.at(DEFAULT_DOMAIN, 4, C0.id), Status.PENDING) for content in CONTENTS[:2])
     assert not moves_forward(published(None, first), published(published(None, first), second))
     with pytest.raises(ConflictingSuccessor):
         advance(OWN, first, second)

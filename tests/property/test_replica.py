@@ -26,17 +26,18 @@ from ares.server.replica import Replica
 from ares.tag import TAG_ZERO, Tag
 
 from .strategies import BY_TYPE, any_tags, tags
-from .test_pointer import moves_forward
+from .test_pointer import C0, moves_forward
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
-INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 3)
+INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 3, C0.id)
 NEXT = [Configuration.abd(MEMBERS[:3]), Configuration.abd(MEMBERS[2:]), Configuration.ec(MEMBERS, 2, 1)]
 ME = 1
 
 requests_of_any_kind = st.one_of(*(BY_TYPE[kind] for kind in get_args(Request)))
-ids = st.sampled_from([INITIAL.id] * 5 + [NEXT[0].at(DEFAULT_DOMAIN, 4).id, b"unknown"])
+ids = st.sampled_from([INITIAL.id] * 5 + [NEXT[0].at(DEFAULT_DOMAIN, 4, C0.id).id, b"unknown"])
 objects = st.sampled_from(["a", "b"])
-places = st.builds(lambda content, index: content.at(DEFAULT_DOMAIN, index), st.sampled_from(NEXT), st.integers(2, 6))
+clusters = st.sampled_from([C0.id] * 5 + [b"", b"another"])
+places = st.builds(lambda content, index, cluster: content.at(DEFAULT_DOMAIN, index, cluster), st.sampled_from(NEXT), st.integers(2, 6), clusters)
 successors = st.builds(Successor, places, st.sampled_from(Status))
 maybe = st.none() | successors
 few_tags = st.builds(Tag, st.integers(1, 5), st.integers(1, 2))
@@ -54,7 +55,7 @@ def puts(draw):
 likely = st.one_of(
     puts(),
     puts(),
-    st.builds(GetTag, st.just(1), ids, objects, maybe),
+    st.builds(GetTag, st.just(1), ids, objects),
     st.builds(GetData, st.just(1), ids, objects, st.booleans(), st.none() | few_tags, maybe),
     st.builds(ListObjects, st.just(1), ids, st.sampled_from(["", "a"]), st.integers(-1, 3), st.sampled_from(["", "b"]), maybe),
     st.builds(WriteConfig, st.just(1), ids, successors),
@@ -89,6 +90,7 @@ def check(before, after, replica):
     assert set(after) >= set(before)
     places = [(hosting.configuration.domain, hosting.configuration.index) for hosting in replica.hosted.values()]
     assert len(places) == len(set(places)), "two configurations for one place"
+    assert {hosting.configuration.cluster_id for hosting in replica.hosted.values()} == {C0.id}, "a configuration of another cluster"
 
 
 def moves_forward_from(before, after):

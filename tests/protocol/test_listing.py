@@ -107,7 +107,7 @@ def test_a_write_that_reached_one_server_is_listed_as_a_reader_would_see_it(worl
 
 def test_domains_do_not_see_each_other(world):
     client = world.client()
-    photos = View(client.id, EC.at("photos", 0), Switches())
+    photos = View(client.id, EC.at("photos", 0, C0.id), Switches())
     client.run(write(client.view, "k", b"plain"))
     client.run(write(photos, "k", b"a photo"))
     client.run(delete(client.view, "k"))
@@ -123,7 +123,7 @@ def test_domains_do_not_see_each_other(world):
 
 def test_a_successor_of_another_domain_is_refused(world):
     replica = world.replicas["s0"]
-    stray = Successor(EC.at("photos", 1), Status.FINALIZED)
+    stray = Successor(EC.at("photos", 1, C0.id), Status.FINALIZED)
     assert replica.handle(CollectConfig(1, C0.id, stray)).reason is Reason.CONFLICTING_SUCCESSOR
     assert replica.handle(GetTag(2, C0.id, "k")) == TagReply(2, TAG_ZERO, None)
 
@@ -132,7 +132,7 @@ def test_a_reborn_server_serves_new_domains_under_its_new_identity(world):
     reborn = Server("s0", "host0:1", "f" * 32)
     world.replicas["s0"] = Replica(reborn.id, reborn.identity, C0)
     client = world.client()
-    fresh = View(client.id, Configuration.abd([reborn, *servers(3, 4)]).at("fresh", 0), Switches())
+    fresh = View(client.id, Configuration.abd([reborn, *servers(3, 4)]).at("fresh", 0, C0.id), Switches())
     world.down = {"s3"}
     client.run(write(fresh, "k", b"v"))
     assert client.run(read(fresh, "k")).value == b"v"

@@ -109,6 +109,27 @@ def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
         assert reader.run(read(reader.view, "k")).value == b"v"
 
 
+@pytest.mark.parametrize("wishes", [(EC, EC4), (EC4, EC), (EC, EC)], ids=["EC first", "EC4 first", "the same"])
+def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
+    """Whoever proposed, the client is the same: only a wish that was decided is `ours`."""
+    for seed in range(20):
+        world = World(C0, range(7), seed)
+        client, reader = world.client(), world.client()
+        client.run(write(client.view, "k", b"v"))
+        world.hold = lambda source, target, message: isinstance(message, WriteConfig)
+        pendings = [client.start(reconfigure(client.view, wished), idle=True) for wished in wishes]
+        while world.step():
+            pass
+        assert world.decisions.count == 1, "both have proposed for place 1"
+        world.hold = lambda *_: False
+        world.until(lambda pendings=pendings: all(pending.ended for pending in pendings))
+        results = [pending.result() for pending in pendings]
+        decided = world.decisions.decisions[DEFAULT_DOMAIN][1].content
+        assert [result.configuration for result in results] == [decided, decided]
+        assert [result.ours for result in results] == [decided.same_content(wished) for wished in wishes]
+        assert reader.run(read(reader.view, "k")).value == b"v"
+
+
 def test_r1_the_published_counterexample_is_closed():
     """Protocol's section 8: the writer's message reaches B after the mover looked at it."""
     world = World(C0, range(7))
@@ -139,15 +160,15 @@ def test_r1_the_published_counterexample_is_closed():
 def test_r2_a_second_successor_is_refused():
     world = World(C0, range(7))
     client = world.client()
-    client.run(put_config(C0, Successor(EC.at(DEFAULT_DOMAIN, 1), Status.PENDING)))
+    client.run(put_config(C0, Successor(EC.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)))
     with pytest.raises(ConfigurationRefused, match="second decision"):
-        client.run(put_config(C0, Successor(EC4.at(DEFAULT_DOMAIN, 1), Status.PENDING)))
+        client.run(put_config(C0, Successor(EC4.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)))
 
 
 def test_r3_a_successor_seen_at_one_server_is_at_a_quorum_before_anyone_goes_there():
     world = World(C0, range(7))
     client = world.client()
-    target = EC.at(DEFAULT_DOMAIN, 1)
+    target = EC.at(DEFAULT_DOMAIN, 1, C0.id)
     world.replicas["s1"]._hosted[C0.id].install(Successor(target, Status.PENDING))
     early = []
 

@@ -13,7 +13,7 @@ from ares.configuration import Configuration, Status, Successor
 from ares.dap.client import Found
 from ares.effects import Operation
 from ares.identity import CallId
-from ares.messages import Decided, GetData, GetTag, ListObjects
+from ares.messages import Decided, GetData, ListObjects
 from ares.reconfig.collection import gc_config
 from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor
 from ares.reconfig.traversal import read_config
@@ -31,7 +31,7 @@ def without_r1() -> Any:
     answer = replica._answer
 
     def published(hosting: Any, request: Any) -> Any:
-        if isinstance(request, GetTag | GetData | ListObjects):
+        if isinstance(request, GetData | ListObjects):
             request = msgspec.structs.replace(request, successor=None)
         return answer(hosting, request)
 

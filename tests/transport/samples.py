@@ -44,7 +44,7 @@ _ELEMENT = Element(3, 12, 2**64 - 1, (b"\x00\xffdata",))
 _LARGE = Element(4, 99, 5, (bytes(range(256)) * 64, b"second part"))
 
 SAMPLES: list[AnyMessage] = [
-    GetTag(_CALL, _C, _KEY, _SUCCESSOR),
+    GetTag(_CALL, _C, _KEY),
     GetData(_CALL, _C, _KEY, True, _TAG, _SUCCESSOR),
     PutData(_CALL, _C, _KEY, _TAG, _ELEMENT),
     PutData(_CALL, _C, _KEY, _TAG, _LARGE),
@@ -60,7 +60,7 @@ SAMPLES: list[AnyMessage] = [
     Ack(_CALL, _SUCCESSOR),
     ObjectsReply(_CALL, (Listed(_KEY, _TAG, True),), True, _SUCCESSOR),
     Refused(_CALL, Reason.IDENTITY, "why"),
-    Description(_CALL, ServerId("s0"), "ab" * 16, "1.0", 1.5, 10, (Hosted(_CONFIGURATION, 1, 2, False, _SUCCESSOR),)),
+    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (Hosted(_CONFIGURATION, 1, 2, False, _SUCCESSOR),)),
     Propose(_CALL, _CONFIGURATION, ClientId(9)),
     Decided(_CALL, _CONFIGURATION, ClientId(9)),
     GetHint(_CALL, DEFAULT_DOMAIN),

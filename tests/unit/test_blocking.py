@@ -47,6 +47,25 @@ def test_objects(settings: Settings) -> None:
 
 
 @pytest.mark.process
+def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_sent(settings: Settings) -> None:
+    with ares.connect_blocking(str(settings.path)) as store:
+        for key in (b"bytes", 7, None):
+            with pytest.raises(ares.BadInput, match=f"a key is text .str., not {type(key).__name__}"):
+                store.read(key)
+        for value in ("text", 7, None, [1, 2]):
+            with pytest.raises(ares.BadInput, match=f"a value is bytes, not {type(value).__name__}; nothing was sent"):
+                store.write("refused", value)
+        for timeout_s in (0, -1.0, float("nan")):
+            with pytest.raises(ares.BadInput, match="a timeout is a number of seconds, more than 0, not"):
+                store.write("refused", b"value", timeout_s=timeout_s)
+        with pytest.raises(ares.ObjectNotFound):
+            store.read("refused")
+        for value in (bytearray(b"value"), memoryview(b"v.a.l.u.e")[::2], memoryview(b"")):
+            store.write("taken", value)
+            assert store.read("taken") == bytes(value)
+
+
+@pytest.mark.process
 def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thread(settings: Settings) -> None:
     with ares.connect_blocking(settings) as store:
         with pytest.raises(ares.DomainNotFound):

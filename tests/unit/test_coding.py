@@ -3,7 +3,7 @@
 import pytest
 
 from ares.configuration import Configuration
-from ares.dap.coding import coding_for
+from ares.dap.coding import ReedSolomon, coding_for
 from ares.errors import ConfigurationRefused, DecodeFailed
 
 FIVE = [f"s{number}" for number in range(5)]
@@ -51,9 +51,10 @@ def test_elements_of_different_stripes_are_refused():
         coding.decode(100, {0: whole[0], 1: other[1], 2: whole[2]})
 
 
-def test_an_erasure_code_that_is_not_there_is_refused():
-    with pytest.raises(ConfigurationRefused, match=r"erasure code no_such_code with k=3, m=2 is not available"):
-        coding_for(Configuration.ec(FIVE, 3, backend="no_such_code"))
+@pytest.mark.parametrize("backend", ["no_such_code", "pyeclib.no_such_module", "no.such.module", "os.path"])
+def test_an_erasure_code_that_is_not_there_is_refused(backend):
+    with pytest.raises(ConfigurationRefused, match=f"erasure code {backend} with k=3, m=2 is not available"):
+        ReedSolomon(5, 3, backend)
 
 
 def test_one_driver_serves_all_configurations_of_a_shape():

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ares.configuration import SERVERS_MAX, Configuration, Server, Status, Successor
+from ares.configuration import DELTA_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
 from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import DEFAULT_DOMAIN
 
@@ -36,8 +36,12 @@ def test_examples_of_the_papers(configuration, quorum, crashes):
         (lambda: Configuration.abd(["s0", "s1", "s0"]), "s0 is named twice"),
         (lambda: Configuration.ec(THREE, 0), "1 <= k < 3, not k = 0"),
         (lambda: Configuration.ec(THREE, 3), "1 <= k < 3, not k = 3"),
-        (lambda: Configuration.ec(FIVE, 3, 0), "delta must be at least 1"),
+        (lambda: Configuration.ec(FIVE, 3, 0), "delta, the number of writers at once, must be from 1 to 1000, not 0"),
+        (lambda: Configuration.ec(FIVE, 3, DELTA_MAX + 1), "must be from 1 to 1000, not 1001"),
         (lambda: Configuration.ec(FIVE, 3, backend="isa_l_rs_vand"), "isa_l_rs_vand is refused"),
+        (lambda: Configuration.ec(FIVE, 3, backend="no_such_code"), "backend 'no_such_code' is not one of isa_l_rs_cauchy, "),
+        (lambda: Configuration.ec(FIVE, 3, backend="flat_xor_hd_3"), "others cannot rebuild a value from any k elements"),
+        (lambda: Configuration("ec", (Server("s0"), Server("s1")), delta=1), "backend '' is not one of"),
         (lambda: Configuration("abd", (Server("s0"),), k=2), "ABD replicates whole values"),
         (lambda: Configuration("abd", (Server("s0"),), delta=2), "ABD replicates whole values"),
         (lambda: Configuration("abd", (Server("s0"),), backend="x"), "ABD replicates whole values"),
@@ -61,6 +65,7 @@ def test_the_id_covers_place_and_content():
         base,
         base.at("d", 2),
         base.at("e", 1),
+        base.at("d", 1, b"c0 of a cluster"),
         Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 2, 4).at("d", 1),
         Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 3, 5).at("d", 1),
         Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 3, 4, "liberasurecode_rs_vand").at("d", 1),
@@ -101,6 +106,19 @@ def test_a_place_keeps_the_content():
     placed = Configuration.ec(FIVE, 3, 4).at("d", 2)
     assert (placed.domain, placed.index, placed.k, placed.delta, placed.server_ids) == ("d", 2, 3, 4, tuple(FIVE))
     assert Configuration.ec(FIVE, 3).domain == DEFAULT_DOMAIN
+
+
+def test_c0_names_the_cluster_of_all_that_come_after_it():
+    first = Configuration.abd(THREE).at(DEFAULT_DOMAIN, 0)
+    assert (first.cluster, first.cluster_id) == (b"", first.id)
+    second = Configuration.ec(FIVE, 3).at("d", 1, first.id)
+    assert (second.cluster, second.cluster_id, second.at("d", 2, second.cluster_id).cluster_id) == (first.id,) * 3
+    assert second.at("d", 1).cluster_id not in (first.id, second.id)
+
+
+@pytest.mark.parametrize("delta", [1, DELTA_MAX])
+def test_the_ends_of_the_range_of_delta(delta):
+    assert Configuration.ec(FIVE, 3, delta).delta == delta
 
 
 def test_status():

@@ -21,7 +21,7 @@ def host() -> Host:
 
 
 async def test_a_batch_is_answered_in_order_and_introductions_are_not():
-    other = INITIAL.at("photos", 0)
+    other = INITIAL.at("photos", 0, INITIAL.id)
     replies = host().handle("a client", [ReadConfig(3, INITIAL.id), Introduce(4, other), ReadConfig(5, other.id), ReadConfig(1, INITIAL.id)])
     assert replies == [Ack(3, None), Ack(5, None), Ack(1, None)]
     assert host().handle("a client", []) == []

@@ -11,7 +11,7 @@ from ares.tag import TAG_ZERO, Tag
 
 EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
 ABD = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
-NEXT = ABD.at("d", 2)
+NEXT = ABD.at("d", 2, EC.cluster_id)
 ME = 2
 
 

@@ -6,15 +6,16 @@ from ares.configuration import Configuration, Status, Successor
 from ares.pointer import ConflictingSuccessor, advance, latest
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])
-OWN = ONE.at("d", 3)
+C0 = ONE.at("default", 0)
+OWN = ONE.at("d", 3, C0.id)
 
 
 def pending(index: int, content: Configuration = ONE) -> Successor:
-    return Successor(content.at("d", index), Status.PENDING)
+    return Successor(content.at("d", index, C0.id), Status.PENDING)
 
 
 def final(index: int, content: Configuration = ONE) -> Successor:
-    return Successor(content.at("d", index), Status.FINALIZED)
+    return Successor(content.at("d", index, C0.id), Status.FINALIZED)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +50,29 @@ def test_transitions(current, incoming, after):
         (None, final(3), "cannot follow"),
         (None, final(2), "cannot follow"),
         (pending(4), final(3), "cannot follow"),
-        (None, Successor(ONE.at("e", 4), Status.PENDING), "index 4 of 'e' cannot follow index 3 of 'd'"),
+        (None, Successor(ONE.at("e", 4, C0.id), Status.PENDING), "index 4 of 'e' cannot follow index 3 of 'd'"),
+        (None, Successor(ONE, Status.PENDING), "another cluster"),
     ],
 )
 def test_refusals(current, incoming, why):
     with pytest.raises(ConflictingSuccessor, match=why):
         advance(OWN, current, incoming)
+
+
+@pytest.mark.parametrize("current", [None, pending(4), final(4)])
+@pytest.mark.parametrize("cluster", [b"", OTHER.at("default", 0).id, OWN.id])
+@pytest.mark.parametrize("status", Status)
+def test_what_another_cluster_decided_is_refused(current, cluster, status):
+    for index in (4, 5):
+        with pytest.raises(ConflictingSuccessor, match=f"index {index} of 'd' was decided for another cluster"):
+            advance(OWN, current, Successor(ONE.at("d", index, cluster), status))
+
+
+def test_c0_takes_what_its_own_cluster_decided_and_nothing_else():
+    mine, foreign = (Successor(OTHER.at("default", 1, cluster), Status.PENDING) for cluster in (C0.id, OTHER.at("default", 0).id))
+    assert advance(C0, None, mine) == mine
+    with pytest.raises(ConflictingSuccessor, match="another cluster"):
+        advance(C0, None, foreign)
 
 
 @pytest.mark.parametrize(

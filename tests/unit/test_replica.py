@@ -31,6 +31,7 @@ MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number i
 ME = MEMBERS[1]
 INITIAL = Configuration.abd(MEMBERS[:3]).at(DEFAULT_DOMAIN, 0)
 OTHER = Configuration.abd(MEMBERS[1:4])
+REBORN = Configuration.abd([Server("s1", "host:1", "f" * 32), *MEMBERS[2:4]])
 
 
 def replica(initial: Configuration = INITIAL) -> Replica:
@@ -45,7 +46,7 @@ def test_it_serves_the_initial_configuration_at_once():
 
 
 def test_a_stranger_waits_to_be_introduced():
-    server, placed = replica(), OTHER.at("photos", 0)
+    server, placed = replica(), OTHER.at("photos", 0, INITIAL.id)
     assert server.handle(ReadConfig(1, placed.id)) == Refused(1, Reason.UNKNOWN_CONFIGURATION, "introduce it")
     assert server.handle(Introduce(2, placed)) is None
     assert server.handle(ReadConfig(3, placed.id)) == Ack(3, None)
@@ -54,7 +55,7 @@ def test_a_stranger_waits_to_be_introduced():
 
 def test_a_second_introduction_keeps_the_state():
     server = replica()
-    server.handle(WriteConfig(1, INITIAL.id, Successor(OTHER.at(DEFAULT_DOMAIN, 1), Status.PENDING)))
+    server.handle(WriteConfig(1, INITIAL.id, Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)))
     server.handle(Introduce(2, INITIAL))
     assert server.handle(ReadConfig(3, INITIAL.id)).successor is not None
 
@@ -62,11 +63,14 @@ def test_a_second_introduction_keeps_the_state():
 @pytest.mark.parametrize(
     ("configuration", "reason", "why"),
     [
-        (Configuration.abd([MEMBERS[0], *MEMBERS[2:4]]).at("d", 0), Reason.NOT_A_MEMBER, "s1 is not in ABD n=3 on s0,s2,s3"),
-        (OTHER.at("d", -1), Reason.NOT_A_MEMBER, "s1 is not in"),
-        (OTHER.at("d", -2), Reason.NOT_A_MEMBER, "s1 is not in"),
+        (Configuration.abd([MEMBERS[0], *MEMBERS[2:4]]).at("d", 0, INITIAL.id), Reason.NOT_A_MEMBER, "s1 is not in ABD n=3 on s0,s2,s3"),
+        (OTHER.at("d", -1, INITIAL.id), Reason.NOT_A_MEMBER, "s1 is not in"),
+        (OTHER.at("d", -2, INITIAL.id), Reason.NOT_A_MEMBER, "s1 is not in"),
         (OTHER.at(DEFAULT_DOMAIN, 0), Reason.OTHER_CLUSTER, "is this the right cluster file"),
-        (Configuration.abd([Server("s1", "host:1", "f" * 32), *MEMBERS[2:4]]).at("d", 0), Reason.IDENTITY, "lost its memory; reconfigure"),
+        (OTHER.at(DEFAULT_DOMAIN, 0, INITIAL.id), Reason.OTHER_CLUSTER, "is this the right cluster file"),
+        (OTHER.at("d", 0), Reason.OTHER_CLUSTER, "is this the right cluster file"),
+        (OTHER.at("d", 3, OTHER.at(DEFAULT_DOMAIN, 0).id), Reason.OTHER_CLUSTER, "is this the right cluster file"),
+        (REBORN.at("d", 0, INITIAL.id), Reason.IDENTITY, "lost its memory; reconfigure"),
     ],
 )
 def test_introductions_that_are_refused(configuration, reason, why):
@@ -80,9 +84,9 @@ def test_introductions_that_are_refused(configuration, reason, why):
 
 def test_two_configurations_for_one_place_are_refused():
     server = replica()
-    assert server.handle(Introduce(1, OTHER.at("photos", 2))) is None
-    assert server.handle(Introduce(2, INITIAL.at("photos", 2))).reason is Reason.OTHER_CLUSTER
-    assert server.handle(Introduce(3, INITIAL.at("photos", 3))) is None
+    assert server.handle(Introduce(1, OTHER.at("photos", 2, INITIAL.id))) is None
+    assert server.handle(Introduce(2, INITIAL.at("photos", 2, INITIAL.id))).reason is Reason.OTHER_CLUSTER
+    assert server.handle(Introduce(3, INITIAL.at("photos", 3, INITIAL.id))) is None
 
 
 def test_a_server_outside_c0_knows_its_digest_all_the_same():
@@ -100,7 +104,6 @@ def test_a_server_with_a_new_identity_does_not_serve_under_the_old_one():
 
 def carrying(kind, successor):
     return {
-        GetTag: lambda: GetTag(1, INITIAL.id, "k", successor),
         GetData: lambda: GetData(1, INITIAL.id, "k", True, None, successor),
         ListObjects: lambda: ListObjects(1, INITIAL.id, "", 5, "", successor),
         WriteConfig: lambda: WriteConfig(1, INITIAL.id, successor),
@@ -108,12 +111,12 @@ def carrying(kind, successor):
     }[kind]()
 
 
-KINDS = [(GetTag, TagReply), (GetData, DataReply), (ListObjects, ObjectsReply), (WriteConfig, Ack), (CollectConfig, Ack)]
+KINDS = [(GetData, DataReply), (ListObjects, ObjectsReply), (WriteConfig, Ack), (CollectConfig, Ack)]
 
 
 @pytest.mark.parametrize(("kind", "answer"), KINDS)
 def test_r1_a_carried_successor_is_installed_before_the_answer(kind, answer):
-    server, successor = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1), Status.PENDING)
+    server, successor = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     reply = server.handle(carrying(kind, successor))
     assert type(reply) is answer
     assert reply.successor == successor
@@ -122,13 +125,29 @@ def test_r1_a_carried_successor_is_installed_before_the_answer(kind, answer):
 
 @pytest.mark.parametrize(("kind", "answer"), KINDS)
 def test_r2_a_second_successor_is_refused_and_nothing_changes(kind, answer):
-    server, first = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1), Status.PENDING)
+    server, first = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     server.handle(WriteConfig(1, INITIAL.id, first))
-    second = Successor(Configuration.abd(MEMBERS[2:]).at(DEFAULT_DOMAIN, 1), Status.FINALIZED)
+    second = Successor(Configuration.abd(MEMBERS[2:]).at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
     refused = server.handle(carrying(kind, second))
     assert refused.reason is Reason.CONFLICTING_SUCCESSOR
     assert server.hosted[INITIAL.id].successor == first
     assert not server.hosted[INITIAL.id].collected
+
+
+@pytest.mark.parametrize(("kind", "answer"), KINDS)
+def test_a_successor_of_another_cluster_is_refused_and_nothing_changes(kind, answer):
+    server, foreign = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1, OTHER.at(DEFAULT_DOMAIN, 0).id), Status.FINALIZED)
+    refused = server.handle(carrying(kind, foreign))
+    assert (refused.reason, "another cluster" in refused.detail) == (Reason.CONFLICTING_SUCCESSOR, True)
+    assert server.hosted[INITIAL.id].successor is None
+    assert not server.hosted[INITIAL.id].collected
+
+
+def test_a_server_that_begins_later_in_the_sequence_is_of_the_same_cluster():
+    server = replica(OTHER.at("d", 4, INITIAL.id))
+    assert server.handle(Introduce(1, INITIAL)) is None
+    assert server.handle(Introduce(2, OTHER.at("d", 5, INITIAL.id))) is None
+    assert server.handle(Introduce(3, OTHER.at("d", 6, OTHER.at("d", 4, INITIAL.id).id))).reason is Reason.OTHER_CLUSTER
 
 
 def test_a_bad_element_is_refused():
@@ -138,8 +157,8 @@ def test_a_bad_element_is_refused():
 
 def test_a_description():
     server = replica()
-    server.handle(Introduce(1, OTHER.at("photos", 0)))
+    server.handle(Introduce(1, OTHER.at("photos", 0, INITIAL.id)))
     described = server.handle(Describe(5))
     assert isinstance(described, Description)
     assert (described.call, described.server, described.identity, described.version) == (5, "s1", ME.identity, VERSION)
-    assert [hosted.configuration for hosted in described.hosted] == [INITIAL, OTHER.at("photos", 0)]
+    assert [hosted.configuration for hosted in described.hosted] == [INITIAL, OTHER.at("photos", 0, INITIAL.id)]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from ares.client.rounds import RESEND_S, RESEND_S_MAX
-from ares.client.session import HINT_AGAIN_S, INTRODUCTIONS_MAX, STALL_S
+from ares.client.session import HINT_AGAIN_S, STALL_S
 from ares.errors import ConfigurationRefused, Superseded, Unavailable
 from ares.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
 from ares.tag import TAG_ZERO
@@ -126,11 +126,12 @@ def refuse(rig, server, reason=Reason.UNKNOWN_CONFIGURATION, call=1):
 def test_a_server_that_does_not_know_the_configuration_is_introduced_to_it(rig):
     rig.start(once())
     rig.sent()
-    for _ in range(INTRODUCTIONS_MAX):
+    for _ in range(10):
         refuse(rig, "s0")
-        assert rig.sent() == {"s0": [Introduce(1, C), ReadConfig(1, C.id)]}
+        assert rig.sent() == {"s0": [Introduce(1, C), ReadConfig(1, C.id)]}, "as often as an introduction may be lost"
+    refuse(rig, "s0", Reason.IDENTITY)
     refuse(rig, "s0")
-    assert rig.sent() == {}
+    assert rig.sent() == {}, "it refused the introduction"
     refuse(rig, "s1", Reason.NOT_A_MEMBER)
     assert rig.session.hints == ["d"], "a quorum can no longer come"
     rig.session.hinted("d", None, 0.0)
@@ -142,6 +143,16 @@ def test_a_second_decision_is_an_error_at_once(rig):
     refuse(rig, "s0", Reason.CONFLICTING_SUCCESSOR)
     assert isinstance(rig.error, ConfigurationRefused)
     assert "s0 refuses a second decision: says the server" in str(rig.error)
+
+
+def test_servers_of_another_cluster_end_the_round_once_a_quorum_cannot_come(rig):
+    rig.start(once())
+    refuse(rig, "s0", Reason.OTHER_CLUSTER)
+    assert rig.ends == [], "the others may do"
+    refuse(rig, "s1", Reason.OTHER_CLUSTER)
+    assert isinstance(rig.error, ConfigurationRefused)
+    assert "s1 refuses: says the server" in str(rig.error)
+    assert (rig.session.hints, rig.session.busy) == ([], False)
 
 
 def test_a_hint_moves_rounds_of_older_configurations_of_the_domain_only(rig):
@@ -156,7 +167,9 @@ def test_a_hint_moves_rounds_of_older_configurations_of_the_domain_only(rig):
     rig.session.hinted("d", C, 0.0)
     rig.session.hinted("d", None, 0.0)
     assert rig.ends == []
-    rig.session.hinted("d", C.at("d", 2), 0.0)
+    rig.session.hinted("d", C.at("d", 2, b"c0 of another cluster"), 0.0)
+    assert rig.ends == []
+    rig.session.hinted("d", C.at("d", 2, C.cluster_id), 0.0)
     assert rig.value.index == 2
 
 

@@ -15,6 +15,12 @@ def rig():
     return Rig()
 
 
+def answer_all(rig):
+    """Every server answers what it was asked."""
+    for server, requests in rig.sent().items():
+        rig.reply(server, *(Ack(request.call, None) for request in requests))
+
+
 def test_a_pause(rig):
     def operation():
         yield Pause(1.0)
@@ -192,18 +198,40 @@ def test_jobs_with_one_key_run_one_after_the_other(rig):
 
 
 def test_an_idle_deadline_moves_with_every_step(rig):
-    def operation(rounds):
-        for _ in range(rounds):
-            yield Pause(0.8)
-        yield Pause(100)
+    def operation():
+        while True:
+            yield gather()
 
-    rig.start(operation(5), timeout_s=1, idle=True, label="idle")
-    rig.start(operation(5), timeout_s=1, label="plain")
+    rig.start(operation(), timeout_s=1, idle=True, label="idle")
+    rig.start(operation(), timeout_s=1, label="plain")
     for _ in range(5):
+        answer_all(rig)
         rig.tick(0.81)
     assert [label for label, _, _ in rig.ends] == ["plain"]
     rig.tick(1.1)
     assert [label for label, _, _ in rig.ends] == ["plain", "idle"]
+
+
+def test_an_idle_deadline_does_not_move_for_a_task_that_tries_again(rig):
+    def operation():
+        while True:
+            yield Pause(0.1)
+            yield gather()
+
+    def beside(rounds):
+        yield Together(iter([operation(), *(once() for _ in range(rounds))]), 2)
+
+    rig.start(operation(), timeout_s=1, idle=True, label="stands still")
+    rig.start(beside(10), timeout_s=1, idle=True, label="moves beside it")
+    for _ in range(10):
+        rig.tick(0.11)
+        answer_all(rig)
+    assert [label for label, _, _ in rig.ends] == ["stands still"]
+    assert isinstance(rig.error, Unavailable)
+    for _ in range(10):
+        rig.tick(0.11)
+        answer_all(rig)
+    assert [label for label, _, _ in rig.ends] == ["stands still", "moves beside it"], "nobody moves any more"
 
 
 def test_a_queued_job_that_waits_too_long_fails_and_leaves_the_queue(rig):
@@ -215,5 +243,5 @@ def test_a_queued_job_that_waits_too_long_fails_and_leaves_the_queue(rig):
     assert [(label, "still waiting after 1 s" in str(error)) for label, _, error in rig.ends] == [("second", True)]
     for call in (1, 2):
         for server in ("s0", "s1"):
-            rig.reply(server, Ack(call, Successor(C.at("d", 2), Status.PENDING)))
+            rig.reply(server, Ack(call, Successor(C.at("d", 2, C.cluster_id), Status.PENDING)))
     assert [label for label, _, _ in rig.ends] == ["second", "first", "third"]

@@ -134,7 +134,7 @@ BAD = {
     "no k": ("k = 1", "", "initial.k", "missing"),
     "k with abd": ('"ec"', '"abd"', "initial.k", 'expected only with dap = "ec"'),
     "survives nothing": ("k = 1", "k = 2", "initial", "write allow_no_faults = true"),
-    "delta": ("k = 1", "k = 1\ndelta = 0", "initial", "delta must be at least 1"),
+    "delta": ("k = 1", "k = 1\ndelta = 0", "initial", "delta, the number of writers at once, must be from 1 to 1000, not 0"),
     "no password": ('consensus_password = "secrets/consensus.password"', "", "consensus_password", "expected the path of a file"),
 }
 

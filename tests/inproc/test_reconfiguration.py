@@ -1,0 +1,226 @@
+"""Reconfiguration as a program sees it, without sockets (ares/client/{manager,store}.py)."""
+
+import asyncio
+import itertools
+
+import msgspec
+import pytest
+
+from ares.configuration import Configuration
+from ares.errors import BadInput, ConfigurationRefused, ConnectionClosed, Unavailable
+from ares.reconfig.view import Switches
+from ares.runtime.inproc_transport import InprocListener
+from ares.server.host import Host
+from ares.server.replica import Replica
+
+from .cluster import MIB
+
+EC = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)
+ABD = Configuration.abd(["s4", "s5", "s6"])
+
+
+async def test_reconfigure_beside_writers_and_readers(cluster):
+    """Every value that a writer was told is stored is the newest or older than what a reader gets, whatever moves meanwhile."""
+    writer, reader, mover = (cluster.manager(switches=Switches(fast_read=fast)) for fast in (True, False, True))
+    keys = [f"key{number}" for number in range(5)]
+    await asyncio.gather(*(writer.write(key, b"0") for key in keys))
+    written, seen, stopped = dict.fromkeys(keys, 0), [], False
+
+    async def write_on(key):
+        for number in itertools.count(1):
+            if stopped:
+                return
+            await writer.write(key, b"%d" % number)
+            written[key] = number
+
+    async def read_on(key):
+        while not stopped:
+            floor = written[key]
+            value = int(await reader.read(key))
+            assert value >= floor, "a completed write is lost"
+            seen.append(value)
+
+    loops = [asyncio.create_task(loop(key)) for loop in (write_on, read_on) for key in keys]
+    told = []
+    for wished in (EC, ABD, EC):
+        result = await mover.reconfigure(wished, progress=told.append)
+        assert result.ours
+        assert result.configuration.same_content(await mover.identified(wished))
+        assert result.moved + result.skipped == len(keys)
+    stopped = True
+    await asyncio.gather(*loops)
+    assert len(seen) > 10
+    stages = [progress.stage for progress in told]
+    assert stages[0] == "read-config"
+    assert {"update-config", "finalize-config", "gc-config"} <= set(stages)
+    assert max(progress.moved for progress in told) == len(keys)
+    for key in keys:
+        assert int(await cluster.manager().read(key)) == written[key]
+    assert mover.configuration.index == 3
+
+
+async def test_large_values_move(cluster):
+    store = cluster.manager()
+    value = bytes(range(256)) * (3 * MIB // 256) + b"end"
+    await store.write("large", value)
+    assert (await store.reconfigure(EC)).bytes == len(value)
+    cluster.stop("s0", "s1", "s6")
+    assert await cluster.manager().read("large") == value
+
+
+async def test_a_new_configuration_begins_with_servers_that_run(cluster):
+    store = cluster.manager()
+    cluster.stop("s5")
+    with pytest.raises(ConfigurationRefused, match=r"s5 does not answer.*Nothing was changed"):
+        await store.reconfigure(EC)
+    with pytest.raises(ConfigurationRefused, match="s5"):
+        await store.domain("photos", create=ABD)
+    with pytest.raises(BadInput, match="unknown server s9"):
+        await store.reconfigure(Configuration.abd(["s0", "s1", "s9"]))
+    assert store.configuration == cluster.initial
+    assert (await cluster.consensus.describe(1.0))[0].decisions == 0
+
+
+async def test_an_address_at_which_another_server_answers_is_refused(cluster):
+    """As with the addresses of another cluster file: what s6 is must not be taken for what s5 is."""
+    book = cluster.book | {"s5": msgspec.structs.replace(cluster.book["s5"], address=cluster.book["s6"].address)}
+    store = cluster.manager(book=book)
+    for wished in (EC, ABD):
+        with pytest.raises(BadInput, match="at host6:1 answers s6, not s5"):
+            await store.reconfigure(wished)
+    with pytest.raises(BadInput, match="at host6:1 answers s6, not s5"):
+        await store.create_domain("photos", EC)
+    assert store.configuration == cluster.initial
+    assert (await cluster.consensus.describe(1.0))[0].decisions == 0
+    assert (await store.reconfigure(Configuration.abd(["s3", "s4", "s6"]))).ours, "the others are who they are"
+
+
+async def test_a_decision_for_another_cluster_is_refused(cluster):
+    """The consensus service runs on the journals of another cluster file."""
+    other = ABD.resolved(cluster.book).at("default", 0)
+    for name, index in (("default", 1), ("photos", 0)):
+        await cluster.consensus.propose(EC.resolved(cluster.book).at(name, index, other.id), 99, 1.0)
+    store = cluster.manager()
+    await store.write("key", b"v")
+    with pytest.raises(ConfigurationRefused, match="of another cluster"):
+        await store.reconfigure(ABD)
+    with pytest.raises(ConfigurationRefused, match="of another cluster"):
+        await store.create_domain("photos", ABD)
+    assert [domain.name async for domain in store.domains()] == ["default"]
+    status = await store.status()
+    assert [hosted.configuration for described in status.servers.values() for hosted in described.hosted] == [cluster.initial] * 3
+    assert {hosted.successor for described in status.servers.values() for hosted in described.hosted} == {None}
+    assert await store.read("key") == b"v"
+
+
+async def test_reconfigurations_at_once_in_one_manager(cluster):
+    """Each is told whether its own wish was decided, not whether this client proposed what was."""
+    store, wishes = cluster.manager(), [EC, ABD, EC]
+    await store.write("key", b"v")
+    results = await asyncio.gather(*(store.reconfigure(wished) for wished in wishes))
+    for result, wished in zip(results, wishes, strict=True):
+        assert result.ours == result.configuration.same_content(await store.identified(wished))
+    assert any(result.ours for result in results)
+    for place in {result.configuration.index for result in results}:
+        assert len({result.configuration.id for result in results if result.configuration.index == place}) == 1
+    assert await cluster.manager().read("key") == b"v"
+
+
+async def test_reconfigurers_that_race_agree(cluster):
+    stores = [cluster.manager(), cluster.manager()]
+    await stores[0].write("key", b"v")
+    results = await asyncio.gather(stores[0].reconfigure(EC), stores[1].reconfigure(ABD))
+    placed = {}
+    for result in results:
+        assert placed.setdefault(result.configuration.index, result.configuration) == result.configuration
+    assert any(result.ours for result in results)
+    assert await cluster.manager().read("key") == b"v"
+
+
+class NoConsensus:
+    """A consensus service that never answers."""
+
+    async def propose(self, configuration, proposer, timeout_s):
+        await asyncio.Event().wait()
+
+    async def hint(self, domain, timeout_s):
+        return None
+
+    async def close(self):
+        pass
+
+
+async def test_without_consensus_reads_and_writes_go_on_and_reconfiguration_ends_at_its_timeout(cluster):
+    store = cluster.manager(consensus=NoConsensus())
+    await store.write("key", b"v")
+    with pytest.raises(Unavailable, match=r"reconfiguration of 'default'.*the proposal may still be decided") as caught:
+        await store.reconfigure(EC, timeout_s=0.2)
+    assert caught.value.may_have_taken_effect
+    with pytest.raises(Unavailable, match=r"creation of domain 'photos'.*the proposal may still be decided") as caught:
+        await store.create_domain("photos", EC, timeout_s=0.2)
+    assert caught.value.may_have_taken_effect
+    assert await store.read("key") == b"v"
+    assert store.configuration == cluster.initial
+
+
+async def test_a_cancelled_reconfiguration_is_finished_by_the_next(cluster):
+    store = cluster.manager()
+    await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
+    moving = asyncio.Event()
+    running = asyncio.create_task(store.reconfigure(EC, progress=lambda progress: moving.set() if progress.moved else None))
+    await moving.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    result = await cluster.manager().reconfigure(ABD)
+    assert result.configuration.index in (1, 2)
+    other = cluster.manager()
+    assert [await other.read(f"key{number}") for number in range(20)] == [b"v"] * 20
+
+
+async def test_closing_during_update_config_says_that_it_may_have_taken_effect(cluster):
+    store = cluster.manager(timeout_s=3600)
+    await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
+    cluster.put_taken.clear()
+    running = asyncio.create_task(store.reconfigure(EC))
+    await cluster.put_taken.wait()
+    await store.close()
+    with pytest.raises(ConnectionClosed, match="configuration 1 is decided and pending") as caught:
+        async with asyncio.timeout(5):
+            await running
+    assert caught.value.may_have_taken_effect
+    result = await cluster.manager().reconfigure(ABD)
+    assert result.configuration.index == 2
+    other = cluster.manager()
+    assert [await other.read(f"key{number}") for number in range(20)] == [b"v"] * 20
+
+
+async def test_a_progress_callback_that_raises_fails_the_call(cluster):
+    store = cluster.manager(timeout_s=3600)
+    await store.write("key", b"v")
+
+    def progress(told):
+        if told.moved:
+            raise KeyError("the caller's own mistake")
+
+    with pytest.raises(KeyError, match="own mistake"):
+        async with asyncio.timeout(1):
+            await store.reconfigure(EC, progress=progress)
+
+
+async def test_servers_that_run_with_another_cluster_file_are_noticed_before_anything_is_proposed(cluster):
+    """Same names, same addresses, another c0: they would refuse the configuration after it was decided, for ever."""
+    other = Configuration.abd([cluster.book["s4"], cluster.book["s5"], cluster.book["s6"]]).at("default", 0)
+    for listener in cluster.listeners[4:6]:
+        await listener.close()
+    for name in ("s4", "s5"):
+        server = cluster.book[name]
+        listener = InprocListener(cluster.network, server.address)
+        await listener.serve(Host(Replica(server.id, server.identity, other)).handle)
+        cluster.listeners.append(listener)
+    store = cluster.manager()
+    await store.write("key", b"v")
+    with pytest.raises(BadInput, match="another cluster"):
+        await store.reconfigure(Configuration.abd(["s4", "s5", "s6"]))
+    assert (await cluster.consensus.describe(1))[0].decisions == 0
+    assert await store.read("key") == b"v"

@@ -1,0 +1,109 @@
+"""What one object that cannot be decoded does to a listing and to a reconfiguration: they end at their timeout, and say which object it is."""
+
+import pytest
+
+from ares.client.operations import read, write
+from ares.client.survey import list_objects
+from ares.configuration import Configuration
+from ares.errors import ConnectionClosed, DecodeFailed
+from ares.identity import DEFAULT_DOMAIN
+from ares.messages import PutData
+from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.view import Switches
+from tests.protocol.world import World, servers
+
+EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 1)
+LATER = Configuration.abd(servers(4, 5, 6))
+C0 = EC.at(DEFAULT_DOMAIN, 0)
+TIMEOUT_S = 5.0
+GOOD = [f"good{number}" for number in range(10)]
+
+
+def drain(world):
+    while world.step():
+        pass
+
+
+def partial(world, reach):
+    """A write of `bad` that reaches the servers of ``reach`` only, and whose client dies."""
+    writer = world.client()
+    world.hold = lambda source, target, message: isinstance(message, PutData) and target not in reach
+    writer.start(write(writer.view, "bad", b"partial"))
+    drain(world)
+    writer.dead, world.hold = True, lambda *_: False
+    world.flights.clear()
+
+
+@pytest.fixture
+def world():
+    """Ten objects that are well, and `bad`: s4 lacks its last version, s0 dropped it for those of two dead writers, s3 is down."""
+    world = World(C0, range(7))
+    client = world.client()
+    for name in [*GOOD, "bad"]:
+        client.run(write(client.view, name, b"value"))
+    drain(world)
+    world.down = {"s4"}
+    client.run(write(client.view, "bad", b"newest"))
+    drain(world)
+    world.down = set()
+    world.flights.clear()
+    partial(world, {"s0"})
+    partial(world, {"s0"})
+    world.down = {"s3"}
+    return world
+
+
+@pytest.mark.parametrize("switches", [Switches(), Switches(False, False, False, False)], ids=["all", "none"])
+def test_a_listing_ends_at_its_timeout_and_names_the_object(world, switches):
+    client = world.client(switches)
+    began = world.now
+    with pytest.raises(DecodeFailed, match="no version of 'bad' can be decoded") as caught:
+        client.run(list_objects(client.view, "", ""), timeout_s=TIMEOUT_S, idle=True)
+    assert TIMEOUT_S <= world.now - began < 2 * TIMEOUT_S
+    assert not caught.value.may_have_taken_effect
+    assert not client.session.busy
+    world.down = set()
+    assert client.run(list_objects(client.view, "", "")) == (["bad", *GOOD], None)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_reconfiguration_ends_at_its_timeout_and_names_the_object(world, batch):
+    client = world.client(Switches(batch=batch))
+    began, told = world.now, []
+    with pytest.raises(DecodeFailed, match="no version of 'bad' can be decoded") as caught:
+        client.run(reconfigure(client.view, LATER), timeout_s=TIMEOUT_S, idle=True, progress=told.append)
+    assert TIMEOUT_S <= world.now - began < 2 * TIMEOUT_S
+    assert caught.value.may_have_taken_effect
+    assert "the next reconfig finishes it" in caught.value.advice
+    assert told[-1].moved == (len(GOOD) if batch else 0), "the others were not held up, unless one moves after the other"
+    assert not client.session.busy
+    assert client.view.sequence.last_finalized == C0
+    world.down = set()
+    result = client.run(reconfigure(client.view, LATER), timeout_s=TIMEOUT_S, idle=True)
+    assert result.moved >= 1
+    world.down = {"s0", "s1", "s2", "s3"}
+    assert {client.run(read(client.view, name)).value for name in GOOD} == {b"value"}
+    assert client.run(read(client.view, "bad")).value in (b"newest", b"partial")
+
+
+def test_closing_during_update_config_says_that_it_may_have_taken_effect(world):
+    client = world.client()
+    world.down = set()
+    world.hold = lambda source, target, message: isinstance(message, PutData)
+    pending = client.start(reconfigure(client.view, LATER), idle=True)
+    drain(world)
+    client.session.close(ConnectionClosed)
+    with pytest.raises(ConnectionClosed, match="configuration 1 is decided and pending") as caught:
+        pending.result()
+    assert caught.value.may_have_taken_effect
+    assert not client.session.busy
+
+
+def test_closing_before_anything_was_proposed_says_that_nothing_was_changed(world):
+    client = world.client()
+    pending = client.start(reconfigure(client.view, LATER), idle=True)
+    client.session.close(ConnectionClosed)
+    with pytest.raises(ConnectionClosed, match="nothing was changed") as caught:
+        pending.result()
+    assert not caught.value.may_have_taken_effect
+    assert world.decisions.count == 0
