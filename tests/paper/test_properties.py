@@ -33,6 +33,14 @@ def test_lemma_10_subsequence(histories):
         assert broken_subsequence(history) == []
 
 
+def test_lemma_11_the_last_finalized_index_of_a_process_never_goes_back(histories):
+    """Section 6.2.1: mu of one process, from each of its operations to the next."""
+    for history in histories:
+        for client in {done.client for done in history}:
+            known = [done.cseq.mu for done in sorted(history, key=lambda done: done.ended) if done.client == client]
+            assert known == sorted(known)
+
+
 def test_lemma_12_and_theorem_13_sequence_progress(histories):
     """Section 6.2.1 (iii): what was finalized when an operation ended is finalized, or superseded, for every later one."""
     for history in histories:
