@@ -11,7 +11,7 @@ from ares.sim.shrink import shrink
 from tests.simulation.controls import CONTROLS, hunt
 
 NAME = "published piggyback (no R1)"
-FIRST_SEED = 3400
+FIRST_SEED = 4300
 RUNS_MAX = 20_000
 
 TEXT = """# The published piggyback loses a completed write

@@ -6,7 +6,7 @@ from ares.sim.plan import draw
 from ares.sim.run import run_plan
 from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hunt
 
-FIRST = {"published piggyback (no R1)": 3480, "no put-config before moving on (no R3)": 130, "Lists of one": 60}
+FIRST = {"published piggyback (no R1)": 4300, "no put-config before moving on (no R3)": 100, "Lists of one": 200}
 """Where to begin the hunt for the rare ones."""
 
 RUNS_MAX = 6000
