@@ -178,7 +178,7 @@ def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mo
         (["--dap", "abd", "--servers", "s0,s1,s2", "--k", "2"], "belong to --dap ec"),
         (["--dap", "ec", "--servers", "s0,s1,s2", "--k", "3"], "1 <= k < 3, not k = 3"),
         (["--dap", "ec", "--servers", "s0,s1,s2", "--k", "many"], "--k"),
-        (["--dap", "ec", "--servers", "s0,s1,s2", "--delta", "0"], "delta must be at least 1"),
+        (["--dap", "ec", "--servers", "s0,s1,s2", "--delta", "0"], "must be from 1 to 1000, not 0"),
         (["--dap", "raid", "--servers", "s0,s1,s2"], "--dap"),
         (["--dap", "abd"], "--servers is missing"),
         (["--servers", "s0,s1,s2"], "--dap is missing"),
@@ -194,7 +194,7 @@ def test_somebody_else_was_first(mortal: Cli) -> None:
 
     async def decide_and_die() -> None:
         async with connect(cli.settings) as manager:
-            theirs = (await manager.identified(Configuration.abd(["s0", "s1", "s2"]))).at(DEFAULT_DOMAIN, 1)
+            theirs = (await manager.identified(Configuration.abd(["s0", "s1", "s2"]))).at(DEFAULT_DOMAIN, 1, cli.settings.initial.id)
         consensus = RemoteConsensus(ZmqConnections(), {member.id: member.address for member in cli.settings.members.values()})
         await consensus.propose(theirs, ClientId(1), 20.0)
         await consensus.close()
