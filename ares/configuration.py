@@ -35,7 +35,10 @@ UNPLACED = -1
 
 
 class Server(Struct, frozen=True, array_like=True):
-    """A member of a configuration: its name, where it listens (``host:port``) and the random identity of its store (hex)."""
+    """A member of a configuration: its name, where it listens and the random identity of its store (hex).
+
+    ``address``: ``host:port``, or ``host:port/KEY`` when it is to be recognised by its public key (64 hex characters).
+    """
 
     id: ServerId
     address: str = ""
@@ -48,6 +51,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     ``k`` data elements of ``n`` rebuild a value; ``delta`` is how many writes may run beside a read (EC-DAP keeps delta + 1
     elements an object); ``backend`` names the erasure code. ``domain``, ``index`` and ``cluster`` are the place, set by the proposal:
     ``cluster`` is the id of c0 (empty in c0 itself), so that nothing that was decided for another cluster is ever taken for this one's.
+    ``certificate`` is a signature that it was decided, where clusters ask for one; it is no part of the content, nor of the id.
 
     Raises :class:`BadInput` for impossible parameters.
     """
@@ -60,6 +64,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     domain: DomainName = DEFAULT_DOMAIN
     index: int = UNPLACED
     cluster: bytes = b""
+    certificate: bytes = b""
 
     def __post_init__(self) -> None:
         names = [server.id for server in self.servers]
@@ -118,7 +123,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     def id(self) -> ConfigurationId:
         """16 bytes, over place and content."""
         assert self.index != UNPLACED, "only a placed configuration has an id"
-        return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(self), digest_size=16).digest())
+        content = (self.dap, self.servers, self.k, self.delta, self.backend, self.domain, self.index, self.cluster)
+        return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=16).digest())
 
     @property
     def cluster_id(self) -> bytes:
@@ -126,8 +132,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         return self.cluster or self.id
 
     def at(self, domain: DomainName, index: int, cluster: bytes = b"") -> "Configuration":
-        """This content at a place of a domain's sequence in a cluster (Alg. 5:18, d.ID = lambda + 1)."""
-        return msgspec.structs.replace(self, domain=domain, index=index, cluster=cluster)
+        """This content at a place of a domain's sequence in a cluster (Alg. 5:18, d.ID = lambda + 1); nothing certifies that."""
+        return msgspec.structs.replace(self, domain=domain, index=index, cluster=cluster, certificate=b"")
 
     def resolved(self, book: Mapping[ServerId, Server]) -> "Configuration":
         """With address and identity of every server from ``book``; :class:`BadInput` names the ones it lacks."""

@@ -40,6 +40,10 @@ class Pause(Struct, frozen=True):
     seconds: float
 
 
+class Now(Struct, frozen=True):
+    """Continue with the time, in seconds of a clock that only goes forward."""
+
+
 class Agree(Struct, frozen=True):
     """Propose ``configuration`` for its place (Alg. 5:17); continue with messages.Decided."""
 
@@ -53,10 +57,15 @@ class Announce(Struct, frozen=True):
 
 
 class Together(Struct, frozen=True):
-    """Run operations side by side, at most ``window`` at once; continue with None when all are done. The first failure ends all and is thrown."""
+    """Run operations side by side; continue with None when all are done. The first failure ends all and is thrown.
+
+    At most ``window`` run at once; a function is asked each time. With ``ordered``, an operation begins only when less than ``window`` lies between
+    it and the oldest that runs: who wants the results in order never has to keep more than so many.
+    """
 
     operations: "Iterator[Operation[None]]"
-    window: int
+    window: int | Callable[[], int]
+    ordered: bool = False
 
 
 class Report(Struct, frozen=True):
@@ -65,7 +74,7 @@ class Report(Struct, frozen=True):
     progress: Any
 
 
-Effect = Gather | Pause | Agree | Announce | Together | Report
+Effect = Gather | Pause | Now | Agree | Announce | Together | Report
 
 Result = TypeVar("Result")
 Operation = Generator[Effect, Any, Result]

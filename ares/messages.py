@@ -57,7 +57,7 @@ class GetData(Message, frozen=True, tag=2):
     """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or else of the newest one.
 
     A large element comes only if ``element`` is set: k servers are asked for theirs, the rest for tags. ``successor`` is rule R1: install it before
-    you answer.
+    you answer. ``held``: the client has this version; no element comes unless the newest is above it (the optimised DAPs of CoARES).
     """
 
     configuration: ConfigurationId
@@ -65,6 +65,7 @@ class GetData(Message, frozen=True, tag=2):
     element: bool
     wanted: Tag | None = None
     successor: Successor | None = None
+    held: Tag | None = None
 
 
 class PutData(Message, frozen=True, tag=3):
@@ -113,7 +114,9 @@ class Introduce(Message, frozen=True, tag=8):
 
 
 class Describe(Message, frozen=True, tag=9):
-    """Who are you, and what do you hold?"""
+    """Who are you, and what do you hold? ``brief``: only who you are; what a server of thousands of domains holds is a large answer."""
+
+    brief: bool = False
 
 
 # -- from a storage server ----------------------------------------------------------------------------------------------
@@ -167,6 +170,9 @@ class Reason(enum.IntEnum):
     CONFLICTING_SUCCESSOR = 5  # rule R2: two decisions for one index
     BAD_ELEMENT = 6  # the checksum or the index does not fit
     BAD_REQUEST = 7
+    STORAGE = 8  # its disk is full: nothing can be changed there, reads go on
+    NOT_AUTHORIZED = 9  # the client's key may not ask this, or is not known (any more)
+    NOT_CERTIFIED = 10  # nothing proves that the consensus service decided this configuration
 
 
 class Refused(Message, frozen=True, tag=36):
@@ -185,7 +191,7 @@ class Hosted(Struct, frozen=True, array_like=True):
 
 
 class Description(Message, frozen=True, tag=37):
-    """``cluster``: the id of c0 in the cluster file that the server runs with."""
+    """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused."""
 
     server: ServerId
     identity: str
@@ -194,6 +200,7 @@ class Description(Message, frozen=True, tag=37):
     uptime_s: float
     memory_bytes: int
     hosted: tuple[Hosted, ...]
+    unknown_keys: int = 0
 
 
 # -- to and from a consensus member -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command check-history: whether what clients saw of a cluster is what one register for each key could have shown them."""
+"""The command check-history: whether what clients saw of a cluster is what one register, or coverable object, for each key could have shown them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ from ares.cli.options import Common, command
 from ares.errors import BadInput
 
 if TYPE_CHECKING:
+    from ares.verify.coverability import CoverabilityReport
     from ares.verify.report import Report, Violation
 
 SHOWN_MAX = 10
@@ -34,7 +35,11 @@ def check_history(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The history: an operation a line, as JSON.", show_default=False)],
     tags: Annotated[bool, typer.Option("--tags", help="Also check that tags never go back in real time.")] = False,
 ) -> None:
-    """Check that a recorded history is linearizable. Exit status 1 if it is not, or if that could not be decided, with the operations at odds."""
+    """Check that a recorded history is linearizable, and weakly coverable where operations carry a base (the version that a write was given).
+
+    Exit status 1 if it is not, or if that could not be decided, with the operations at odds.
+    """
+    from ares.verify.coverability import check_coverability
     from ares.verify.history import load
     from ares.verify.linearizability import check
     from ares.verify.tag_order import check_tags
@@ -45,8 +50,9 @@ def check_history(
         raise BadInput(f"{file}: no operation carries a tag, so --tags has nothing to check")
     report = check(events)
     disorder = check_tags(events) if tags else []
+    covered = check_coverability(events) if any(event.base is not None for event in events) else None
     data: dict[str, Any] = {
-        "ok": report.ok and not disorder,
+        "ok": report.ok and not disorder and (covered is None or covered.ok),
         "operations": report.operations,
         "keys": report.keys,
         "violations": to_builtins(report.violations),
@@ -54,7 +60,9 @@ def check_history(
     }
     if tags:
         data |= {"tag_violations": to_builtins(disorder), "untagged": untagged}
-    lines = _verdict(report) + (_tag_verdict(disorder, untagged) if tags else [])
+    if covered is not None:
+        data["coverability"] = {"ok": covered.ok, **to_builtins(covered)}
+    lines = _verdict(report) + (_tag_verdict(disorder, untagged) if tags else []) + (_cover_verdict(covered) if covered is not None else [])
     common.report(data, "\n".join(printable(line) for line in lines))
     if not data["ok"]:
         raise typer.Exit(1)
@@ -75,6 +83,18 @@ def _tag_verdict(disorder: "list[Violation]", untagged: int) -> list[str]:
     if not disorder:
         return [f"tags in order{skipped}"]
     return [f"tags NOT in order: {len(disorder)} contradictions{skipped}", *_listed(disorder)]
+
+
+def _cover_verdict(report: "CoverabilityReport") -> list[str]:
+    skipped = f" ({report.unjudged} completed operations of unknown version were not judged)" if report.unjudged else ""
+    what = f"{report.operations} operations on {report.keys} keys with versions"
+    forks = [fork.describe() for fork in report.forks[:SHOWN_MAX]]
+    if more := report.forks[SHOWN_MAX:]:
+        forks.append(f"... and {len(more)} more; --json shows all")
+    told = [f"{len(report.forks)} forks, where concurrent writes covered one version, which is allowed:", *forks] if report.forks else []
+    if report.ok:
+        return [f"weakly coverable: {what}{skipped}", *told]
+    return [f"NOT weakly coverable: {what}; {len(report.violations)} contradictions{skipped}", *_listed(report.violations), *told]
 
 
 def _listed(violations: "tuple[Violation, ...] | list[Violation]") -> list[str]:

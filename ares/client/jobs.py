@@ -6,11 +6,11 @@ What an effect asks of the world is left to the subclass (ares/client/session.py
 import heapq
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 from ares.client.rounds import Fan, Job, Key, Task
-from ares.effects import Agree, Announce, Gather, Operation, Pause, Report, Together
+from ares.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
 from ares.errors import Unavailable, Uncertain
 
 
@@ -35,7 +35,7 @@ class Jobs(ABC):
         """Begin a round for ``task``, which waits for it."""
 
     @abstractmethod
-    def _drop(self, tasks: dict[Task, None]) -> None:
+    def _drop(self, tasks: Iterable[Task]) -> None:
         """Forget the rounds that these tasks wait for."""
 
     def start(
@@ -137,7 +137,9 @@ class Jobs(ABC):
                 case Agree() | Announce():
                     return self.asks.append((effect, task))
                 case Together():
-                    return self._fill(Fan(task, effect.operations, effect.window))
+                    return self._fill(Fan(task, effect))
+                case Now():
+                    value = self._now
                 case _:
                     assert_never(effect)
 
@@ -152,9 +154,15 @@ class Jobs(ABC):
         if error is None:
             self._fill(fan)
             return
+        self._break(fan, error)
+
+    def _break(self, fan: Fan, error: Exception) -> None:
+        """End everything that ``fan`` started, and what that started; its parent gets ``error``."""
         fan.broken = True
-        self._drop(fan.running)
-        for other in fan.running:
+        job = fan.parent.job
+        others = [task for task in job.tasks if task.within(fan)]
+        self._drop(others)
+        for other in others:
             job.tasks.pop(other, None)
             other.generator.close()
         self._step(fan.parent, None, error)
@@ -165,12 +173,17 @@ class Jobs(ABC):
             return
         fan.filling = True
         job = fan.parent.job
-        while len(fan.running) < fan.window:
-            operation = next(fan.waiting, None)
+        while not fan.full:
+            try:
+                operation = next(fan.together.operations, None)
+            except Exception as failure:  # an iterator may load what its operations need
+                self._break(fan, failure)
+                return
             if operation is None:
                 break
             task = Task(operation, job, fan)
-            fan.running[task] = None
+            fan.running[task] = fan.started
+            fan.started += 1
             job.tasks[task] = None
             self._step(task, None)
             if job.ended or fan.broken:

@@ -1,8 +1,8 @@
 """Read, write, delete and stat of one object, in both generations (Alg. 1).
 
 ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the
-sequence in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``_query`` and
-``_propagate``.
+sequence in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and
+``propagate``.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,16 @@ from typing import TypeVar
 
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess, Found, FoundTag
-from ares.effects import Operation
-from ares.errors import ObjectNotFound, Superseded, Uncertain
-from ares.identity import ObjectName
+from ares.effects import Operation, Pause
+from ares.errors import NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain
+from ares.identity import ConfigurationId, ObjectName
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Value
+
+LOOK_AGAIN_S_MIN = 0.02
+LOOK_AGAIN_S_MAX = 1.0
 
 Answer = TypeVar("Answer", Found, FoundTag)
 Ask = Callable[[DataAccess], Operation[Answer]]
@@ -27,38 +30,33 @@ def read(view: View, object: ObjectName) -> Operation[Found]:
 
     Fast read: if a quorum of the last configuration holds the version and names no successor, it need not be written back. Nor need t0, ever.
     """
-    answers = yield from _query(view, lambda dap: dap.get_data(object))
-    last, found = answers[-1], newest(answers)
-    at_quorum = last.confirmed and last.tag == found.tag and last.successor is None
-    if found.tag == TAG_ZERO or (view.switches.fast_read and at_quorum):
-        return found
-    assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
-    yield from _propagate(view, object, found.tag, found.value)
+    answers = yield from query(view, lambda dap: dap.get_data(object))
+    found, _ = yield from settle_read(view, object, answers)
     return found
 
 
 def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
     """Store ``value`` under a new tag, which is returned (Alg. 1:7-24)."""
-    answers = yield from _query(view, lambda dap: dap.get_tag(object))
-    tag = yield from _write_above(view, object, value, max(answer.tag for answer in answers))
+    answers = yield from query(view, lambda dap: dap.get_tag(object))
+    tag, _ = yield from write_above(view, object, value, max(answer.tag for answer in answers))
     return tag
 
 
 def delete(view: View, object: ObjectName) -> Operation[Tag]:
     """Write a tombstone. Raises :class:`ObjectNotFound`, and writes nothing, if the object is absent."""
-    answers = yield from _query(view, lambda dap: dap.get_version(object))
+    answers = yield from query(view, lambda dap: dap.get_version(object))
     found = newest(answers)
     if found.value is TOMBSTONE:
         if found.tag != TAG_ZERO:
-            yield from _propagate(view, object, found.tag, TOMBSTONE)
+            yield from propagate(view, object, found.tag, TOMBSTONE)
         raise ObjectNotFound(object, view.domain)
-    tag = yield from _write_above(view, object, TOMBSTONE, max(answer.highest for answer in answers))
+    tag, _ = yield from write_above(view, object, TOMBSTONE, max(answer.highest for answer in answers))
     return tag
 
 
 def stat(view: View, object: ObjectName) -> Operation[Found]:
     """The newest version without its value, if a quorum holds it; otherwise as ``read``, which writes it back."""
-    answers = yield from _query(view, lambda dap: dap.get_version(object))
+    answers = yield from query(view, lambda dap: dap.get_version(object))
     last, found = answers[-1], newest(answers)
     if last.confirmed and last.tag == found.tag and last.successor is None:
         return found
@@ -66,24 +64,62 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
     return found
 
 
+def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
+    """Make sure that what ``answers`` found is at a quorum, and say of which configuration (Alg. 1:38-47).
+
+    A client that may only read cannot write back. It looks again and again until somebody else has completed the version, or a later one.
+    """
+    last, found = answers[-1], newest(answers)
+    if found.tag == TAG_ZERO or (view.switches.fast_read and _at_quorum(last, found)):
+        return found, last.configuration
+    assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+    try:
+        configuration = yield from propagate(view, object, found.tag, found.value)
+        return found, configuration.id
+    except NotAuthorized as denied:
+        settled = yield from _await_quorum(view, object, denied)
+        return settled
+
+
+def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Operation[tuple[Found, ConfigurationId]]:
+    """The newest version as soon as a quorum holds it; raises ``denied`` again, with the reason, when the deadline comes first."""
+    pause_s = LOOK_AGAIN_S_MIN
+    try:
+        while True:
+            answers = yield from query(view, lambda dap: dap.get_data(object))
+            last, found = answers[-1], newest(answers)
+            if found.tag == TAG_ZERO or _at_quorum(last, found):
+                return found, last.configuration
+            yield Pause(pause_s)
+            pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)
+    except Unavailable as late:
+        why = f"the newest version of {object!r} is not at a quorum, and completing it takes the role write: a writer has to ({denied.why})"
+        raise NotAuthorized(why, denied.story, by_everybody=True) from late
+
+
+def _at_quorum(last: Found, found: Found) -> bool:
+    return last.confirmed and last.tag == found.tag and last.successor is None
+
+
 def newest(answers: list[Found]) -> Found:
     """The highest version that was not left to a successor (Alg. 1:37). Such an answer has tag t0, and loses ties to later ones."""
     return max(reversed(answers), key=lambda found: found.tag)
 
 
-def _write_above(view: View, object: ObjectName, value: Value, highest: Tag) -> Operation[Tag]:
+def write_above(view: View, object: ObjectName, value: Value, highest: Tag) -> Operation[tuple[Tag, Configuration]]:
+    """Store ``value`` under a tag above ``highest``; the tag, and the last configuration that has it."""
     tag = Tag(max(highest.number, view.spent.get(object, 0)) + 1, view.client)
     view.spent[object] = tag.number
     try:
-        yield from _propagate(view, object, tag, value)
+        configuration = yield from propagate(view, object, tag, value)
     except Uncertain as error:
         error.may_have_taken_effect = True
         raise
     del view.spent[object]
-    return tag
+    return tag, configuration
 
 
-def _query(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
+def query(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; at least one answer, the last configuration's at the end."""
     if not view.switches.piggyback:
         answers = yield from _query_plain(view, ask)
@@ -122,10 +158,12 @@ def _query_plain(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
     return answers
 
 
-def _propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operation[None]:
-    """put-data in the last configuration, and in every one that appears meanwhile (Alg. 1:19-23)."""
-    configuration: Configuration | None = view.sequence.last_known
+def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operation[Configuration]:
+    """put-data in the last configuration, and in every one that appears meanwhile (Alg. 1:19-23); the last of them is returned."""
+    reached = view.sequence.last_known
+    configuration: Configuration | None = reached
     while configuration is not None:
+        reached = configuration
         try:
             answer = yield from view.dap(configuration).put_data(object, tag, value)
         except Superseded as superseded:
@@ -137,3 +175,4 @@ def _propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operat
             yield from read_config(view)
             last = view.sequence.last_known
             configuration = last if last.index > configuration.index else None
+    return reached

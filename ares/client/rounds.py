@@ -1,9 +1,9 @@
 """The session's bookkeeping: jobs, the tasks they consist of, and the rounds those wait for. Data only."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ares.effects import Gather, Operation
+from ares.effects import Gather, Operation, Together
 from ares.identity import CallId, DomainName, ObjectName, ServerId
 from ares.messages import (
     Ack,
@@ -86,26 +86,46 @@ class Task:
         self.call: CallId | None = None
         self.retrying = False
 
+    def within(self, fan: "Fan") -> bool:
+        """Whether ``fan`` started it, or what started it."""
+        above = self.fan
+        while above is not None and above is not fan:
+            above = above.parent.fan
+        return above is fan
+
 
 class Fan:
-    """A Together under way: ``parent`` goes on when ``waiting`` is exhausted and nothing is ``running``."""
+    """A Together under way: ``parent`` goes on when its operations are exhausted and nothing is ``running`` (task to its place in their order)."""
 
-    __slots__ = ("broken", "filling", "parent", "running", "waiting", "window")
+    __slots__ = ("broken", "filling", "parent", "running", "started", "together")
 
-    def __init__(self, parent: Task, waiting: Iterator[Operation[None]], window: int) -> None:
+    def __init__(self, parent: Task, together: Together) -> None:
         self.parent = parent
-        self.waiting = waiting
-        self.window = window
-        self.running: dict[Task, None] = {}
+        self.together = together
+        self.running: dict[Task, int] = {}
+        self.started = 0
         self.filling = False
         self.broken = False
 
+    @property
+    def full(self) -> bool:
+        """Whether the next operation has to wait. Never when nothing runs, whatever the window: nobody would begin the rest."""
+        if not self.running:
+            return False
+        window = self.together.window
+        occupied = self.started - next(iter(self.running.values())) if self.together.ordered else len(self.running)
+        return occupied >= (window if isinstance(window, int) else window())
+
 
 class Round:
-    """A Gather under way. ``requests`` are kept for sending again; times are the session's."""
+    """A Gather under way. ``requests`` are kept for sending again; times are the session's.
+
+    ``denied``: why a server refused this client, if one did; ``untouched``: how many did so before they did anything for this round.
+    """
 
     __slots__ = (
         "call",
+        "denied",
         "expected",
         "gather",
         "give_up_at",
@@ -113,9 +133,11 @@ class Round:
         "requests",
         "resend_after_s",
         "resend_at",
+        "resent",
         "started",
         "tally",
         "task",
+        "untouched",
     )
 
     def __init__(self, call: CallId, task: Task, gather: Gather, requests: Question | Sequence[Question], now: float) -> None:
@@ -134,6 +156,9 @@ class Round:
         self.resend_at = now + self.resend_after_s
         self.give_up_at = now + gather.give_up_s if gather.give_up_s is not None else None
         self.patient_until: float | None = None
+        self.resent = False
+        self.denied = ""
+        self.untouched = 0
 
     def request_for(self, server: ServerId) -> Question:
         if isinstance(self.requests, Sequence):

@@ -6,19 +6,20 @@ them, hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ares.client.jobs import Jobs
 from ares.client.rounds import RESEND_S_MAX, Round, Task
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
-from ares.errors import ConfigurationRefused, Superseded, Unavailable
+from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable, Uncertain
 from ares.identity import CallId, ConfigurationId, DomainName, ServerId
 from ares.messages import AnyMessage, Introduce, Reason, Refused
 from ares.quorum import Outcome
 
 TICK_S = 0.025
 STALL_S = 1.0
+DENIED_S = 0.25
 HINT_AGAIN_S = 2.0
 
 
@@ -40,7 +41,7 @@ class Session(Jobs):
 
     # -- rounds ---------------------------------------------------------------------------------------------------------
 
-    def _drop(self, tasks: dict[Task, None]) -> None:
+    def _drop(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             if task.call is not None:
                 del self._rounds[task.call]
@@ -104,7 +105,19 @@ class Session(Jobs):
         round.task.call = None
         self._step(round.task, None, error)
 
-    def _unavailable(self, round: Round) -> Unavailable:
+    def _denied(self, round: Round, why: str) -> None:
+        """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing."""
+        round.denied, tally = why, round.tally
+        if tally.outcome is Outcome.REACHED:
+            self._look(round)
+        elif tally.complete:
+            self._throw(round, self._unavailable(round))
+        elif tally.outcome is Outcome.UNREACHABLE:
+            round.give_up_at = min(self._now + DENIED_S, round.give_up_at or self._now + DENIED_S)
+
+    def _unavailable(self, round: Round) -> Uncertain:
+        if round.denied and round.tally.outcome is Outcome.UNREACHABLE:
+            return NotAuthorized(round.denied, round.story(), round.untouched == len(round.tally.asked))
         return Unavailable(round.tally.needed, len(round.tally.answers), round.tally.missing(), round.story())
 
     def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
@@ -119,6 +132,10 @@ class Session(Jobs):
             self._outbox[server].append(round.request_for(server))
             return
         tally.refuse(server, refusal.detail)
+        if refusal.reason is Reason.NOT_AUTHORIZED:
+            round.untouched += refusal.call == round.call and not round.resent
+            self._denied(round, f"{server}: {refusal.detail}")
+            return
         if tally.outcome is Outcome.REACHED:
             self._look(round)
         elif tally.outcome is Outcome.UNREACHABLE:
@@ -181,6 +198,7 @@ class Session(Jobs):
         else:
             if now >= round.resend_at:
                 self._suspect(round)
+                round.resent = True
                 round.resend_after_s = min(round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s))
                 round.resend_at = now + round.resend_after_s
                 for server in tally.asked:

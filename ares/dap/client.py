@@ -19,7 +19,7 @@ from ares.dap.element import sealed
 from ares.dap.reading import DataReplies, Reading, patience_s
 from ares.effects import Gather, Operation, Pause
 from ares.errors import DecodeFailed, Unavailable
-from ares.identity import CallId, ObjectName, ServerId
+from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.messages import DELETED, DataReply, GetData, GetTag, PutData, Question
 from ares.pointer import latest
 from ares.tag import TAG_ZERO, Tag
@@ -33,7 +33,7 @@ class Found(Struct, frozen=True, gc=False):
     """What get-data found in one configuration.
 
     ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, or DELETED. ``confirmed``: the
-    version is at a quorum already. ``successor``: nextC, as the quorum knew it.
+    version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
     """
 
     tag: Tag
@@ -42,6 +42,7 @@ class Found(Struct, frozen=True, gc=False):
     highest: Tag
     confirmed: bool
     successor: Successor | None
+    configuration: ConfigurationId
 
 
 class FoundTag(Struct, frozen=True, gc=False):
@@ -71,12 +72,13 @@ class DataAccess:
         found = yield from self._read(object, 0, carry)
         return found
 
-    def get_data(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
+    def get_data(self, object: ObjectName, carry: Successor | None = None, held: Tag | None = None) -> Operation[Found]:
         """The newest version that a quorum settles, and its value (Alg. 3:9-22).
 
-        WITHHELD if the successor is finalized. Raises :class:`DecodeFailed` when the deadline comes first.
+        ``held``: a version whose value the client has; if none is newer, no value travels and the answer's is WITHHELD under its tag (the optimised
+        get-data of CoARES). WITHHELD under t0 if the successor is finalized. Raises :class:`DecodeFailed` when the deadline comes first.
         """
-        found = yield from self._read(object, self._coding.k, carry)
+        found = yield from self._read(object, self._coding.k, carry, held)
         return found
 
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
@@ -95,34 +97,34 @@ class DataAccess:
         elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(data)]
         return lambda call: [PutData(call, id, object, tag, element) for element in elements]
 
-    def _read(self, object: ObjectName, needed: int, carry: Successor | None) -> Operation[Found]:
+    def _read(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None = None) -> Operation[Found]:
         attempt = 0
         while True:
-            reading = Reading(self.configuration, object, needed)
+            reading = Reading(self.configuration, object, needed, held)
             try:
                 answers = yield Gather(
-                    self.configuration, self._queries(object, needed, carry), "get-data", settled=reading.settled, patience_s=patience_s
+                    self.configuration, self._queries(object, needed, carry, held), "get-data", settled=reading.settled, patience_s=patience_s
                 )
                 if not reading.complete and not reading.withheld and reading.tag is not None:
                     yield from self._fetch(object, reading, answers, carry)
                 if reading.complete or reading.withheld:
                     return self._found(object, reading, answers)
-                attempt += 1
+                attempt, held = attempt + 1, None
                 yield Pause(min(0.01 * 2 ** min(attempt, 10), BACKOFF_MAX_S))
             except Unavailable as error:
                 if attempt == 0:
                     raise
                 raise DecodeFailed(object, f"asked {attempt} times, and each time too few elements of one version were at hand") from error
 
-    def _queries(self, object: ObjectName, needed: int, carry: Successor | None) -> Callable[[CallId], Sequence[Question]]:
+    def _queries(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None) -> Callable[[CallId], Sequence[Question]]:
         id, servers, n = self.configuration.id, self.configuration.server_ids, self.configuration.n
 
         def requests(call: CallId) -> Sequence[Question]:
             order = [(call + offset) % n for offset in range(n)]
             if self._suspects:
                 order.sort(key=lambda position: servers[position] in self._suspects)
-            batch = [GetData(call, id, object, False, None, carry)] * n
-            with_element = GetData(call, id, object, True, None, carry)
+            batch = [GetData(call, id, object, False, None, carry, held)] * n
+            with_element = GetData(call, id, object, True, None, carry, held)
             for position in order[:needed]:
                 batch[position] = with_element
             return batch
@@ -156,11 +158,11 @@ class DataAccess:
     def _found(self, object: ObjectName, reading: Reading, answers: DataReplies) -> Found:
         highest = max([reply.tags[0] for reply in answers.values() if reply.tags], default=TAG_ZERO)
         if reading.withheld:
-            return Found(TAG_ZERO, WITHHELD, DELETED, highest, False, reading.successor)
+            return Found(TAG_ZERO, WITHHELD, DELETED, highest, False, reading.successor, self.configuration.id)
         tag, length = reading.tag, reading.length
         assert tag is not None
         assert length is not None
         value: Answered = TOMBSTONE if length == DELETED else WITHHELD
-        if length != DELETED and reading.needed:
+        if length != DELETED and reading.needed and not reading.unchanged:
             value = self._coding.decode(length, {index: element.parts for index, element in reading.elements.items()})
-        return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor)
+        return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor, self.configuration.id)

@@ -17,14 +17,18 @@ DataReplies = Mapping[ServerId, DataReply]
 
 
 class Reading:
-    """Judges the answers of one round. ``needed``: how many elements the reader wants (0: the version and its length only)."""
+    """Judges the answers of one round.
 
-    __slots__ = ("_configuration", "_object", "elements", "length", "needed", "successor", "tag")
+    ``needed``: how many elements the reader wants (0: the version and its length only). ``held``: the version whose value it has already.
+    """
 
-    def __init__(self, configuration: Configuration, object: ObjectName, needed: int) -> None:
+    __slots__ = ("_configuration", "_object", "elements", "held", "length", "needed", "successor", "tag")
+
+    def __init__(self, configuration: Configuration, object: ObjectName, needed: int, held: Tag | None = None) -> None:
         self._configuration = configuration
         self._object = object
         self.needed = needed
+        self.held = held
         self.tag: Tag | None = None
         self.length: int | None = None
         self.successor: Successor | None = None
@@ -38,25 +42,32 @@ class Reading:
     @property
     def complete(self) -> bool:
         """The version is settled, and what is wanted of it is here."""
-        return self.length is not None and (self.length == DELETED or len(self.elements) >= self.needed)
+        return self.length is not None and (self.length == DELETED or self.unchanged or len(self.elements) >= self.needed)
+
+    @property
+    def unchanged(self) -> bool:
+        """The settled version is the one that the reader holds, or an older one (of a configuration that it left behind)."""
+        return self.held is not None and self.tag is not None and self.tag <= self.held
 
     def settled(self, answers: DataReplies) -> bool:
-        """Looks at the answers of a quorum or more, afresh each time; whether the round may end."""
+        """Looks at the answers of a quorum or more, each time there are more; whether the round may end."""
         replies = answers.values()
         self.successor = latest([reply.successor for reply in replies])
         if self.withheld:
             return True
-        self.tag = newest_decodable(list(replies), self._configuration.k)
-        self.length = DELETED if self.tag == TAG_ZERO else None
-        self.elements.clear()
-        if self.tag is not None:
+        tag = newest_decodable(list(replies), self._configuration.k)
+        if tag != self.tag:
+            self.elements.clear()
+        self.tag = tag
+        self.length = DELETED if tag == TAG_ZERO else next((element.length for element in self.elements.values()), None)
+        if tag is not None:
             for reply in replies:
                 if reply.tags and reply.tags[0] == self.tag:
                     self._learn(reply)
         return self.complete
 
     def _learn(self, reply: DataReply) -> None:
-        if self.length is None and self.needed == 0:
+        if self.length is None and (self.needed == 0 or self.unchanged):
             self.length = reply.length
         if reply.element is not None and len(self.elements) < self.needed:
             self.keep(reply.element)
@@ -66,6 +77,8 @@ class Reading:
     def keep(self, element: Element) -> None:
         """Take an element of the settled tag, if it is intact: a bad one counts as missing."""
         assert self.tag is not None
+        if element.index in self.elements:
+            return
         if 0 <= element.index < self._configuration.n and intact(self._configuration.id, self._object, self.tag, element):
             self.elements.setdefault(element.index, element)
             self.length = element.length

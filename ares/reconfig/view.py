@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess
+from ares.dap.memory import Memory
 from ares.dap.registry import data_access
 from ares.identity import ClientId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.reconfig.sequence import ConfigurationSequence
@@ -15,13 +16,15 @@ class Switches(Struct, frozen=True):
     """ARES II's optimisations (and fast reads), each of which a client can do without. Clients of all combinations share servers.
 
     ``piggyback``: learn of successors from every reply instead of a read-config round. ``gc``: collect retired configurations.
-    ``batch``: move many objects at once. ``fast_read``: a read that finds its version at a quorum does not write it back.
+    ``batch``: move many objects at once. ``fast_read``: a read that finds its version at a quorum does not write it back. ``optimised``: coverable
+    objects and files send no value that the other side has (CoARES).
     """
 
     piggyback: bool = True
     gc: bool = True
     batch: bool = True
     fast_read: bool = True
+    optimised: bool = True
 
 
 class View:
@@ -36,6 +39,7 @@ class View:
         self.switches = switches
         self.sequence = ConfigurationSequence(first)
         self.spent: dict[ObjectName, int] = {}
+        self.memory = Memory()
         self._suspects = suspects
         self._daps: dict[ConfigurationId, DataAccess] = {}
 

@@ -30,7 +30,7 @@ from ares.messages import (
     TagReply,
 )
 from ares.pointer import advance
-from ares.tag import TAG_ZERO
+from ares.tag import TAG_ZERO, Tag
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
@@ -83,6 +83,7 @@ class Hosting:
             wanted is None
             or (self.successor is not None and self.successor.finalized)
             or (not request.element and wanted.size > INLINE_BYTES_MAX)
+            or (request.held is not None and tag <= request.held)
             or not intact(self.configuration.id, request.object, tag, wanted)
         ):
             wanted = None
@@ -94,21 +95,33 @@ class Hosting:
         fits = element.index == self._element_index and request.tag.number <= TAG_NUMBER_MAX
         if not fits or not intact(self.configuration.id, request.object, request.tag, element):
             raise BadElement(f"element {element.index} of {request.object!r} does not fit its checksum or this server; it was not stored")
-        if not self.collected and request.tag != TAG_ZERO:
-            versions = self._objects.get(request.object)
-            if versions is None:
-                versions = self._objects[request.object] = Versions()
-            self.bytes += versions.put(request.tag, element, self._capacity)
+        self.keep(request.object, request.tag, element)
         return Ack(request.call, self.successor)
+
+    def keep(self, object: ObjectName, tag: Tag, element: Element) -> None:
+        """Store an element that was checked; nothing is kept for a collected configuration, nor of t0."""
+        if not self.collected and tag != TAG_ZERO:
+            versions = self._objects.get(object)
+            if versions is None:
+                versions = self._objects[object] = self._versions(object)
+            self.bytes += versions.put(tag, element, self._capacity)
+
+    def _versions(self, object: ObjectName) -> Versions:
+        """For an object of which nothing was held."""
+        return Versions()
 
     def collect(self, request: CollectConfig) -> Ack:
         """gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
         self.install(request.successor)
         if self.successor is not None and self.successor.finalized:
-            self.collected = True
-            self.bytes = 0
-            self._objects.clear()
+            self.let_go()
         return Ack(request.call, self.successor)
+
+    def let_go(self) -> None:
+        """Be collected: drop every object, and keep none from now on."""
+        self.collected = True
+        self.bytes = 0
+        self._objects.clear()
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)

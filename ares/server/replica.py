@@ -5,11 +5,11 @@ content; the server checks that it is a member and that no other configuration h
 its state has a new identity, so configurations that name the old one are refused: that counts as a crash, which reconfiguration repairs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from ares.configuration import Configuration
-from ares.identity import CallId, ConfigurationId, DomainName, ServerId
+from ares.identity import ConfigurationId, DomainName, ServerId
 from ares.messages import (
     Ack,
     CollectConfig,
@@ -34,12 +34,16 @@ from ares.version import VERSION
 
 
 class Replica:
-    """One storage server's state. ``initial``: c0 of its cluster file, the only configuration it accepts at that place."""
+    """One storage server's state. ``initial``: c0 of its cluster file, the only configuration it accepts at that place.
 
-    def __init__(self, server: ServerId, identity: str, initial: Configuration) -> None:
+    ``hosting(configuration, position)`` makes the state of one configuration.
+    """
+
+    def __init__(self, server: ServerId, identity: str, initial: Configuration, hosting: Callable[[Configuration, int], Hosting] = Hosting) -> None:
         self.server = server
         self.identity = identity
         self._cluster = initial.cluster_id
+        self._hosting = hosting
         self._hosted: dict[ConfigurationId, Hosting] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
         self.introduce(initial)
@@ -50,7 +54,7 @@ class Replica:
             case Introduce():
                 return self._introduced(request)
             case Describe():
-                return self._describe(request.call)
+                return self._describe(request)
         hosting = self._hosted.get(request.configuration)
         if hosting is None:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
@@ -72,7 +76,7 @@ class Replica:
         if configuration.servers[position].identity != self.identity:
             return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
         if configuration.id not in self._hosted:
-            self._hosted[configuration.id] = Hosting(configuration, position)
+            self._hosted[configuration.id] = self._hosting(configuration, position)
         self._places[place] = configuration.id
         return None
 
@@ -85,9 +89,9 @@ class Replica:
         refusal = self.introduce(request.configuration)
         return None if refusal is None else Refused(request.call, *refusal)
 
-    def _describe(self, call: CallId) -> Description:
-        hosted = tuple(hosting.describe() for hosting in self._hosted.values())
-        return Description(call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
+    def _describe(self, request: Describe) -> Description:
+        hosted = () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
+        return Description(request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
 
 
 def _answer(hosting: Hosting, request: Keyed) -> Reply:

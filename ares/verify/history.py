@@ -5,7 +5,14 @@
 ``value`` is the value or a digest of it, null for absent (a delete, or a read that found nothing). ``outcome``: ``ok``; ``failed``: certainly
 without effect; ``unknown``: a write or delete that may have taken effect, now or at any later time, and a read that said nothing. Times are
 seconds of one clock.
-``tag`` is for the separate check of tag order only; linearizability is judged without it.
+``tag`` is for the separate checks of tag order and of coverability only; linearizability is judged without it.
+
+Operations on coverable objects (CoARES) carry versions, which are tags:
+
+    {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"base":[3,2],"tag":[4,9]}
+
+``base`` is the version that a coverable write was given. One that took place, ``changed``, is a write (or delete) and ``tag`` the version that it
+made. One that came back ``unchanged`` is recorded as a read with a base, ``value`` and ``tag`` being the latest ones that it returned.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +25,13 @@ from ares.errors import BadInput
 
 Operation = Literal["read", "write", "delete"]
 Outcome = Literal["ok", "failed", "unknown"]
+Pair = tuple[int, int]
+"""A tag as histories have it: number and writer."""
+
+
+def shown(tag: Pair) -> str:
+    """A tag in a sentence."""
+    return f"{tag[0]}.{tag[1]:x}"
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
@@ -30,12 +44,15 @@ class Event(Struct, frozen=True, omit_defaults=True):
     invoked: float
     responded: float | None
     outcome: Outcome = "ok"
-    tag: tuple[int, int] | None = None
+    tag: Pair | None = None
+    base: Pair | None = None
 
     def describe(self) -> str:
         """One line for a person."""
         end = "?" if self.responded is None else f"{self.responded:.6f}"
-        return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation} {self.key!r} {self.value!r} {self.outcome}"
+        over = "" if self.base is None else f" over {shown(self.base)}"
+        made = "" if self.base is None or self.tag is None else f" {'unchanged' if self.operation == 'read' else 'made'} {shown(self.tag)}"
+        return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation} {self.key!r} {self.value!r} {self.outcome}{over}{made}"
 
 
 _encoder = msgspec.json.Encoder()

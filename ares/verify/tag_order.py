@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ares.tag import TAG_ZERO
-from ares.verify.history import Event
+from ares.verify.history import Event, Pair, shown
 from ares.verify.register import Contradiction, by_key, is_write, named, response, written
 from ares.verify.report import Violation
-
-Pair = tuple[int, int]
 
 ZERO: Pair = (TAG_ZERO.number, TAG_ZERO.writer)
 
@@ -43,12 +41,12 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
     for tag, event in sorted(tagged, key=lambda one: not is_write(one.event)):  # writes first: of two readers it is the wrong one that is told
         owner = owners.setdefault(tag, event)
         if tag == ZERO and (is_write(event) or event.value is not None):
-            yield Contradiction(f"tag {_shown(tag)} is that of the initial value, absent", (event,))
+            yield Contradiction(f"tag {shown(tag)} is that of the initial value, absent", (event,))
         elif owner is not event and is_write(event):
-            yield Contradiction(f"tag {_shown(tag)} belongs to two writes", (owner, event))
+            yield Contradiction(f"tag {shown(tag)} belongs to two writes", (owner, event))
         elif written(owner) != written(event):
             one, other = sorted((named(written(owner)), named(written(event))))
-            yield Contradiction(f"tag {_shown(tag)} belongs to two values, {one} and {other}", (owner, event))
+            yield Contradiction(f"tag {shown(tag)} belongs to two values, {one} and {other}", (owner, event))
 
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
@@ -62,9 +60,5 @@ def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
             count += 1
         if highest is not None and (tag < highest.tag or (tag == highest.tag and is_write(event))):
             than = "lower than" if tag < highest.tag else "no higher than"
-            why = f"{event.client}'s {event.operation} has tag {_shown(tag)}, {than} {_shown(highest.tag)}, which had been seen before it began"
+            why = f"{event.client}'s {event.operation} has tag {shown(tag)}, {than} {shown(highest.tag)}, which had been seen before it began"
             yield Contradiction(why, (highest.event, event))
-
-
-def _shown(tag: Pair) -> str:
-    return f"{tag[0]}.{tag[1]:x}"

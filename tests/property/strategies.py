@@ -74,14 +74,14 @@ hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), ma
 
 FIELDS = {
     GetTag: (ids, texts),
-    GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe),
+    GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe, st.none() | any_tags),
     PutData: (ids, texts, any_tags, elements),
     ReadConfig: (ids,),
     WriteConfig: (ids, successors),
     CollectConfig: (ids, successors),
     ListObjects: (ids, texts, integers, texts, maybe),
     Introduce: (configurations,),
-    Describe: (),
+    Describe: (st.booleans(),),
     TagReply: (any_tags, maybe),
     DataReply: (st.lists(any_tags, max_size=4).map(tuple), integers, any_tags, st.none() | elements, maybe),
     Ack: (maybe,),

@@ -53,7 +53,7 @@ SAMPLES: list[AnyMessage] = [
     CollectConfig(_CALL, _C, _SUCCESSOR),
     ListObjects(_CALL, _C, "after", 10, "prefix", _SUCCESSOR),
     Introduce(_CALL, _CONFIGURATION),
-    Describe(_CALL),
+    Describe(_CALL, True),
     TagReply(_CALL, _TAG, _SUCCESSOR),
     DataReply(_CALL, (_TAG, Tag(6, ClientId(1))), 12, Tag(2, ClientId(3)), _ELEMENT, _SUCCESSOR),
     DataReply(_CALL, (_TAG,), 12, Tag(2, ClientId(3)), _LARGE, None),

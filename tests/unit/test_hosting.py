@@ -166,3 +166,23 @@ def test_tombstones_are_listed_as_such():
     host.put_data(put(host, "gone", 1))
     host.put_data(put(host, "gone", 2, b"", length=DELETED))
     assert host.list_objects(ListObjects(1, EC.id, "", 9)).objects == (Listed("gone", Tag(2, 1), True), Listed("here", Tag(1, 1), False))
+
+
+@pytest.mark.parametrize("configuration", [EC, ABD])
+def test_only_what_is_above_the_version_held_is_sent(configuration):
+    host = hosting(configuration)
+    host.put_data(put(host, "k", 2))
+    for held, sent in [(Tag(1, 9), True), (Tag(2, 0), True), (Tag(2, 1), False), (Tag(2, 2), False), (Tag(3, 0), False)]:
+        for asked in (True, False):
+            reply = host.get_data(GetData(7, configuration.id, "k", asked, held=held))
+            assert (reply.element is not None) is sent
+            assert (reply.tags, reply.length) == ((Tag(2, 1),), 9), "tags always"
+
+
+def test_a_version_that_is_asked_for_by_name_is_compared_itself():
+    host = hosting()
+    for number in (1, 2, 3):
+        host.put_data(put(host, "k", number))
+    for wanted, sent in [(1, False), (2, False), (3, True)]:
+        reply = host.get_data(GetData(7, EC.id, "k", True, Tag(wanted, 1), held=Tag(2, 1)))
+        assert (reply.element is not None) is sent

@@ -128,3 +128,58 @@ def test_patience_grows_with_the_value():
     assert patience_s({}) == PATIENCE_S
     assert patience_s(answers(reply(0))) < PATIENCE_S + 1e-6
     assert patience_s(answers(DataReply(1, (NEW,), 2 * 10**8, TAG_ZERO, None, None), reply(1))) == pytest.approx(PATIENCE_S + 1)
+
+
+def bare(number, *tags):
+    """What a server answers that has nothing above the version held."""
+    return reply(number, *tags, carried=False)
+
+
+def test_the_version_held_needs_no_elements():
+    reading = Reading(C, "k", 3, NEW)
+    given = answers(*(bare(number, NEW, OLD) for number in range(4)))
+    assert reading.settled(given)
+    assert reading.unchanged
+    assert (reading.tag, reading.length, reading.elements) == (NEW, SIZE, {})
+    assert reading.confirmed(given)
+
+
+def test_a_version_above_the_one_held_needs_elements():
+    reading = Reading(C, "k", 3, OLD)
+    given = answers(reply(0, NEW, OLD), reply(1, NEW, OLD), bare(2, NEW, OLD), bare(3, OLD))
+    assert not reading.settled(given)
+    assert not reading.unchanged
+    reading.keep(element(2))
+    assert reading.complete
+
+
+def test_a_version_below_the_one_held_needs_none():
+    """An older configuration of a sequence: what is held lies in a later one."""
+    reading = Reading(C, "k", 3, NEW)
+    given = answers(*(bare(number, OLD) for number in range(4)))
+    assert reading.settled(given)
+    assert reading.unchanged
+    assert reading.tag == OLD
+
+
+def test_a_write_in_progress_over_the_version_held():
+    reading = Reading(C, "k", 3, OLD)
+    given = answers(reply(0, NEW, OLD), bare(1, OLD), bare(2, OLD), bare(3, OLD))
+    assert reading.settled(given)
+    assert (reading.tag, reading.unchanged) == (OLD, True)
+
+
+def test_the_version_held_under_other_writes_everywhere_is_not_known_by_its_length():
+    reading = Reading(C, "k", 3, OLD)
+    given = answers(*(reply(number, Tag(3, number), OLD) for number in range(4)))
+    assert not reading.settled(given)
+    assert reading.unchanged
+    reading.keep(element(0, OLD))
+    assert reading.complete
+
+
+def test_a_tombstone_that_is_held_is_a_tombstone():
+    reading = Reading(C, "k", 3, NEW)
+    assert reading.settled(answers(*(reply(number, NEW, carried=False, length=DELETED) for number in range(4))))
+    assert reading.length == DELETED
+    assert Reading(C, "k", 3, NEW).settled(answers(*(reply(number) for number in range(4))))

@@ -1,5 +1,6 @@
 """Which configurations a server takes in, and what it refuses (ares/server/replica.py)."""
 
+import msgspec
 import pytest
 
 from ares.configuration import Configuration, Server, Status, Successor
@@ -162,3 +163,4 @@ def test_a_description():
     assert isinstance(described, Description)
     assert (described.call, described.server, described.identity, described.version) == (5, "s1", ME.identity, VERSION)
     assert [hosted.configuration for hosted in described.hosted] == [INITIAL, OTHER.at("photos", 0, INITIAL.id)]
+    assert server.handle(Describe(6, brief=True)) == msgspec.structs.replace(described, call=6, hosted=())

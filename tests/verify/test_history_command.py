@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from ares.cli.main import run
 from ares.verify.history import dump
@@ -11,6 +12,8 @@ from .making import r, w
 
 RIGHT = [w(0, 1, "a", tag=(1, 7)), r(2, 3, "a", tag=(1, 7))]
 STALE = [w(0, 1, "a", tag=(1, 7)), w(2, 3, "b", tag=(2, 7)), r(4, 5, "a", tag=(1, 7)), w(0, 1, "c", key="fine", tag=(1, 7))]
+FORK = [structs.replace(w(0, 3, value, tag=(1, writer)), base=(0, 0)) for value, writer in (("a", 7), ("b", 8))]
+LATE = structs.replace(w(4, 5, "c", tag=(2, 7)), base=(1, 7))
 GOING_BACK = [w(0, 9, "a", tag=(1, 7)), w(0, 1, "b", tag=(2, 7)), r(2, 3, "a", tag=(1, 7))]
 
 
@@ -73,6 +76,43 @@ def test_tags_are_checked_only_when_asked_for(history, capsys):
 def test_tags_in_order(history, capsys):
     assert run(["check-history", "--tags", history([*RIGHT, r(4, 5, "a")])]) == 0
     assert capsys.readouterr().out.endswith("tags in order (1 completed operations carry no tag and were not judged)\n")
+
+
+def test_coverability_is_checked_where_there_are_bases(history, capsys):
+    assert run(["check-history", history([*FORK, *(structs.replace(event, key="plain") for event in RIGHT)])]) == 0
+    assert capsys.readouterr().out == (
+        "linearizable: 4 operations on 2 keys\n"
+        "weakly coverable: 2 operations on 1 keys with versions\n"
+        "1 forks, where concurrent writes covered one version, which is allowed:\n"
+        "key 'k': 1.7, 1.8 over 0.0; lost: 1.7\n"
+    )
+
+
+def test_what_is_not_coverable(history, capsys):
+    path = history([*FORK, LATE])
+    assert run(["check-history", path]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("linearizable: 3 operations on 1 keys\nNOT weakly coverable: 3 operations on 1 keys with versions; 1 contradictions\n")
+    assert "w4's write covered version 1.7, although 1.8 was known before it began" in shown
+    assert f"  {LATE.describe()}\n" in shown
+    assert run(["check-history", path, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], told["violations"], told["coverability"]["ok"]) == (False, [], False)
+    assert [event["client"] for event in told["coverability"]["violations"][0]["events"]] == ["w0", "w4"]
+    assert [fork["lost"] for fork in told["coverability"]["forks"]] == [[[1, 8]]]
+
+
+def test_many_forks_and_operations_without_a_version(history, capsys):
+    forks = [structs.replace(event, key=f"k{n}") for n in range(12) for event in FORK]
+    assert run(["check-history", history([*forks, structs.replace(LATE, tag=None, key="other", base=(0, 0))])]) == 0
+    shown = capsys.readouterr().out
+    assert "with versions (1 completed operations of unknown version were not judged)\n12 forks" in shown
+    assert shown.endswith("... and 2 more; --json shows all\n")
+
+
+def test_the_help_tells_of_coverability(capsys):
+    assert run(["check-history", "--help"]) == 0
+    assert "weakly coverable" in capsys.readouterr().out
 
 
 def test_undecided_is_not_passed_off_as_right(history, capsys, monkeypatch):

@@ -1,0 +1,111 @@
+"""Coverable operations: writes that succeed only on the latest version (CoARES; ARES II section 3, Extension 1).
+
+A version is a tag. ``cvr_write`` turns into a read when the version that it was given is not the latest one found in its first phase. That is
+*weak* coverability: two writes that run at the same time over one version may both succeed, and the one with the higher tag stands; ruling that
+out would take consensus for every write. So this is not compare-and-swap. A write that began after another one ended never misses it.
+
+Phase one is get-data, and with the optimised DAPs (``Switches.optimised``) no value travels that the client holds, and put-data is left out for a
+tag known to be at a quorum (ares/dap/memory.py).
+"""
+
+from msgspec import Struct
+
+from ares.client.operations import newest, query, settle_read, write_above
+from ares.dap.client import Found
+from ares.effects import Operation
+from ares.identity import ObjectName
+from ares.reconfig.traversal import read_config
+from ares.reconfig.view import View
+from ares.tag import Tag
+from ares.value import TOMBSTONE, WITHHELD, Answered, Value
+
+
+class Covered(Struct, frozen=True):
+    """``changed``: the write took place, as version ``tag`` over ``base``. Otherwise ``tag`` and ``value`` are the latest."""
+
+    changed: bool
+    tag: Tag
+    value: Answered
+    base: Tag | None = None
+
+
+def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[Found]:
+    """The latest version and its value; WITHHELD when it is ``held``, whose value the caller has."""
+    held = held if view.switches.optimised else None
+    answers = yield from query(view, lambda dap: dap.get_data(object, held=held))
+    found = yield from _complete(view, object, answers, held)
+    return found
+
+
+def cvr_write(view: View, object: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+    """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read."""
+    held = version if view.switches.optimised else None
+    answers = yield from query(view, lambda dap: dap.get_data(object, held=held))
+    latest = newest(answers)
+    if latest.tag != version and (version is not None or latest.value is not TOMBSTONE):
+        found = yield from _complete(view, object, answers, held)
+        return Covered(False, found.tag, found.value)
+    tag, configuration = yield from write_above(view, object, value, latest.tag)
+    view.memory.settle(object, configuration.id, tag)
+    return Covered(True, tag, value, latest.tag)
+
+
+def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
+    """Store the first version of an object whose name nobody else uses: there is nothing to ask for, so this is put-data alone."""
+    tag, configuration = yield from write_above(view, object, value, Tag(0, view.client))
+    view.memory.settle(object, configuration.id, tag)
+    return tag
+
+
+def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
+    """``cvr_read`` with the values that this client remembers."""
+    kept = view.memory.value(object)
+    found = yield from cvr_read(view, object, kept[0] if kept is not None else None)
+    if found.value is WITHHELD:
+        assert kept is not None, "only what is held is withheld"
+        return Found(found.tag, kept[1], found.length, found.highest, found.confirmed, found.successor, found.configuration)
+    _keep(view, object, found.tag, found.value)
+    return found
+
+
+def write_versioned(view: View, object: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+    """``cvr_write``, remembered."""
+    covered = yield from cvr_write(view, object, value, version)
+    _keep(view, object, covered.tag, covered.value)
+    return covered
+
+
+def _keep(view: View, object: ObjectName, tag: Tag, value: Answered) -> None:
+    if view.switches.optimised and value is not WITHHELD:
+        view.memory.keep(object, tag, value)
+
+
+def _complete(view: View, object: ObjectName, answers: list[Found], held: Tag | None) -> Operation[Found]:
+    """End as a read does: the version is at a quorum of the last configuration, or is written there.
+
+    A version whose value is held here but which has to be written back is read once more, with its value; so is one below ``held``.
+    """
+    last, found = answers[-1], newest(answers)
+    if found.value is WITHHELD:
+        if found.tag == held:
+            done = yield from _need_not_write_back(view, object, last, found)
+            if done:
+                return found
+        answers = yield from query(view, lambda dap: dap.get_data(object))
+    found, configuration = yield from settle_read(view, object, answers)
+    view.memory.settle(object, configuration, found.tag)
+    return found
+
+
+def _need_not_write_back(view: View, object: ObjectName, last: Found, found: Found) -> Operation[bool]:
+    """Plain ARES looks for a new configuration after put-data even when the put itself is left out."""
+    if last.tag != found.tag or last.successor is not None:
+        return False
+    remembered = view.memory.at_quorum(object, last.configuration, found.tag)
+    if not remembered and not (view.switches.fast_read and last.confirmed):
+        return False
+    view.memory.settle(object, last.configuration, found.tag)
+    if not view.switches.piggyback and not view.switches.fast_read:
+        yield from read_config(view)
+        return view.sequence.last_known.id == last.configuration
+    return True
