@@ -14,6 +14,7 @@ from ares.version import VERSION as __version__
 if TYPE_CHECKING:
     from ares.api import connect
     from ares.blocking import connect_blocking
+    from ares.client.store import VersionedResult
     from ares.configuration import Configuration
     from ares.errors import (
         AresError,
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
         ConsensusUnavailable,
         DecodeFailed,
         DomainNotFound,
+        FileChanged,
         ObjectNotFound,
         Unavailable,
     )
+    from ares.fragment.division import Sizes
+    from ares.fragment.report import Conflict, WriteReport
+    from ares.fragment.store import File, FileStat
     from ares.tag import Tag
 
 __all__ = [
@@ -34,18 +39,36 @@ __all__ = [
     "BadMessage",
     "Configuration",
     "ConfigurationRefused",
+    "Conflict",
     "ConsensusUnavailable",
     "DecodeFailed",
     "DomainNotFound",
+    "File",
+    "FileChanged",
+    "FileStat",
     "ObjectNotFound",
+    "Sizes",
     "Tag",
     "Unavailable",
+    "VersionedResult",
+    "WriteReport",
     "__version__",
     "connect",
     "connect_blocking",
 ]
 
-_ELSEWHERE = {"connect": "api", "connect_blocking": "blocking", "Configuration": "configuration", "Tag": "tag"}
+_ELSEWHERE = {
+    "Configuration": "configuration",
+    "Conflict": "fragment.report",
+    "File": "fragment.store",
+    "FileStat": "fragment.store",
+    "Sizes": "fragment.division",
+    "Tag": "tag",
+    "VersionedResult": "client.store",
+    "WriteReport": "fragment.report",
+    "connect": "api",
+    "connect_blocking": "blocking",
+}
 """The module of every lazy name that is not an error."""
 
 

@@ -1,8 +1,9 @@
 """The library without asyncio: :func:`connect_blocking`.
 
 The asynchronous objects live on an event loop in a thread of its own. A :class:`Blocking` stands for one of them here and has the same
-methods: one that is awaited there blocks here, one that yields is an iterator here, and whatever has such methods in turn is handed out as a
-Blocking. Callbacks (``progress=``) run in the thread that called. Any number of threads may use one connection.
+methods: one that is awaited there blocks here, one that yields is an iterator here, whatever has such methods in turn is handed out as a
+Blocking, and what is used with ``async with`` there is used with ``with`` here. Callbacks (``progress=``) run in the thread that called. Any
+number of threads may use one connection.
 """
 
 import asyncio
@@ -24,15 +25,17 @@ from ares.runtime.settings import Settings
 _END = object()
 
 
-def connect_blocking(cluster: str | Path | Settings) -> "Connection":
+def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None) -> "Connection":
     """What :func:`ares.connect` gives, for programs without asyncio::
 
         with ares.connect_blocking("cluster.toml") as store:
             store.write("key", b"value")
+            with store.file("movie.mkv") as file:
+                report = file.write("movie.mkv")
 
     Raises :class:`ares.errors.BadInput` if the file is not a cluster file.
     """
-    connecting = connect(cluster)
+    connecting = connect(cluster, key)
     loop = _Loop()
     try:
         return Connection(loop.wait(lambda: connecting), loop)
@@ -86,7 +89,7 @@ class _Loop:
 
 
 class Blocking:
-    """Stands for ``target``, an object with asynchronous methods."""
+    """Stands for ``target``, an object with asynchronous methods. Its attributes are read and set here, too."""
 
     def __init__(self, target: Any, loop: _Loop) -> None:
         self._target = target
@@ -104,7 +107,22 @@ class Blocking:
         attribute = getattr(self._target, name)
         if inspect.isasyncgenfunction(attribute):
             return self._iterating(attribute)
-        return self._blocking(attribute) if inspect.iscoroutinefunction(attribute) else attribute
+        if inspect.iscoroutinefunction(attribute):
+            return self._blocking(attribute)
+        return self._handing_out(attribute) if inspect.ismethod(attribute) else attribute
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._target, name, value)
+
+    def _handing_out(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def handing_out(*arguments: Any, **named: Any) -> Any:
+            return self._handed_out(method(*arguments, **named))
+
+        return handing_out
 
     def _blocking(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
         @functools.wraps(method)
@@ -128,7 +146,20 @@ class Blocking:
         if type(result) is tuple:
             return tuple(map(self._handed_out, result))
         kind: type = type(result)
-        return Blocking(result, self._loop) if _has_asynchronous_methods(kind) else result
+        if not _has_asynchronous_methods(kind):
+            return result
+        return Scoped(result, self._loop) if hasattr(kind, "__aexit__") else Blocking(result, self._loop)
+
+
+class Scoped(Blocking):
+    """Stands for what is used with ``async with``."""
+
+    def __enter__(self) -> "Scoped":
+        self._loop.wait(self._target.__aenter__)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._loop.wait(lambda: self._target.__aexit__(kind, error, trace))
 
 
 class Connection(Blocking):

@@ -20,6 +20,18 @@ class BadMessage(AresError):
     """Bytes from the network are not a message of a version that this program speaks."""
 
 
+class BadBlock(AresError):
+    """The bytes of a block of a file, or of its genesis block, are not readable."""
+
+    def __init__(self, object: str, why: str) -> None:
+        super().__init__(object, why)
+        self.object = object
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"object {self.object!r} is not readable as part of a file: {self.why}; nothing was changed"
+
+
 class ObjectNotFound(AresError, KeyError):
     """The object was never written, or was deleted."""
 
@@ -67,6 +79,31 @@ class Unavailable(Uncertain):
         return f"{self.heard} of the {self.needed} servers needed answered{what}; missing: {who}{self.outcome()}"
 
 
+class NotAuthorized(Uncertain):
+    """Servers refuse what this client's key may not do, or do not know the key (any more).
+
+    ``by_everybody``: each server that was asked said so at once, so it certainly had no effect.
+    """
+
+    def __init__(self, why: str, story: str, by_everybody: bool) -> None:
+        super().__init__(why, story, by_everybody)
+        self.why = why
+        self.story = story
+        self.by_everybody = by_everybody
+        self._uncertain = False
+
+    @property
+    def may_have_taken_effect(self) -> bool:
+        return self._uncertain and not self.by_everybody
+
+    @may_have_taken_effect.setter
+    def may_have_taken_effect(self, uncertain: bool) -> None:
+        self._uncertain = uncertain
+
+    def __str__(self) -> str:
+        return f"not authorized: {self.why} ({self.story}){self.outcome()}"
+
+
 class DomainNotFound(AresError, KeyError):
     """No domain of that name was created in this cluster."""
 
@@ -100,6 +137,17 @@ class ConnectionClosed(Uncertain):
         return f"the connection was closed while this operation was under way{self.outcome()}"
 
 
+class FileChanged(AresError):
+    """A file was changed under a reader that wants it as it was when it was opened."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.file = file
+
+    def __str__(self) -> str:
+        return f"file {self.file!r} was changed since it was opened here; nothing was lost: open it again"
+
+
 class ConfigurationRefused(AresError):
     """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
 
@@ -116,9 +164,62 @@ class ConsensusUnavailable(Uncertain):
         return f"the consensus service did not decide: {self.why}.{late} Reads and writes go on; try again when a majority of its members runs"
 
 
+class UnreadableDecision(ConsensusUnavailable):
+    """What the consensus service keeps under ``key`` was not written by a release of ares that this one can read. It is left as it is."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It was left as it is. Reads and writes go on"
+
+
 class Superseded(AresError):
     """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
 
     def __init__(self, newer: object) -> None:
         super().__init__(newer)
         self.newer = newer
+
+
+class StoreDamaged(AresError):
+    """A server's store lacks, or cannot read, what the server may have acknowledged: it must not serve under its identity any more."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; the others have "
+            "what it had. Move the directory away, start the server anew under a new identity, and reconfigure to take it in; nothing was changed"
+        )
+
+
+class ForeignStore(AresError):
+    """A store is another server's, another cluster's, or of a release that this one does not know."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the store {self.path} is not this server's: {self.why}. The server was not started and nothing was changed: check its data directory"
+
+
+class StoreFailed(AresError):
+    """The disk failed under a running server: what it holds now is not known, so the server ends. What it acknowledged was durable before."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"the store {self.path} failed: {self.why}. The server ends, because nobody can know what its disk holds of the last requests; none of them was "
+            "acknowledged, and nothing that was is lost. Check the disk, then start the server again"
+        )

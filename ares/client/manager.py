@@ -3,28 +3,30 @@
 Each client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 
 import msgspec
 from msgspec import Struct
 
 from ares.client.runner import Runner
-from ares.client.store import RESERVED, ObjectStore
+from ares.client.store import ObjectStore
 from ares.client.survey import describe_servers
 from ares.configuration import SERVERS_MAX, Configuration, Server
-from ares.errors import BadInput, ConfigurationRefused, DomainNotFound
-from ares.identity import DEFAULT_DOMAIN, ClientId, DomainName, ObjectName, ServerId
+from ares.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound
+from ares.fragment.block import genesis_name
+from ares.fragment.division import Sizes
+from ares.fragment.store import File
+from ares.identity import DEFAULT_DOMAIN, DIRECTORY, ClientId, DomainName, ObjectName, ServerId
 from ares.messages import ConsensusDescription, Description
 from ares.reconfig.reconfigure import Progress, Reconfigured, agree
 from ares.reconfig.view import Switches, View
 from ares.runtime.ports import Connections, Consensus
 
-DIRECTORY = RESERVED + "domain/"
-"""Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
-
 DESCRIBE_S = 1.0
-DOMAIN_BYTES_MAX = 255
+DOMAIN_BYTES_MAX = 1000
+FILE_DOMAINS = "file/"
+"""What the domains of single files begin with."""
 
 
 class Status(Struct, frozen=True):
@@ -37,7 +39,8 @@ class Status(Struct, frozen=True):
 class Manager(ObjectStore):
     """Use as ``async with``; see :func:`ares.connect`.
 
-    ``book``: the servers of the cluster file. ``initial``: c0.
+    ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
+    cluster that asks for one.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Manager(ObjectStore):
         client: ClientId,
         switches: Switches,
         timeout_s: float,
+        decided: Callable[[Configuration], bool] | None = None,
     ) -> None:
         runner = Runner(client, connections, consensus)
         runner.learn(list(book.values()))
@@ -56,6 +60,7 @@ class Manager(ObjectStore):
         self._book = dict(book)
         self._client = client
         self._switches = switches
+        self._decided = decided
         self._domains: dict[DomainName, ObjectStore] = {DEFAULT_DOMAIN: self}
         super().__init__(runner, View(client, initial, switches, runner.session.suspects), timeout_s, self.identified)
 
@@ -77,7 +82,7 @@ class Manager(ObjectStore):
             return known
         entry = await self.read_named(_entry(domain), timeout_s)
         if isinstance(entry.value, bytes):
-            return self._opened(_decoded(entry.value, domain))
+            return self._opened(self._first(entry.value, domain))
         if create is None:
             raise DomainNotFound(name)
         store, _ = await self.create_domain(name, create, timeout_s=timeout_s)
@@ -96,11 +101,39 @@ class Manager(ObjectStore):
         timeout = self._timeout(timeout_s)
         entry = await self.read_named(_entry(domain), timeout)
         if isinstance(entry.value, bytes):
-            return self._opened(_decoded(entry.value, domain)), False
-        wished = await self.identified(configuration or await self.current(timeout_s=timeout))
+            return self._opened(self._first(entry.value, domain)), False
+        wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
         decided = await self._runner.run(agree(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
         await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
         return self._opened(decided.configuration), decided.configuration.same_content(wished)
+
+    def file(self, name: str, *, create: Configuration | None = None, atomic: bool = False, sizes: Sizes | None = None) -> File:
+        """The file ``name``, a domain of its own called ``file/NAME``; see :class:`ares.fragment.store.File`.
+
+        ``create`` (default: what `default` has then), ``atomic`` and ``sizes`` (of blocks) apply when the file is first written. Making one takes the
+        consensus service; for many small files, keep them together in one domain: ``(await store.domain("photos")).file(name)``.
+        """
+        genesis_name(name)
+        domain = FILE_DOMAINS + name
+
+        async def own_domain(make: bool) -> ObjectStore:
+            try:
+                return await self.domain(domain)
+            except DomainNotFound:
+                if not make:
+                    raise ObjectNotFound(name, domain) from None
+            store, _ = await self.create_domain(domain, create)
+            return store
+
+        return File(name, own_domain, atomic, sizes or Sizes())
+
+    async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
+        """The names of the files that are domains of their own and start with ``prefix``, in order."""
+        names: list[str] = []
+        async for entry in self.list_named(_entry(DomainName(FILE_DOMAINS + prefix)), timeout_s):
+            store = await self.domain(entry.removeprefix(DIRECTORY), timeout_s=timeout_s)
+            names.extend(await store.files(timeout_s=timeout_s))
+        return names
 
     async def domains(self, *, timeout_s: float | None = None) -> AsyncIterator[ObjectStore]:
         """Every domain: `default`, then the others by name."""
@@ -134,7 +167,7 @@ class Manager(ObjectStore):
         Raises :class:`BadInput` for servers nobody knows, :class:`ConfigurationRefused` when one does not answer: it could not take part.
         """
         resolved = configuration.resolved(self._book)
-        described = await self._describe(list(resolved.servers))
+        described = await self._describe(list(resolved.servers), brief=True)
         for server in resolved.servers:
             says = described.get(server.id)
             if says is not None and says.server != server.id:
@@ -147,12 +180,19 @@ class Manager(ObjectStore):
         servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
         return msgspec.structs.replace(resolved, servers=servers)
 
-    async def _describe(self, servers: list[Server]) -> dict[ServerId, Description]:
+    async def _describe(self, servers: list[Server], brief: bool = False) -> dict[ServerId, Description]:
         described: dict[ServerId, Description] = {}
         for first in range(0, len(servers), SERVERS_MAX):
-            some = describe_servers(servers[first : first + SERVERS_MAX], DESCRIBE_S)
+            some = describe_servers(servers[first : first + SERVERS_MAX], DESCRIBE_S, brief)
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
+
+    def _first(self, entry: bytes, domain: DomainName) -> Configuration:
+        """Where ``domain`` begins. Whoever can write an object could write a directory entry: where decisions are certified, it must be one."""
+        first = _decoded(entry, domain)
+        if self._decided is not None and not ((first.domain, first.index) == (domain, 0) and self._decided(first)):
+            raise ConfigurationRefused(f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched")
+        return first
 
     def _opened(self, first: Configuration) -> ObjectStore:
         if first.domain not in self._domains:

@@ -1,26 +1,33 @@
 """The objects of one domain, as users hold them."""
 
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from ares.client.coverable import read_versioned, write_versioned
 from ares.client.operations import delete, read, stat, write
 from ares.client.runner import Runner
 from ares.client.survey import list_objects
 from ares.configuration import Configuration
 from ares.dap.client import Found
+from ares.effects import Operation
 from ares.errors import BadInput, ObjectNotFound
-from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, DomainName, ObjectName
+from ares.fragment.collection import list_files
+from ares.fragment.division import Sizes
+from ares.fragment.memory import Blocks, SharedMemory
+from ares.fragment.reading import FileProgress
+from ares.fragment.store import File
+from ares.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName
 from ares.reconfig.reconfigure import Progress, Reconfigured, reconfigure
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.tag import Tag
 from ares.value import TOMBSTONE
 
-RESERVED = "\0"
 """Keys that begin so are the project's own (the directory of domains)."""
 
+Result = TypeVar("Result")
 Identify = Callable[[Configuration], Any]
 
 
@@ -31,6 +38,14 @@ class ObjectStat(Struct, frozen=True):
     domain: str
     tag: Tag
     size_bytes: int
+
+
+class VersionedResult(Struct, frozen=True):
+    """``changed``: the write took place, as ``version``. Otherwise ``version`` and ``value`` are the latest (None: the object is absent)."""
+
+    changed: bool
+    version: Tag
+    value: bytes | None
 
 
 class ObjectStore:
@@ -59,11 +74,7 @@ class ObjectStore:
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         name = checked_key(key)
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
-        if (value.nbytes if isinstance(value, memoryview) else len(value)) > VALUE_BYTES_MAX:
-            raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
-        return await self.write_named(name, bytes(value), timeout_s)
+        return await self.write_named(name, checked_value(value), timeout_s)
 
     async def write_named(self, name: ObjectName, value: bytes, timeout_s: float | None = None) -> Tag:
         """``write`` without the checks, reserved keys included."""
@@ -81,6 +92,31 @@ class ObjectStore:
     async def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Found:
         """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""
         return await self._runner.run(read(self._view, name), f"read of {name!r}", self._timeout(timeout_s))
+
+    async def read_versioned(self, key: str, *, timeout_s: float | None = None) -> tuple[Tag, bytes]:
+        """The latest version and its value (CoARES). What this client remembers does not travel again. Raises :class:`ObjectNotFound`."""
+        name = checked_key(key)
+        found = await self._runner.run(read_versioned(self._view, name), f"read of {name!r}", self._timeout(timeout_s))
+        if found.value is TOMBSTONE:
+            raise ObjectNotFound(key, self.name)
+        assert isinstance(found.value, bytes)
+        return found.tag, found.value
+
+    async def write_versioned(
+        self, key: str, value: bytes | bytearray | memoryview, version: Tag | None, *, timeout_s: float | None = None
+    ) -> "VersionedResult":
+        """Store ``value`` if ``version`` is still the latest (None: if the object is absent); otherwise change nothing and return the latest.
+
+        Weakly coverable, not compare-and-swap: of two writes that run at the same time over one version both may report ``changed``, and the one with
+        the higher tag stands. A write that begins after another one ended never misses it (CoARES; ARES II section 3).
+        """
+        name = checked_key(key)
+        if version is not None and not _is_tag(version):
+            raise BadInput(f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}")
+        operation = write_versioned(self._view, name, checked_value(value), version)
+        covered = await self._runner.run(operation, f"write of {name!r}", self._timeout(timeout_s), key=(self.name, name))
+        latest = covered.value if isinstance(covered.value, bytes) else None
+        return VersionedResult(covered.changed, covered.tag, latest)
 
     async def delete(self, key: str, *, timeout_s: float | None = None) -> Tag:
         """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
@@ -131,12 +167,56 @@ class ObjectStore:
         label = f"reconfiguration of {self.name!r}"
         return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, progress=progress)
 
+    def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
+        """The file ``name`` whose blocks are objects of this domain; see :class:`ares.fragment.store.File`.
+
+        ``atomic`` and ``sizes`` (of blocks) apply when the file is first written, and stay.
+        """
+
+        async def here(create: bool) -> ObjectStore:
+            return self
+
+        return File(name, here, atomic, sizes or Sizes())
+
+    async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
+        """The names of the files of this domain that start with ``prefix``, in order."""
+        return await self.run_on_blocks(lambda blocks: list_files(blocks, prefix), f"listing of {self.name!r}", timeout_s=timeout_s)
+
+    async def run_on_blocks(
+        self,
+        make: Callable[[Blocks], Operation[Result]],
+        label: str,
+        queue: ObjectName | None = None,
+        progress: Callable[[FileProgress], None] | None = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
+        operation = make(SharedMemory(self._view))
+        key = (self.name, queue) if queue is not None else None
+        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
+
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
             return self._timeout_s
         if not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
         return timeout_s
+
+
+def checked_value(value: bytes | bytearray | memoryview) -> bytes:
+    """``value``, if it can be stored in one piece."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
+    if (value.nbytes if isinstance(value, memoryview) else len(value)) > VALUE_BYTES_MAX:
+        raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
+    return bytes(value)
+
+
+def _is_tag(version: object) -> bool:
+    """Whether it is a tag that can be sent: what cannot be encoded would take its whole batch with it."""
+    if not isinstance(version, Tag):
+        return False
+    return all(isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer))
 
 
 def checked_key(key: str) -> ObjectName:

@@ -59,12 +59,18 @@ def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> 
     return (probe(name) for name in names)
 
 
-def describe_servers(servers: Sequence[Server], patience_s: float) -> Operation[dict[ServerId, Description]]:
-    """What each of at most 32 servers says of itself; the silent ones are missing."""
+def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool = False) -> Operation[dict[ServerId, Description]]:
+    """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
         answers = yield Gather(
-            roster, Describe, "describe", needed=1, settled=lambda _: False, patience_s=lambda _: patience_s, give_up_s=2 * patience_s
+            roster,
+            lambda call: Describe(call, brief),
+            "describe",
+            needed=1,
+            settled=lambda _: False,
+            patience_s=lambda _: patience_s,
+            give_up_s=2 * patience_s,
         )
     except (Unavailable, Superseded):
         return {}

@@ -15,8 +15,10 @@ FLOORS = {
     **dict.fromkeys(["ares.dap", "ares.reconfig", "ares.verify"], 1),
     **dict.fromkeys(["ares.server", "ares.client", "ares.fragment"], 2),
     **dict.fromkeys(["ares.runtime", "ares.sim"], 3),
-    **dict.fromkeys(["ares.server.host", "ares.client.manager", "ares.client.store", "ares.client.runner", "ares.fragment.store"], 4),
-    **dict.fromkeys(["ares.cli", "ares.api", "ares.blocking", "ares.torture", "ares.__main__", "ares.__init__"], 5),
+    **dict.fromkeys(["ares.server.host", "ares.server.durable_host", "ares.server.durable_server"], 4),
+    **dict.fromkeys(["ares.client.manager", "ares.client.store", "ares.client.runner"], 4),
+    **dict.fromkeys(["ares.fragment.store", "ares.fragment.local", "ares.fragment.remembered", "ares.fragment.writer"], 4),
+    **dict.fromkeys(["ares.cli", "ares.api", "ares.blocking", "ares.filesystem", "ares.torture", "ares.__main__", "ares.__init__"], 5),
 }
 PURE_FLOORS = 2
 SHELLS = 4
@@ -24,10 +26,19 @@ ENTRY_POINTS = 5
 
 IMPURE = {
     "asyncio", "concurrent", "fcntl", "logging", "multiprocessing", "os", "pathlib", "pysyncobj", "queue", "random", "secrets", "select", "selectors",
-    "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "zmq", "datetime", "io",
+    "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "zmq", "datetime", "io", "aetcd", "grpc",
 }  # fmt: skip
 
-OWNERS = {"zmq": "ares.runtime.zmq_", "pysyncobj": "ares.runtime.raft_", "pyeclib": "ares.dap.coding"}
+OWNERS = {
+    "zmq": "ares.runtime.zmq_",
+    "pysyncobj": "ares.runtime.raft_",
+    "aetcd": "ares.runtime.etcd_",
+    "grpc": "ares.runtime.etcd_",
+    "pyeclib": "ares.dap.coding",
+    "fastcdc": "ares.fragment.division",
+    "fsspec": "ares.filesystem",
+    "rapidfuzz": "ares.fragment.matching",
+}
 """The only modules (by prefix) that may import a library."""
 
 FILE_LINES_MAX = 300

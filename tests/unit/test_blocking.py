@@ -84,6 +84,56 @@ def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thre
 
 
 @pytest.mark.process
+def test_files(settings: Settings, tmp_path: Path) -> None:
+    with ares.connect_blocking(settings) as store:
+        seen: list[threading.Thread] = []
+        with store.file("films/a", sizes=ares.Sizes(64, 256, 1024)) as film:
+            report = film.write(b"0123456789" * 1000, progress=lambda _: seen.append(threading.current_thread()))
+            assert isinstance(report, ares.WriteReport)
+            assert set(seen) == {threading.current_thread()}
+            assert film.read() == b"0123456789" * 1000
+            assert film.read_into(tmp_path / "film") is True
+            assert film.read_into(tmp_path / "film") is False
+            assert film.read_range(film.snapshot(), 5, 8) == b"567"
+            stat = film.stat()
+            assert isinstance(stat, ares.FileStat)
+            assert (film.name, stat.name, stat.domain, stat.size_bytes, stat.atomic) == ("films/a", "films/a", "file/films/a", 10_000, False)
+            assert film.state.length == 10_000
+        assert store.files("films/") == ["films/a"]
+        with pytest.raises(ares.ObjectNotFound):
+            store.file("films/b").read()
+        with pytest.raises(ares.BadInput):
+            store.file("")
+        store.file("films/a").delete()
+        assert store.files() == []
+
+
+@pytest.mark.process
+def test_a_file_has_the_base_that_it_is_given(settings: Settings) -> None:
+    with ares.connect_blocking(settings) as store:
+        shelf = store.domain("shelf", create=ares.Configuration.abd(["s0", "s1", "s2"]))
+        ann, bob = shelf.file("book"), shelf.file("book")
+        ann.write(b"first")
+        bob.state = ann.state
+        ann.write(b"second")
+        [conflict] = bob.write(b"third").conflicts
+        assert isinstance(conflict, ares.Conflict)
+        assert (conflict.theirs, shelf.file("book").read()) == (b"second", b"second")
+        assert shelf.files() == ["book"]
+
+
+@pytest.mark.process
+def test_versions(settings: Settings) -> None:
+    with ares.connect_blocking(settings) as store:
+        made = store.write_versioned("doc", b"one", None)
+        assert isinstance(made, ares.VersionedResult)
+        assert (made.changed, store.read_versioned("doc")) == (True, (made.version, b"one"))
+        assert store.write_versioned("doc", b"two", made.version).changed
+        late = store.write_versioned("doc", b"three", made.version)
+        assert (late.changed, late.value) == (False, b"two")
+
+
+@pytest.mark.process
 def test_an_error_of_a_callback_reaches_the_caller_and_leaves_the_connection_usable(settings: Settings) -> None:
     def stumble(_: Progress) -> None:
         raise ZeroDivisionError

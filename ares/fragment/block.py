@@ -1,0 +1,175 @@
+"""What the objects of a fragmented file hold: its blocks, and the genesis block that names the first of them (CoBFS, "Data structures").
+
+A block's value is a header of fixed size and then the data, so that neither direction copies the data more than once: blocks are on the hot path. The
+genesis block is MessagePack, and small. Both begin with a format byte.
+"""
+
+import re
+import struct
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ares.errors import BadBlock, BadInput
+from ares.fragment.division import DIGEST_BYTES, Sizes
+from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, ObjectName
+from ares.tag import TAG_ZERO, Tag
+
+FORMAT = 1
+"""First byte of every block and genesis block."""
+
+GENESIS_NAMES = "\0file/"
+BLOCK_NAMES = "\0block/"
+
+_block_name = re.compile(BLOCK_NAMES + r"{0}/{0}".format(r"([0-9a-f]{16})\.(0|[1-9a-f][0-9a-f]{0,15})"))
+
+_layout = struct.Struct(">BBQQQQQ")
+"""Format, whether there is a next block, its id (two words), the base tag (two words), created_s."""
+
+HEADER_BYTES = _layout.size
+
+_Natural = Annotated[int, Meta(ge=0)]
+
+
+class BlockId(Struct, frozen=True, order=True, array_like=True, gc=False):
+    """Unique without coordination: ``creator`` is 64 random bits of one run of one client, ``counter`` its own."""
+
+    creator: _Natural
+    counter: _Natural
+
+    def __str__(self) -> str:
+        return f"{self.creator:016x}.{self.counter:x}"
+
+
+class BlockIds:
+    """The ids that one run of one client gives out. ``creator``: 64 random bits."""
+
+    def __init__(self, creator: int) -> None:
+        self._creator = creator
+        self._count = 0
+
+    def next(self) -> BlockId:
+        self._count += 1
+        return BlockId(self._creator, self._count)
+
+
+class Part(Struct, frozen=True, array_like=True, gc=False):
+    """One block as somebody last saw it: at version ``tag`` it had ``length`` bytes of data, of that digest, and was followed by ``next``."""
+
+    id: BlockId
+    tag: Tag
+    length: Annotated[int, Meta(ge=0, le=VALUE_BYTES_MAX)]
+    digest: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+    next: BlockId | None = None
+
+
+class Block(Struct, frozen=True):
+    """The value of one block.
+
+    ``base`` is the version that this one was written over (TAG_ZERO for a created block): it lets a writer find out that a concurrent write over the
+    same version replaced its own. ``created_s`` is the wall clock at creation in whole seconds since the epoch, for collecting orphans.
+    """
+
+    next: BlockId | None
+    base: Tag
+    created_s: int
+    data: bytes | memoryview
+
+
+class Genesis(Struct, frozen=True):
+    """The value of a file's genesis block. ``file`` names this life of the file: one that is deleted and made anew has other blocks.
+
+    Not ``atomic``: blocks are mutable; ``first`` and the ``next`` pointers in the blocks are the truth and ``parts`` is a hint, the chain as it was
+    at those tags. ``atomic``: blocks are written once; ``parts`` is the manifest and the truth, and ``retired`` are the blocks that a past put
+    dropped, with the second since the epoch when it did. ``modified_s`` is in seconds since the epoch; ``base`` as in a block.
+    """
+
+    file: BlockId
+    atomic: bool
+    sizes: Sizes
+    first: BlockId | None
+    parts: tuple[Part, ...]
+    retired: tuple[tuple[BlockId, int], ...] = ()
+    modified_s: int = 0
+    base: Tag = TAG_ZERO
+
+
+_prefix = bytes([FORMAT])
+_encoder = msgspec.msgpack.Encoder()
+_genesis_decoder = msgspec.msgpack.Decoder(Genesis)
+
+
+def encode_block(block: Block) -> bytes:
+    """The value of the block's object; the data is copied once."""
+    following = block.next
+    present, creator, counter = (0, 0, 0) if following is None else (1, following.creator, following.counter)
+    header = _layout.pack(FORMAT, present, creator, counter, block.base.number, block.base.writer, block.created_s)
+    return b"".join((header, block.data))
+
+
+def decode_block(value: bytes, name: str) -> Block:
+    """The block that ``value`` holds, its data a view of ``value``. Raises :class:`BadBlock` naming the object ``name``."""
+    _check_format(value, name)
+    if len(value) < HEADER_BYTES:
+        raise BadBlock(name, f"{len(value)} bytes, and the header alone has {HEADER_BYTES}")
+    _, present, creator, counter, number, writer, created_s = _layout.unpack_from(value)
+    if present > 1:
+        raise BadBlock(name, f"byte 1 is {present}, and may be 0 (the last block) or 1 (another follows)")
+    following = BlockId(creator, counter) if present else None
+    return Block(following, Tag(number, ClientId(writer)), created_s, memoryview(value)[HEADER_BYTES:])
+
+
+def encode_genesis(genesis: Genesis) -> bytes:
+    """The value of the genesis block's object."""
+    return _prefix + _encoder.encode(genesis)
+
+
+def decode_genesis(value: bytes, name: str) -> Genesis:
+    """The genesis block that ``value`` holds. Raises :class:`BadBlock` naming the object ``name``."""
+    _check_format(value, name)
+    try:
+        return _genesis_decoder.decode(memoryview(value)[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadBlock(name, f"not a genesis block: {error}") from error
+
+
+def _check_format(value: bytes, name: str) -> None:
+    if not value:
+        raise BadBlock(name, "no bytes at all")
+    if value[0] > FORMAT:
+        raise BadBlock(name, f"format {value[0]}, and this program reads up to {FORMAT}: use a newer release of ares")
+    if value[0] != FORMAT:
+        raise BadBlock(name, f"it begins with {value[0]}, which is no format of a block")
+
+
+def genesis_name(file_name: str) -> ObjectName:
+    """The object that is the genesis block of the file. Raises :class:`BadInput` for a name that no object can have."""
+    if not isinstance(file_name, str):
+        raise BadInput(f"the name of a file is text (str), not {type(file_name).__name__}")
+    longest = KEY_BYTES_MAX - len(GENESIS_NAMES)
+    try:
+        size = len(file_name.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(f"the name of a file is text that UTF-8 can hold: {error}") from error
+    if not 1 <= size <= longest:
+        raise BadInput(f"the name of a file has 1 to {longest} bytes of UTF-8, not {size}")
+    return ObjectName(GENESIS_NAMES + file_name)
+
+
+def block_prefix(file: BlockId) -> str:
+    """What the names of all blocks of this life of a file begin with, and no others."""
+    return f"{BLOCK_NAMES}{file}/"
+
+
+def block_name(file: BlockId, id: BlockId) -> ObjectName:
+    """The object that is the block ``id`` of the file."""
+    return ObjectName(f"{BLOCK_NAMES}{file}/{id}")
+
+
+def parse_block_name(name: str) -> BlockId:
+    """The id of the block whose object has that name. Raises :class:`BadBlock` if it is no block's."""
+    found = _block_name.fullmatch(name)
+    if found is None:
+        raise BadBlock(name, f"not the name of a block, which is {BLOCK_NAMES!r}, the id of a file, '/', and its own")
+    return BlockId(int(found[3], 16), int(found[4], 16))

@@ -1,0 +1,91 @@
+"""The blocks of one client of a :class:`World`: coverable objects in a dictionary, every operation of which takes a few steps."""
+
+from typing import TYPE_CHECKING
+
+from ares.client.coverable import Covered
+from ares.dap.client import Found
+from ares.effects import Operation, Pause
+from ares.errors import Unavailable
+from ares.identity import ConfigurationId, DomainName, ObjectName
+from ares.tag import TAG_ZERO, Tag
+from ares.value import TOMBSTONE, WITHHELD, Answered, Value
+
+if TYPE_CHECKING:
+    from .memory_world import Client
+
+TICK_S = 0.01
+PAGE = 20
+
+
+class MemoryBlocks:
+    """:class:`ares.fragment.memory.Blocks` of one client."""
+
+    domain = DomainName("memory")
+
+    def __init__(self, client: "Client") -> None:
+        self.client = client
+        self.world = client.world
+        self._spent: dict[ObjectName, int] = {}
+
+    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[Found]:
+        yield from self._step()
+        tag, value = self.world.latest(name)
+        yield from self._step()
+        return Found(tag, self._move(value) if tag != held else WITHHELD, 0, tag, True, None, ConfigurationId(bytes(16)))
+
+    def create(self, name: ObjectName, value: bytes) -> Operation[Tag]:
+        tag = yield from self._put(name, value, TAG_ZERO)
+        return tag
+
+    def write(self, name: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+        yield from self._step()
+        tag, there = self.world.latest(name)
+        if self.stale(tag, there, version):
+            yield from self._step()
+            return Covered(False, tag, self._move(there))
+        new = yield from self._put(name, value, tag)
+        return Covered(True, new, value, tag)
+
+    def delete(self, name: ObjectName) -> Operation[None]:
+        yield from self._step()
+        tag, value = self.world.latest(name)
+        if value is not TOMBSTONE:
+            yield from self._put(name, TOMBSTONE, tag)
+
+    def names(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
+        yield from self._step()
+        names = [name for name in self.world.names(prefix) if name > after]
+        return names[:PAGE], names[PAGE - 1] if len(names) > PAGE else None
+
+    def stale(self, tag: Tag, value: Value, version: Tag | None) -> bool:
+        """Whether a write over ``version`` has to fail, now that this is there."""
+        return tag != version and (version is not None or value is not TOMBSTONE)
+
+    def _put(self, name: ObjectName, value: Value, over: Tag) -> Operation[Tag]:
+        self._move(value)
+        world = self.world
+        tag = Tag(max(over.number, self._spent.get(name, 0)) + 1, self.client.id)
+        self._spent[name] = tag.number
+        if not world.weak:
+            world.land(name, tag, value)
+        else:
+            ticks = world.ticks()
+            if not self._fails_at_next_step() or world.rng.random() < 0.5:
+                world.post(ticks, lambda: world.land(name, tag, value))
+            yield Pause(ticks * TICK_S)
+        yield from self._step(may_have_taken_effect=True)
+        return tag
+
+    def _fails_at_next_step(self) -> bool:
+        return self.client.steps in (self.client.die_at, self.client.fail_at)
+
+    def _step(self, may_have_taken_effect: bool = False) -> Operation[None]:
+        if self.client.step():
+            error = Unavailable(2, 1, {}, "a test")
+            error.may_have_taken_effect = may_have_taken_effect
+            raise error
+        yield Pause(self.world.ticks() * TICK_S)
+
+    def _move(self, value: Answered) -> Answered:
+        self.world.moved_bytes += len(value) if isinstance(value, bytes) else 0
+        return value

@@ -1,0 +1,145 @@
+"""What local copies are based on: kept by copy, read back as it was, and never in anybody's way."""
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ares.fragment import remembered
+from ares.fragment.block import BlockId, Genesis, Part
+from ares.fragment.division import Sizes
+from ares.fragment.reading import FileState
+from ares.fragment.remembered import FORMAT, LocalName, Remembered, cache_directory
+from ares.tag import Tag
+
+COPY = LocalName(b"\1" * 16, "file/film", "film", b"/home/ann/film.mkv")
+
+
+def state(number: int = 1) -> FileState:
+    parts = tuple(Part(BlockId(7, index), Tag(number, 3), 100 + index, bytes([index] * 16), BlockId(7, index + 1)) for index in range(3))
+    genesis = Genesis(BlockId(7, 99), False, Sizes(), BlockId(7, 0), (), ((BlockId(7, 50), 1_700_000_000),), 1_700_000_001)
+    return FileState(genesis, Tag(number, 3), parts)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Remembered:
+    return Remembered(tmp_path / "not/there yet")
+
+
+def entry(tmp_path: Path) -> Path:
+    [path] = (tmp_path / "not/there yet").iterdir()
+    return path
+
+
+def test_what_was_kept_is_recalled_by_another_run(cache: Remembered, tmp_path: Path) -> None:
+    assert cache.recall(COPY) is None
+    cache.remember(COPY, state(1))
+    cache.remember(COPY, state(2))
+    assert Remembered(tmp_path / "not/there yet").recall(COPY) == state(2)
+
+
+def test_the_parts_are_kept_once(cache: Remembered) -> None:
+    whole = state()
+    with_hint = msgspec.structs.replace(whole, genesis=msgspec.structs.replace(whole.genesis, parts=whole.parts))
+    cache.remember(COPY, with_hint)
+    assert cache.recall(COPY) == whole
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LocalName(b"\2" * 16, COPY.domain, COPY.file, COPY.path),
+        LocalName(COPY.cluster, "photos", COPY.file, COPY.path),
+        LocalName(COPY.cluster, COPY.domain, "movie", COPY.path),
+        LocalName(COPY.cluster, COPY.domain, COPY.file, b"/home/bob/film.mkv"),
+        LocalName(COPY.cluster, COPY.domain, COPY.file, b"/home/ann/\xff"),
+    ],
+    ids=["cluster", "domain", "file", "path", "a path that is no text"],
+)
+def test_no_two_copies_share_a_base(cache: Remembered, other: LocalName) -> None:
+    cache.remember(COPY, state(1))
+    assert cache.recall(other) is None
+    cache.remember(other, state(2))
+    assert (cache.recall(COPY), cache.recall(other)) == (state(1), state(2))
+
+
+def test_a_deleted_file_is_forgotten_for_all_its_copies_and_no_others(cache: Remembered) -> None:
+    bobs = msgspec.structs.replace(COPY, path=b"/home/bob/film.mkv")
+    others = msgspec.structs.replace(COPY, file="movie")
+    for copy in (COPY, bobs, others):
+        cache.remember(copy, state())
+    cache.forget(COPY.cluster, COPY.domain, COPY.file)
+    assert [cache.recall(copy) for copy in (COPY, bobs, others)] == [None, None, state()]
+
+
+def broken(data: bytes) -> dict[str, bytes]:
+    foreign = msgspec.structs.replace(COPY, path=b"/elsewhere")
+    return {
+        "empty": b"",
+        "cut off": data[:-1],
+        "another format": bytes([FORMAT + 1]) + data[1:],
+        "not MessagePack": bytes([FORMAT]) + b"\xc1",
+        "another shape": bytes([FORMAT]) + msgspec.msgpack.encode([1, 2]),
+        "somebody else's": bytes([FORMAT]) + msgspec.msgpack.encode([foreign, state()]),
+        "impossible sizes": data.replace(msgspec.msgpack.encode(Sizes()), msgspec.msgpack.encode([3, 2, 1])),
+    }
+
+
+@pytest.mark.parametrize("kind", broken(b" "))
+def test_what_cannot_be_read_is_ignored_and_said(cache: Remembered, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    cache.remember(COPY, state())
+    path = entry(tmp_path)
+    data = path.read_bytes()
+    assert broken(data)[kind] != data
+    path.write_bytes(broken(data)[kind])
+    with caplog.at_level(logging.WARNING):
+        assert cache.recall(COPY) is None
+    assert [record.getMessage().count("is ignored") for record in caplog.records] == [1]
+    cache.remember(COPY, state(3))
+    assert cache.recall(COPY) == state(3)
+
+
+def test_it_is_nobody_elses_business(cache: Remembered, tmp_path: Path) -> None:
+    cache.remember(COPY, state())
+    path = entry(tmp_path)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "ENTRIES_MAX", 5)
+    cache = Remembered(tmp_path)
+    (tmp_path / "somebody else's").write_text("stays")
+    copies = [msgspec.structs.replace(COPY, path=b"/%d" % number) for number in range(8)]
+    for number, copy in enumerate(copies):
+        cache.remember(copy, state(number))
+        newest = max(tmp_path.glob("*.base"), key=lambda path: path.stat().st_mtime_ns)
+        os.utime(newest, ns=(number + 1, number + 1))
+    assert [cache.recall(copy) is not None for copy in copies] == [False] * 3 + [True] * 5
+    assert (tmp_path / "somebody else's").exists()
+
+
+def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = Remembered(tmp_path / "file")
+    with caplog.at_level(logging.WARNING):
+        cache.remember(COPY, state())
+        assert cache.recall(COPY) is None
+    assert "was not kept" in caplog.text
+    assert "cannot be read" in caplog.text
+
+
+def test_nowhere_keeps_nothing() -> None:
+    cache = Remembered(None)
+    cache.remember(COPY, state())
+    cache.forget(COPY.cluster, COPY.domain, COPY.file)
+    assert cache.recall(COPY) is None
+
+
+def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert cache_directory({"ARES_CACHE": "off", "XDG_CACHE_HOME": "/x"}) is None
+    assert cache_directory({"ARES_CACHE": "some/where", "XDG_CACHE_HOME": "/x"}) == Path("some/where")
+    assert cache_directory({"ARES_CACHE": "", "XDG_CACHE_HOME": "/x"}) == Path("/x/ares")
+    assert cache_directory({"XDG_CACHE_HOME": "relative"}) == cache_directory({}) == Path("/home/ann/.cache/ares")
