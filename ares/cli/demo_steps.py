@@ -11,6 +11,7 @@ from typing import Any
 
 from ares.api import connect
 from ares.cli.connection import size
+from ares.cli.demo_files import SharedFile
 from ares.cli.demo_show import Narrator
 from ares.cli.demo_traffic import Traffic
 from ares.client import session
@@ -41,6 +42,7 @@ class Story:
         self._pids: dict[str, int] = {}
         self._tell = narrator
         self._mib = mib
+        self._file = SharedFile(narrator, mib)
         self._digests: dict[str, str] = {}
         self.traffic = Traffic()
         self.phases: list[str] = []
@@ -55,6 +57,8 @@ class Story:
             store = await self._create(manager)
             await self._write_files(store)
             await self._read_files(store, "read everything back and compare SHA-256")
+            await self._file.edit(manager)
+            await self._file.edit_together(second, third)
             async with Follower(self._tell, self.traffic):
                 await self._begin_traffic(await second.domain(DOMAIN), await third.domain(DOMAIN))
                 await self._kill_server("s0", store)
@@ -65,6 +69,7 @@ class Story:
             store = await newcomer.domain(DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
             await self._read_files(store, "a client that never heard of all this reads everything and compares SHA-256")
+            await self._file.compare(newcomer)
 
     async def _create(self, manager: Manager) -> ObjectStore:
         with self._tell.step("make a domain whose objects are replicated on three of the five servers") as step:

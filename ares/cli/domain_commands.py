@@ -1,7 +1,5 @@
 """Commands about domains and their configurations: domain create, domain ls, reconfig."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +7,7 @@ import typer
 from ares.cli.connection import printable, size, with_manager
 from ares.cli.options import Common, command
 from ares.cli.policy import AllowNoFaults, DapOption, Delta, K, Policy, Servers
+from ares.cli.progress import progress_bar
 from ares.errors import AresError, BadInput
 from ares.identity import DEFAULT_DOMAIN
 
@@ -16,7 +15,10 @@ if TYPE_CHECKING:
     from ares.client.manager import Manager
     from ares.client.store import ObjectStore
     from ares.configuration import Configuration
-    from ares.reconfig.reconfigure import Progress, Reconfigured
+    from ares.reconfig.reconfigure import Reconfigured
+
+
+_DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a domain of its own."
 
 
 class Conflict(AresError):
@@ -55,22 +57,27 @@ def create(
     common.report(_described(name, configuration), f"domain {printable(name)}: {configuration.describe()}")
 
 
-def ls(common: Common) -> None:
-    """List the domains and the configuration that each has now."""
+def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
+    """List the domains and the configuration that each has now. The domains of single files are only counted."""
+    from ares.cli.standing import domain_names, is_of_file
 
-    async def use(manager: "Manager") -> "list[tuple[str, Configuration]]":
-        return [(store.name, await store.current()) async for store in manager.domains()]
+    async def use(manager: "Manager") -> "tuple[list[tuple[str, Configuration]], int]":
+        names = await domain_names(manager)
+        wanted = [name for name in names if every or not is_of_file(name)]
+        return [(name, await (await manager.domain(name)).current()) for name in wanted], len(names) - len(wanted)
 
-    found = with_manager(common, use)
+    found, counted = with_manager(common, use)
     width = max(len(printable(name)) for name, _ in found)
     lines = [f"{printable(name):{width}}  {configuration.describe()}" for name, configuration in found]
-    common.report({"domains": [_described(name, configuration) for name, configuration in found]}, "\n".join(lines))
+    if counted:
+        lines.append(f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files")
+    common.report({"domains": [_described(name, configuration) for name, configuration in found], "files": counted}, "\n".join(lines))
 
 
 def reconfig(
     common: Common,
-    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="The domain to move (default: default).", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Move every domain, one after the other.")] = False,
+    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help=_DOMAIN_HELP, show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Move every domain, those of files included, one after the other.")] = False,
     dap: DapOption = None,
     k: K = None,
     delta: Delta = None,
@@ -106,8 +113,8 @@ async def _move(common: Common, store: "ObjectStore", wished: "Configuration", d
     if dry_run:
         say("  nothing was changed (--dry-run)")
         return outcome
-    with _progress_bar() as progress:
-        result = await store.reconfigure(wished, progress=progress)
+    with progress_bar("read-config") as show:
+        result = await store.reconfigure(wished, progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)))
     say(_told(result))
     return outcome | {
         "ours": result.ours,
@@ -150,22 +157,3 @@ def _described(domain: str, configuration: "Configuration") -> dict[str, Any]:
         "quorum": configuration.quorum_size,
         "crashes_survived": configuration.crashes_survived,
     }
-
-
-@contextmanager
-def _progress_bar() -> "Iterator[Callable[[Progress], None]]":
-    """On stderr, and only if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    columns = (TextColumn("  {task.description:15}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[size]}"), TimeElapsedColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("read-config", total=None, size="")
-
-        def show(progress: "Progress") -> None:
-            done = progress.moved + progress.skipped
-            bar.update(task, description=progress.stage, completed=done, total=progress.total or None, size=size(progress.bytes))
-
-        yield show

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from ares.cli.connection import Domain, printable, size, with_store
+from ares.cli.local_files import STANDARD_STREAM, check_output, standard_output
 from ares.cli.options import Common, command
 from ares.errors import BadInput
 from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from ares.client.store import ObjectStat, ObjectStore
     from ares.configuration import Configuration
     from ares.tag import Tag
-
-STANDARD_STREAM = Path("-")
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's name: 1 to 1024 bytes of UTF-8.", show_default=False)]
 
@@ -57,7 +56,7 @@ def read(
 ) -> None:
     """Print the object KEY, byte for byte, or write it to a file. With --json and no FILE: as base64."""
     if output != STANDARD_STREAM:
-        _check_output(output)
+        check_output(output)
 
     async def use(store: "ObjectStore") -> bytes:
         return await store.read(key)
@@ -70,8 +69,8 @@ def read(
     elif common.json:
         common.report(about | {"base64": base64.b64encode(value).decode("ascii")}, "")
     else:
-        sys.stdout.buffer.write(value)
-        sys.stdout.buffer.flush()
+        with standard_output() as out:
+            out.write(value)
 
 
 def delete(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
@@ -143,14 +142,6 @@ def _read_all(stream: BinaryIO, name: str) -> bytes:
     if len(value) > VALUE_BYTES_MAX:
         raise BadInput(f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing was sent")
     return value
-
-
-def _check_output(output: Path) -> None:
-    """Find out now, not when the value has been read."""
-    if output.is_dir():
-        raise BadInput(f"{output} is a directory: name the file to write; nothing was read")
-    if not output.parent.is_dir():
-        raise BadInput(f"there is no directory {output.parent} to write {output.name} in; nothing was read")
 
 
 def _write_output(output: Path, value: bytes) -> None:

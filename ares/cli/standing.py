@@ -5,18 +5,22 @@ answers says that it holds. A member counts only under the identity that the con
 """
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from ares.client.manager import Manager, Status
+from ares.client.manager import FILE_DOMAINS, Manager, Status
 from ares.client.store import ObjectStore
 from ares.configuration import Configuration, Server
 from ares.errors import AresError
-from ares.identity import DomainName, ServerId
+from ares.identity import DIRECTORY, DomainName, ServerId
 
 PROBE_S = 3.0
 """How long a domain may take to answer; beyond a second's silence a client asks the consensus service for later configurations."""
+
+PROBES_AT_ONCE = 64
+NAMES_SHOWN_MAX = 3
 
 
 class Standing(Struct, frozen=True):
@@ -49,9 +53,35 @@ class Standing(Struct, frozen=True):
         return f"survives {self.margin} more crash{'es' if self.margin > 1 else ''}{tail}"
 
 
-async def survey(manager: Manager) -> tuple[Status, list[Standing]]:
-    """Ask everybody, and tell how every domain stands, `default` first. Takes a few seconds at most, whatever is down; raises nothing for that."""
-    status, (stores, troubles) = await asyncio.gather(manager.status(), _probe(manager))
+def is_of_file(domain: str) -> bool:
+    """Whether it is the domain of a single file, of which there may be thousands."""
+    return domain.startswith(FILE_DOMAINS)
+
+
+def outlook_of_files(standings: Sequence[Standing]) -> str:
+    """One sentence about the domains of all files together."""
+    many = f"{len(standings)} domains of single files" if len(standings) != 1 else "1 domain of a single file"
+    stopped = [standing.domain for standing in standings if not standing.serves]
+    if stopped:
+        shown = ", ".join(map(repr, stopped[:NAMES_SHOWN_MAX])) + (", ..." if len(stopped) > NAMES_SHOWN_MAX else "")
+        return f"{many}: {len(stopped)} of them without a quorum: {shown}"
+    least = min(standing.margin for standing in standings)
+    if least == 0:
+        return f"{many}: {sum(standing.margin == 0 for standing in standings)} of them survive no more crashes"
+    return f"{many}: each survives {least} more crash{'es' if least > 1 else ''}{' or more' if len(standings) > 1 else ''}"
+
+
+async def domain_names(manager: Manager, timeout_s: float | None = None) -> list[str]:
+    """The names of all domains, `default` first."""
+    return [manager.name, *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)]]
+
+
+async def survey(manager: Manager, every: bool = True) -> tuple[Status, list[Standing]]:
+    """Ask everybody, and tell how every domain stands, `default` first. Takes a few seconds at most, whatever is down; raises nothing for that.
+
+    Unless ``every``, the domains of single files are not asked one by one: what the servers say that they hold must do.
+    """
+    status, (stores, troubles, others) = await asyncio.gather(manager.status(), _probe(manager, every))
     known = _Known()
     for description in status.servers.values():
         for hosted in description.hosted if description is not None else ():
@@ -60,6 +90,9 @@ async def survey(manager: Manager) -> tuple[Status, list[Standing]]:
                 known.note(hosted.successor.configuration, hosted.successor.finalized)
     for store in stores:
         known.note(store.configuration, True)
+    for unheard in sorted(others - known.domains):
+        with contextlib.suppress(AresError):  # then its entry cannot be read, which is told of `default`
+            known.note((await manager.domain(unheard, timeout_s=PROBE_S)).configuration, True)
     active = {domain: known.active(domain) for domain in [manager.name, *sorted(known.domains - {manager.name})]}
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
@@ -89,24 +122,30 @@ class _Known:
         return [seen[index] for index in sorted(seen) if index >= self._finalized.get(domain, 0)]
 
 
-async def _probe(manager: Manager) -> tuple[list[ObjectStore], dict[DomainName, str]]:
-    """The domains that can be found, each at its last configuration that answers; and what those said that do not."""
-    stores: list[ObjectStore] = []
+async def _probe(manager: Manager, every: bool) -> tuple[list[ObjectStore], dict[DomainName, str], set[DomainName]]:
+    """The domains that can be found, each at its last configuration that answers; what those said that do not; and the domains not asked."""
+    stores: list[ObjectStore] = [manager]
     troubles = {}
+    others: set[DomainName] = set()
     try:
-        async for store in manager.domains(timeout_s=PROBE_S):
-            stores.append(store)
+        for name in (await domain_names(manager, PROBE_S))[1:]:
+            if every or not is_of_file(name):
+                stores.append(await manager.domain(name, timeout_s=PROBE_S))
+            else:
+                others.add(DomainName(name))
     except AresError as error:
         troubles[manager.name] = str(error)
+    turn = asyncio.Semaphore(PROBES_AT_ONCE)
 
     async def ask(store: ObjectStore) -> None:
-        try:
-            await store.current(timeout_s=PROBE_S)
-        except AresError as error:
-            troubles[store.name] = str(error)
+        async with turn:
+            try:
+                await store.current(timeout_s=PROBE_S)
+            except AresError as error:
+                troubles[store.name] = str(error)
 
-    await asyncio.gather(*(ask(store) for store in stores if store is not manager))
-    return stores, troubles
+    await asyncio.gather(*map(ask, stores[1:]))
+    return stores, troubles, others
 
 
 async def _identities_of_others(manager: Manager, status: Status, active: Iterable[list[Configuration]]) -> dict[ServerId, str]:

@@ -1,17 +1,23 @@
 """The command status: who answers, what every domain runs on, and what could fail next."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ares.cli.connection import printable, size, with_manager
 from ares.cli.options import Common, command
+from ares.identity import ServerId
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ares.cli.standing import Standing
-    from ares.client.manager import Status
+    from ares.client.manager import Manager, Status
     from ares.messages import ConsensusDescription, Description
     from ares.runtime.settings import Settings
+
+All = Annotated[bool, typer.Option("--all", help="Show the domains of single files, too, one by one.")]
 
 SHORT = 8
 """How many characters of an identity a person is shown."""
@@ -22,16 +28,25 @@ def register(app: typer.Typer) -> None:
     command(app, "status", example="ares-cli status")(status)
 
 
-def status(common: Common) -> None:
-    """Show servers, consensus members and domains, and how many crashes each domain survives. Exit status 1 if a domain has no quorum."""
-    from ares.cli.standing import survey
+def status(common: Common, every: All = False) -> None:
+    """Show servers, consensus members and domains, and how many crashes each domain survives. Exit status 1 if a domain has no quorum.
+
+    The domains of single files are summed up in one line.
+    """
+    from ares.cli.standing import is_of_file, survey
 
     settings = common.settings()
-    found, standings = with_manager(common, survey)
+
+    async def use(manager: "Manager") -> "tuple[Status, list[Standing]]":
+        return await survey(manager, every)
+
+    found, standings = with_manager(common, use)
+    shown = [standing for standing in standings if every or not is_of_file(standing.domain)]
+    summed_up = [standing for standing in standings if not every and is_of_file(standing.domain)]
     if common.json:
-        common.report(_as_data(settings, found, standings), "")
+        common.report(_as_data(settings, found, shown) | {"files": _files_data(summed_up)}, "")
     else:
-        _show(settings, found, standings)
+        _show(settings, found, shown, summed_up)
     if not all(standing.serves for standing in standings):
         raise typer.Exit(1)
 
@@ -41,7 +56,7 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
     return {
         "name": settings.name,
         "servers": {id: {"address": settings.servers[id].address} | _server_data(description) for id, description in found.servers.items()},
-        "consensus": {id: _member_data(members.get(id)) for id in settings.members},
+        "consensus": {id: _member_data(members.get(id)) for id in _members(settings)},
         "domains": [
             {
                 "domain": standing.domain,
@@ -55,6 +70,22 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
             }
             for standing in standings
         ],
+    }
+
+
+def _members(settings: "Settings") -> dict[ServerId, str]:
+    """Where those who decide serve their clients, by the name that they have in a description."""
+    if settings.etcd is not None:
+        return {ServerId(endpoint): endpoint for endpoint in settings.etcd.endpoints}
+    return {id: member.address for id, member in settings.members.items()}
+
+
+def _files_data(standings: "Sequence[Standing]") -> dict[str, Any]:
+    """What is summed up."""
+    return {
+        "domains": len(standings),
+        "crashes_survived": min((max(standing.margin, 0) for standing in standings), default=None),
+        "without_quorum": [standing.domain for standing in standings if not standing.serves],
     }
 
 
@@ -75,10 +106,11 @@ def _server_data(description: "Description | None") -> dict[str, Any]:
         "memory_bytes": description.memory_bytes,
         "objects": sum(hosted.objects for hosted in description.hosted),
         "bytes": sum(hosted.bytes for hosted in description.hosted),
+        "unknown_keys": description.unknown_keys,
     }
 
 
-def _show(settings: "Settings", found: "Status", standings: "list[Standing]") -> None:
+def _show(settings: "Settings", found: "Status", standings: "list[Standing]", files: "list[Standing]") -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -92,21 +124,40 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]") ->
         servers.add_row(id, settings.servers[id].address, *_server_cells(description))
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
+    for id, description in found.servers.items():
+        if description is not None and description.unknown_keys:
+            console.print(f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key", style="yellow", soft_wrap=True)
     console.print()
-    if settings.members:
+    if addresses := _members(settings):
         members = {member.member: member for member in found.members}
         consensus = Table("id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for member, about in settings.members.items():
-            consensus.add_row(member, about.address, *_member_cells(members.get(member)))
+        for member, address in addresses.items():
+            consensus.add_row(member if settings.etcd is None else "etcd", address, *_member_cells(members.get(member)))
         console.print(consensus)
-        console.print(_consensus_outlook(len(members), len(settings.members)), soft_wrap=True)
+        outlook = _consensus_outlook(len(members), len(addresses)) if settings.etcd is None else _etcd_outlook(found.members, len(addresses))
+        console.print(outlook, soft_wrap=True)
+    _show_domains(console, standings, files)
+
+
+def _show_domains(console: "Console", standings: "Sequence[Standing]", files: "Sequence[Standing]") -> None:
+    from rich.text import Text
+
+    from ares.cli.standing import outlook_of_files
+
     for standing in standings:
         console.print(Text(f"\ndomain {printable(standing.domain)}: {standing.active[0].describe()}", style="bold"), soft_wrap=True)
         for pending in standing.active[1:]:
             then = "the move is under way, or was left for the next `ares-cli reconfig` to finish"
             console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)
-        colour = "red" if not standing.serves else "green" if standing.margin else "yellow"
-        console.print(Text(f"  {standing.outlook()}", style=colour), soft_wrap=True)
+        console.print(Text(f"  {standing.outlook()}", style=_colour([standing])), soft_wrap=True)
+    if files:
+        console.print(Text(f"\n{printable(outlook_of_files(files))}; --all shows them", style=_colour(files)), soft_wrap=True)
+
+
+def _colour(standings: "Sequence[Standing]") -> str:
+    if not all(standing.serves for standing in standings):
+        return "red"
+    return "green" if all(standing.margin for standing in standings) else "yellow"
 
 
 def _server_cells(description: "Description | None") -> list[str]:
@@ -129,6 +180,17 @@ def _consensus_outlook(answering: int, total: int) -> str:
     if spare < 0:
         return f"consensus: {answering} of {total} members answer, no majority: reads and writes go on, reconfiguring and creating domains wait"
     return f"consensus: {answering} of {total} members answer; survives {spare or 'no'} more crash{'' if spare == 1 else 'es'}"
+
+
+def _etcd_outlook(members: "list[ConsensusDescription]", endpoints: int) -> str:
+    """The endpoints in the cluster file need not be all members: one may stand for several."""
+    waits = "reads and writes go on, reconfiguring and creating domains wait"
+    answering = f"consensus: etcd; {len(members)} of {endpoints} endpoints answer"
+    if not members:
+        return f"{answering}: {waits}"
+    total = members[0].members_total
+    of_many = f"{answering}; it has {total} member{'' if total == 1 else 's'}"
+    return of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
 
 
 def _duration(seconds: float) -> str:

@@ -20,7 +20,7 @@ from ares.fragment.pace import Pace
 from ares.fragment.reading import FileProgress, FileState, builds_on
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE, Conflict, WriteReport
 from ares.tag import TAG_ZERO, Tag
-from ares.value import WITHHELD
+from ares.value import TOMBSTONE, WITHHELD
 
 GRACE_S = 900
 """Far longer than any operation takes between its first and its last message."""
@@ -85,7 +85,8 @@ class Put:
                 if over.atomic and _contents(over.parts) == _contents(parts):  # an earlier attempt did, whose outcome nobody was told
                     yield from self.abandon()
                     return self._report(over.parts, None), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
-            if not overwrite or self._lost(over, version, parts):
+            fenced = over.file == self.genesis.file and _contents(over.parts) == _contents(self.base.parts)  # a collection changes the version only
+            if not (overwrite or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()
         why = MADE_MEANWHILE if self.base.tag == TAG_ZERO else DELETED_MEANWHILE if version is None else REPLACED_MEANWHILE
@@ -93,23 +94,40 @@ class Put:
 
     def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
         """Publish, and look: of two puts at the same time over one version both may be told that they succeeded. ``changed``: this one stands."""
-        name = genesis_name(self._file)
         try:
-            covered = yield from self._blocks.write(name, encode_genesis(genesis), version)
-            if not covered.changed:
-                return covered
-            self._visible = True
-            found = yield from self._blocks.read(name, covered.tag)
+            covered = yield from self._blocks.write(genesis_name(self._file), encode_genesis(genesis), version)
+            if covered.changed:
+                self._visible = True
+                covered = yield from self._look(genesis, covered)
         except Uncertain as error:
             error.may_have_taken_effect |= self._visible
             self._visible |= error.may_have_taken_effect
             error.advice = "the file has its old content or its new one, whole: read it, or put it again"
             raise
+        return covered
+
+    def _look(self, genesis: Genesis, covered: Covered) -> Operation[Covered]:
+        """What became of the published list."""
+        name = genesis_name(self._file)
+        found = yield from self._blocks.read(name, covered.tag)
         if found.value is WITHHELD or found.tag == covered.tag:
-            return covered
+            there = yield from self._blocks_are_there(genesis)
+            if there:
+                return covered
+            # The file was deleted at the same time, and what stands now lacks the blocks that it was to share with the deleted one.
+            withdrawn = yield from self._blocks.write(name, TOMBSTONE, covered.tag)
+            return Covered(False, withdrawn.tag, withdrawn.value)
         if isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag):
             return covered
         return Covered(False, found.tag, found.value)
+
+    def _blocks_are_there(self, genesis: Genesis) -> Operation[bool]:
+        """Whoever deletes the file deletes all of its blocks and looks for it once more; so it is enough to look at one that was reused."""
+        reused = next((part for part in genesis.parts if part.id not in self._created), None)
+        if reused is None:
+            return True
+        found = yield from self._blocks.read(block_name(genesis.file, reused.id), reused.tag)
+        return found.value is not TOMBSTONE
 
     def _successor(self, over: Genesis, version: Tag | None, parts: tuple[Part, ...]) -> Genesis:
         """The genesis block that replaces ``over``."""

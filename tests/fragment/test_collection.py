@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ares.errors import BadBlock, FileChanged, ObjectNotFound, Unavailable
-from ares.fragment.block import Block, block_name, encode_block, encode_genesis, genesis_name
+from ares.fragment.block import Block, block_name, decode_block, encode_block, encode_genesis, genesis_name
 from ares.fragment.collection import fm_collect, fm_remove, list_files
 from ares.fragment.publishing import RETRIES_MAX
 from ares.tag import TAG_ZERO, Tag
@@ -24,6 +24,15 @@ def orphan(client, created_s=None):
     value = encode_block(Block(None, TAG_ZERO, world.now_s if created_s is None else created_s, b"lost"))
     world.land(name, Tag(1, client.id), value)
     return name
+
+
+def full(world):
+    """The objects that are there, without blocks that hold nothing."""
+    return [name for name in world.names() if not name.startswith("\0block/") or _holds_data(world.latest(name)[1])]
+
+
+def _holds_data(value):
+    return value[:1] == b"\xff" or len(decode_block(value, "").data) > 0
 
 
 def test_list_files():
@@ -85,7 +94,7 @@ def test_remove_beside_a_put():
         assert world.genesis() is None
         outcomes.add(bool(report.conflicts))
         collected(b)
-        assert not world.names()
+        assert not full(world)
     assert outcomes == {False, True}
 
 
@@ -114,7 +123,7 @@ def test_remove_beside_a_write_of_the_same_version_tries_again():
 
     base = client.make(noise(6, 1000))
     client.blocks = Overtaking(client)
-    client.blocks.times = -RETRIES_MAX
+    client.blocks.times = -2 * RETRIES_MAX
     with pytest.raises(FileChanged):
         client.run(fm_remove(client.blocks, "f"))
 
@@ -154,7 +163,7 @@ def test_a_removal_that_fails_says_how_far_it_came():
         assert running.error.may_have_taken_effect or not gone
         outcomes.append("the file is deleted; what is left of its blocks" in str(running.error))
         collected(client)
-        assert len(world.names()) == (0 if gone else len(world.chain()) + 1)
+        assert len(full(world)) == (0 if gone else len(world.chain()) + 1)
     assert outcomes == sorted(outcomes)
     assert {False, True} == set(outcomes)
 
@@ -167,10 +176,10 @@ def test_orphans_go_when_they_are_old_enough():
     young, old = orphan(client, world.now_s - 99), orphan(client, world.now_s - 100)
     before = set(world.names())
     assert collected(client, 100) == 1
-    assert before - set(world.names()) == {old}
+    assert before - set(full(world)) == {old}
     assert collected(client, 100) == 0
     assert collected(client, 99) == 1
-    assert young not in world.names()
+    assert young not in full(world)
     assert client.read()[0] == noise(9, 2000)
     assert client.read(atomic, file="g")[0] == noise(11, 2000)
     assert all(block_name(shared.genesis.file, part.id) in world.names() for part in shared.parts)
@@ -193,7 +202,7 @@ def test_collection_beside_writers_takes_nothing_that_becomes_part_of_a_file():
         assert not first.result()[0].conflicts
         assert not second.result()[0].conflicts
         assert collecting.result() == 1
-        assert lost not in world.names()
+        assert lost not in full(world)
         assert collector.read()[0] == world.content()
         assert collector.read(file="g")[0] == noise(15, 1500)
 
@@ -209,10 +218,7 @@ def test_control_a_grace_that_is_too_short_is_seen():
             world.advance()
         collector.start(fm_collect(collector.blocks, world.now_s, 0))
         world.settle()
-        try:
-            world.chain()
-        except AssertionError:
-            damaged += 1
+        damaged += world.content() not in (noise(12, 1500), noise(14, 40_000) + noise(12, 1500))
     assert damaged
 
 
@@ -227,7 +233,7 @@ def test_what_cannot_be_read_is_let_be():
     world.land(newer, Tag(9, 9), b"\xff")
     before = set(world.names())
     assert collected(client) == 1
-    assert before - set(world.names()) == {lost}
+    assert before - set(full(world)) == {lost}
     assert client.read(file="g")[1].parts == sound.parts
     world.land(genesis_name("g"), Tag(9, 9), b"\xff")
     lost = orphan(client)

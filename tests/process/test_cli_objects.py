@@ -4,12 +4,10 @@ import asyncio
 import base64
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,69 +15,25 @@ from ares.api import connect
 from ares.configuration import Configuration
 from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
 from ares.runtime.remote_consensus import RemoteConsensus
-from ares.runtime.settings import Settings
 from ares.runtime.zmq_client import ZmqConnections
+
+from .command_line import Cli, running_cluster
 
 pytestmark = pytest.mark.process
 
 ABD_3 = "ABD n=3 on s0,s1,s2; quorum 2, survives 1 crash"
 
 
-class Cli:
-    """`ares-cli` for one cluster. ``ok`` and ``fails`` check the exit status."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.settings = Settings.load(directory / "cluster.toml")
-
-    def run(self, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "ares", *words]
-        environment = os.environ | {"ARES_CLUSTER": str(self.settings.path)}
-        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60, env=environment)
-
-    def ok(self, *words: str | Path, stdin: bytes = b"") -> bytes:
-        done = self.run(*words, stdin=stdin)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-    def json(self, *words: str | Path, status: int = 0) -> Any:
-        done = self.run(*words, "--json")
-        assert done.returncode == status, done.stderr.decode()
-        assert done.stdout.count(b"\n") == 1
-        return json.loads(done.stdout)
-
-    def fails(self, status: int, *words: str | Path, stdin: bytes = b"") -> str:
-        done = self.run(*words, stdin=stdin)
-        assert (done.returncode, done.stdout) == (status, b""), done.stderr.decode()
-        message = done.stderr.decode()
-        assert message.startswith("error: ")
-        assert "Traceback" not in message
-        return message
-
-    def kill(self, id: str) -> None:
-        os.kill(int((self.directory / f"run/{id}.pid").read_text()), signal.SIGKILL)
-
-
-def _cluster(directory: Path) -> Iterator[Cli]:
-    for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0"], ["up", directory, "--detach"]):
-        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0, done.stderr
-    try:
-        yield Cli(directory)
-    finally:
-        subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=60)
-
-
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """A running cluster that the tests share; each uses keys and domains of its own."""
-    yield from _cluster(tmp_path_factory.mktemp("shared") / "cluster")
+    yield from running_cluster(tmp_path_factory.mktemp("shared") / "cluster")
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Cli]:
     """A running cluster whose processes a test may kill."""
-    yield from _cluster(tmp_path / "cluster")
+    yield from running_cluster(tmp_path / "cluster")
 
 
 def test_an_object_lives_and_dies(cli: Cli, tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import pytest
 import typer
 
+from ares.api import connect
 from ares.cli import main
 from ares.cli.options import ALL, Common, command, taking_options
 from ares.errors import BadInput, ObjectNotFound, Unavailable
+from ares.reconfig.view import Switches
 from ares.runtime.cluster_file import Plan, create
 
 
@@ -57,9 +60,17 @@ def test_options_are_laid_over_the_cluster_file(tmp_path: Path, monkeypatch: pyt
     one, two = create(tmp_path / "one", Plan()), create(tmp_path / "two", Plan())
     monkeypatch.setenv("ARES_CLUSTER", str(one.path))
     assert Common().settings() == one
-    settings = Common(cluster=two.path, timeout_s=1.5, fast_read=False).settings()
+    settings = Common(cluster=two.path, timeout_s=1.5, fast_read=False, optimised=False).settings()
     assert settings.name == two.name
-    assert (settings.client.timeout_s, settings.client.fast_read, settings.client.gc) == (1.5, False, True)
+    assert (settings.client.timeout_s, settings.client.fast_read, settings.client.optimised, settings.client.gc) == (1.5, False, False, True)
+
+
+async def test_every_switch_of_the_cluster_file_reaches_the_manager(tmp_path: Path) -> None:
+    settings = create(tmp_path / "one", Plan(servers=3, consensus=0))
+    for switch in Switches.__struct_fields__:
+        client = msgspec.structs.replace(settings.client, **{switch: False})
+        async with connect(msgspec.structs.replace(settings, client=client)) as manager:
+            assert manager._switches == msgspec.structs.replace(Switches(), **{switch: False})
 
 
 def test_no_cluster_is_an_error_that_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:

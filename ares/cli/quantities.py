@@ -1,0 +1,25 @@
+"""Amounts as a person types them."""
+
+import re
+
+from ares.errors import BadInput
+
+_BYTES = {"": 1, "K": 2**10, "M": 2**20}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+
+
+def parse_size(text: str) -> int:
+    """Bytes: a number, with K or M for 1024 or 1024 * 1024 of them."""
+    return _parsed(text.upper(), _BYTES, "a size is a number of bytes, or one with K or M, for example 512K", text)
+
+
+def parse_seconds(text: str) -> int:
+    """Seconds: a number, with s, m, h or d."""
+    return _parsed(text, _SECONDS, "a time is a number of seconds, or one with m, h or d, for example 24h", text)
+
+
+def _parsed(text: str, units: dict[str, int], expected: str, said: str) -> int:
+    found = re.fullmatch(rf"([0-9]{{1,12}})([{''.join(units)}]?)", text)
+    if found is None:
+        raise BadInput(f"{expected}, not {said!r}")
+    return int(found[1]) * units[found[2]]

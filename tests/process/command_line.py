@@ -1,0 +1,59 @@
+"""`ares-cli` as a person types it, against real processes: set-up for tests."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ares.runtime.settings import Settings
+
+
+class Cli:
+    """`ares-cli` for one cluster. ``ok`` and ``fails`` check the exit status. ``environment``: more variables."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {"ARES_CACHE": "off"}
+        self.settings = Settings.load(directory / "cluster.toml")
+
+    def run(self, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "ares", *words]
+        environment = os.environ | {"ARES_CLUSTER": str(self.settings.path)} | self.environment
+        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60, env=environment)
+
+    def ok(self, *words: str | Path, stdin: bytes = b"") -> bytes:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def json(self, *words: str | Path, status: int = 0) -> Any:
+        done = self.run(*words, "--json")
+        assert done.returncode == status, done.stderr.decode()
+        assert done.stdout.count(b"\n") == 1
+        return json.loads(done.stdout)
+
+    def fails(self, status: int, *words: str | Path, stdin: bytes = b"") -> str:
+        done = self.run(*words, stdin=stdin)
+        assert (done.returncode, done.stdout) == (status, b""), done.stderr.decode()
+        message = done.stderr.decode()
+        assert message.startswith("error: ")
+        assert "Traceback" not in message
+        return message
+
+    def kill(self, id: str) -> None:
+        os.kill(int((self.directory / f"run/{id}.pid").read_text()), signal.SIGKILL)
+
+
+def running_cluster(directory: Path) -> Iterator[Cli]:
+    """Four servers and three consensus members in ``directory``, stopped at the end."""
+    for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0"], ["up", directory, "--detach"]):
+        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+    try:
+        yield Cli(directory)
+    finally:
+        subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=60)

@@ -1,0 +1,113 @@
+"""A cluster whose servers keep what they acknowledged: killed at any moment, stopped, without its store."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ares
+
+pytestmark = pytest.mark.process
+
+ROUNDS = 6
+
+
+def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
+    done = subprocess.run([sys.executable, "-m", "ares", *words], input=stdin, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def start(cluster: Path, server: str) -> subprocess.Popen[bytes]:
+    """Run one server by itself, until it says that it serves."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ares", "server", str(cluster), "--id", server], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert b"READY" in process.stdout.readline()
+    return process
+
+
+@pytest.fixture
+def directory(tmp_path):
+    cli("init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--base-port", "0", "--durability", "fsync")
+    return tmp_path / "c"
+
+
+@pytest.fixture
+def servers(directory):
+    running = {server: start(directory / "cluster.toml", server) for server in ("s0", "s1", "s2")}
+    yield running
+    for process in running.values():
+        process.kill()
+        process.communicate()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_nothing_acknowledged_is_lost_when_all_servers_are_killed_again_and_again(directory, servers):
+    rng = random.Random(8)
+    acknowledged: dict[str, bytes] = {}
+    for round in range(ROUNDS):
+        with ares.connect_blocking(directory / "cluster.toml") as store:
+            for key, value in acknowledged.items():
+                assert store.read(key) == value
+            until = time.monotonic() + rng.random() * 0.5
+            number = 0
+            while time.monotonic() < until or not number:
+                key, value = f"{round} {number % 50}", os.urandom(rng.choice([10, 3000, 40_000]))
+                store.write(key, value)
+                acknowledged[key] = value
+                number += 1
+        for process in servers.values():
+            kill(process)
+        servers.update({server: start(directory / "cluster.toml", server) for server in servers})
+    with ares.connect_blocking(directory / "cluster.toml") as store:
+        assert {key: store.read(key) for key in acknowledged} == acknowledged
+
+
+def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers):
+    with ares.connect_blocking(directory / "cluster.toml") as store:
+        store.write("key", b"value")
+        kill(servers.pop("s2"))
+        shutil.rmtree(directory / "data" / "s2" / "journal")
+        refused = subprocess.run(
+            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"], capture_output=True, text=True, timeout=30
+        )
+        assert refused.returncode == 1
+        assert "is gone, although this server ran here before" in refused.stderr
+        assert "--forget" in refused.stderr
+        forgetful = subprocess.Popen(
+            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2", "--forget"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        servers["s2"] = forgetful
+        assert b"READY" in forgetful.stdout.readline()
+        kill(servers.pop("s1"))
+        with pytest.raises(ares.Unavailable, match="lost its memory"):
+            store.read("key", timeout_s=2)
+        servers["s1"] = start(directory / "cluster.toml", "s1")
+        assert store.read("key") == b"value"
+
+
+def test_down_and_up_again_keeps_everything(tmp_path):
+    directory, file = tmp_path / "c", tmp_path / "c" / "cluster.toml"
+    cli("init", directory, "--base-port", "0", "--durability", "fsync")
+    try:
+        cli("up", directory, "--detach")
+        cli("-c", file, "write", "greeting", stdin=b"hello")
+        assert b"is on its disks" in cli("down", directory)
+        cli("up", directory, "--detach")
+        assert cli("-c", file, "read", "greeting") == b"hello"
+    finally:
+        cli("down", directory)

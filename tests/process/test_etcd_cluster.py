@@ -1,0 +1,72 @@
+"""A cluster whose decisions an etcd keeps: its processes are the servers alone, and everything that needs a decision asks etcd."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.consensus.etcds import EtcdProcesses
+
+pytestmark = pytest.mark.process
+
+
+class EtcdCluster:
+    """Four servers and an etcd of one member, running."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "cluster"
+        self.etcd = EtcdProcesses(directory)
+        self.etcd.start()
+
+    def ares(self, *words: str | Path, status: int = 0) -> str:
+        """What a command says, on stdout if it succeeds, else on stderr."""
+        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == status, done.stderr
+        return done.stderr if status else done.stdout
+
+    def ask(self, *words: str, status: int = 0) -> str:
+        return self.ares("-c", self.directory / "cluster.toml", *words, status=status)
+
+    def begin(self) -> None:
+        self.ares("init", self.directory, "--servers", "4", "--consensus", "0", "--base-port", "0")
+        with (self.directory / "cluster.toml").open("a") as file:
+            file.write(f'\n[etcd]\nendpoints = ["{self.etcd.endpoints[0]}"]\n')
+        self.ares("up", self.directory, "--detach")
+
+    def end(self) -> None:
+        self.ares("down", self.directory)
+        self.etcd.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
+    made = EtcdCluster(tmp_path)
+    made.begin()
+    yield made
+    made.end()
+
+
+def test_servers_alone_are_started_and_etcd_decides(cluster: EtcdCluster) -> None:
+    assert sorted(path.stem for path in (cluster.directory / "run").glob("*.pid")) == ["s0", "s1", "s2", "s3"]
+    [endpoint] = cluster.etcd.endpoints
+    cluster.ask("write", "k", "LICENSE")
+    cluster.ask("domain", "create", "photos", "--dap", "abd", "--servers", "s0,s1,s2")
+    cluster.ask("reconfig", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3")
+    assert json.loads(cluster.ask("stat", "k", "--json"))["index"] == 1
+    told = json.loads(cluster.ask("status", "--json"))["consensus"]
+    assert (told[endpoint]["reachable"], told[endpoint]["leader"], told[endpoint]["decisions"]) == (True, endpoint, 2)
+    shown = cluster.ask("status")
+    assert re.search(rf"etcd +{endpoint} +leader +\d+ +2 *\n", shown)
+    assert "consensus: etcd; 1 of 1 endpoints answer; it has 1 member" in shown
+    cluster.etcd.kill()
+    cluster.ask("write", "k", "README.md")
+    failed = cluster.ask("reconfig", "--dap", "abd", "--servers", "s0,s1,s2", "--timeout", "2", status=1)
+    assert f"the consensus service did not decide: within 2 s etcd said: {endpoint} (unreachable: Connection refused)" in failed
+    assert "0 of 1 endpoints answer: reads and writes go on, reconfiguring and creating domains wait" in cluster.ask("status")
+    cluster.etcd.start()
+    cluster.ask("reconfig", "--dap", "abd", "--servers", "s0,s1,s2")
+    assert json.loads(cluster.ask("stat", "k", "--json"))["index"] == 2
