@@ -12,8 +12,9 @@ import sys
 import time
 
 from ares.sim.many import Named, run_many
-from ares.sim.plan import SCENARIOS, Plan, draw
+from ares.sim.plan import Plan, draw
 from ares.sim.run import Verdict, run_plan
+from ares.sim.scenarios import SCENARIOS
 from ares.sim.shrink import shrink
 
 STORY_LINES = 120

@@ -1,8 +1,12 @@
-"""A simulated client: the real session and operations, one step of its plan after the other, recorded as a history."""
+"""A simulated client: the real session and operations, one step of its plan after the other, recorded as a history.
+
+Versioned writes are over the version that the client last saw of the key: t0 in the beginning, none (None) after a read that found a tombstone.
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ares.client.coverable import Covered, read_versioned, write_versioned
 from ares.client.operations import delete, read, write
 from ares.client.session import Session
 from ares.codec import decode, encode
@@ -10,15 +14,18 @@ from ares.configuration import Configuration
 from ares.dap.client import Found
 from ares.effects import Agree, Announce, Operation
 from ares.errors import ObjectNotFound
+from ares.fragment.block import genesis_name
 from ares.identity import ClientId, DomainName, ObjectName, ServerId
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
+from ares.sim.chronicle import Chronicle, FileOperation
+from ares.sim.files import Files
 from ares.sim.invariants import Violation
 from ares.sim.plan import ClientPlan, Step, Wish
 from ares.sim.story import name_configuration
 from ares.sim.world import World
-from ares.tag import Tag
-from ares.value import TOMBSTONE
+from ares.tag import TAG_ZERO, Tag
+from ares.value import TOMBSTONE, Value
 from ares.verify.history import Event
 
 PATIENCE_S = 100_000.0
@@ -32,6 +39,7 @@ class Surroundings(Protocol):
 
     world: World
     events: list[Event]
+    chronicle: Chronicle
 
     def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
     def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
@@ -53,9 +61,11 @@ class SimClient:
         self._lanes = plan.lanes
         self._pausing = 0
         self._written = 0
+        self._versions: dict[str, Tag | None] = {}
         self._ticking = False
         self.session = Session()
         self.view = View(ClientId(number), c0, plan.switches, self.session.suspects)
+        self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
 
     @property
     def done(self) -> bool:
@@ -77,33 +87,50 @@ class SimClient:
         self._pausing -= 1
         if self.dead:
             return
-        key = ObjectName(step.key)
-        value: str | None = None
-        operation: Operation[Any]
-        match step.operation:
-            case "write":
-                self._written += 1
-                value = f"{self.name}-{self._written}"
-                operation = write(self.view, key, value.encode())
-            case "read":
-                operation = read(self.view, key)
-            case "delete":
-                operation = delete(self.view, key)
-            case "reconfigure":
-                assert step.wish is not None
-                operation = reconfigure(self.view, self._run.wished(step.wish))
-        kind: Any = step.operation if step.operation != "reconfigure" else "read"
-        event = Event(f"{self.name}.{lane}" if self._lanes > 1 else self.name, kind, step.key, value, self._world.now, None, "unknown")
+        kind: Any = step.operation.removesuffix("-versioned")
+        if kind not in ("write", "delete"):
+            kind = "read"
+        value = None
+        if kind == "write":
+            self._written += 1
+            value = f"{self.name}-{self._written}"
+        base = self._versions.get(step.key, TAG_ZERO) if step.operation in ("write-versioned", "delete-versioned") else None
+        operation = self._operation(step, value, base)
+        client = f"{self.name}.{lane}" if self._lanes > 1 else self.name
+        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=_pair(base) if base is not None else None)
         self.running[lane] = event
         if self._world.story is not None:
-            self._world.tell(f"{event.client} BEGINS {step.operation} {step.key} {value or ''}")
-        queue = (self.view.domain, key) if step.operation in ("write", "delete") else None
+            over = f"over {_told(base)}" if step.operation in ("write-versioned", "delete-versioned") else ""
+            self._world.tell(f"{event.client} BEGINS {step.operation} {step.key} {value or ''} {over}".rstrip())
+        queue = (self.view.domain, ObjectName(step.key)) if kind in ("write", "delete") else None
+        if step.operation in ("put-file", "remove-file"):
+            queue = (self.view.domain, genesis_name(step.key))
 
         def done(result: Any, error: BaseException | None) -> None:
             self._ended(lane, step, event, result, error)
 
         self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
         self.flush()
+
+    def _operation(self, step: Step, value: str | None, base: Tag | None) -> Operation[Any]:
+        key = ObjectName(step.key)
+        data: Value = TOMBSTONE if value is None else value.encode()
+        match step.operation:
+            case "write":
+                return write(self.view, key, data)
+            case "read":
+                return read(self.view, key)
+            case "delete":
+                return delete(self.view, key)
+            case "read-versioned":
+                return read_versioned(self.view, key)
+            case "write-versioned" | "delete-versioned":
+                return write_versioned(self.view, key, data, base)
+            case "reconfigure":
+                assert step.wish is not None
+                return reconfigure(self.view, self._run.wished(step.wish))
+            case "get-file" | "put-file" | "remove-file" | "collect-files":
+                return self._files.operation(step)
 
     def _ended(self, lane: int, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
         del self.running[lane]
@@ -117,9 +144,17 @@ class SimClient:
                 raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
             assert isinstance(error, Exception)
             self.failures.append(error)
-        elif step.operation != "reconfigure":
+        elif isinstance(result, Tag | Found | Covered):
             self._run.events.append(_event(event, result, now))
+            self._see(step.key, result)
         self._next(lane)
+
+    def _see(self, key: str, result: Any) -> None:
+        """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""
+        if isinstance(result, Found):
+            self._versions[key] = None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag
+        elif isinstance(result, Covered):
+            self._versions[key] = result.tag
 
     def extend(self, steps: list[Step]) -> None:
         """More to do, after the plan is done."""
@@ -172,16 +207,29 @@ class SimClient:
             self.flush()
 
 
-def _event(event: Event, result: Tag | Found, now: float) -> Event:
+def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
     if isinstance(result, Tag):
-        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=(result.number, result.writer))
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=_pair(result))
+    tag = _pair(result.tag)
+    if isinstance(result, Covered) and result.changed:
+        assert result.base is not None, "a changed write has a base"
+        base = event.base or _pair(result.base)
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=tag, base=base)
     value = None if result.value is TOMBSTONE else result.value.decode() if isinstance(result.value, bytes) else "WITHHELD"
-    return Event(event.client, "read", event.key, value, event.invoked, now, tag=(result.tag.number, result.tag.writer))
+    return Event(event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base)
+
+
+def _pair(tag: Tag) -> tuple[int, int]:
+    return tag.number, tag.writer
 
 
 def _told(result: Any) -> str:
     if isinstance(result, Found):
         return f"{result.value!r} {result.tag.number}.{result.tag.writer}"
+    if isinstance(result, Covered):
+        return f"{'changed' if result.changed else 'unchanged'}: {result.value!r} {result.tag.number}.{result.tag.writer}"
     if isinstance(result, Reconfigured):
         return f"{name_configuration(result.configuration)}, {'its own' if result.ours else 'decided by another'}"
+    if isinstance(result, FileOperation):
+        return result.describe()
     return f"{result.number}.{result.writer}" if isinstance(result, Tag) else str(result)

@@ -13,6 +13,11 @@ from msgspec import Struct
 from ares.configuration import Configuration, Server
 from ares.identity import DEFAULT_DOMAIN, ServerId
 from ares.reconfig.view import Switches
+from ares.sim.content import Change, draw_change
+from ares.sim.scenarios import SCENARIOS, Shape
+
+VERSIONED = "v"
+"""Keys that begin so are for versioned operations."""
 
 IDENTITY = "{:08x}{:024x}"
 
@@ -36,12 +41,21 @@ class Wish(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One operation of a client, ``pause_s`` after the one before it."""
+    """One operation of a client, ``pause_s`` after the one before it. A versioned write is over what the client last saw of the key.
+
+    A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
+    ``mine``: over what others changed, too.
+    """
 
     pause_s: float
-    operation: Literal["read", "write", "delete", "reconfigure"]
+    operation: Literal[
+        "read", "write", "delete", "read-versioned", "write-versioned", "delete-versioned", "reconfigure",
+        "get-file", "put-file", "remove-file", "collect-files",
+    ]  # fmt: skip
     key: str = ""
     wish: Wish | None = None
+    change: Change | None = None
+    mine: bool = False
 
 
 class ClientPlan(Struct, frozen=True):
@@ -104,58 +118,14 @@ class Plan(Struct, frozen=True):
         return self.initial.configuration(lambda _: 0).at(DEFAULT_DOMAIN, 0)
 
 
-class Shape(Struct, frozen=True):
-    """A scenario: bounds from which plans are drawn."""
-
-    servers: tuple[int, int] = (5, 5)
-    writers: tuple[int, int] = (1, 3)
-    readers: tuple[int, int] = (1, 3)
-    reconfigurers: tuple[int, int] = (1, 2)
-    steps: tuple[int, int] = (3, 5)
-    reconfigurations: tuple[int, int] = (1, 2)
-    keys: tuple[int, int] = (1, 2)
-    faults: tuple[int, int] = (0, 4)
-    kinds: tuple[str, ...] = ("crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus")
-    daps: tuple[str, ...] = ("abd", "ec")
-    deaths: float = 0.15
-    dies_s: tuple[float, float] = (0.0, 0.5)
-    loss: tuple[float, ...] = (0.0, 0.025, 0.1)
-    tail: tuple[float, float] = (1.1, 3.0)
-    bad_links: tuple[float, ...] = (0.0, 0.0, 0.1)
-    chaos_s: float = 2.0
-    pause_s: float = 0.02
-    plain: float = 0.25
-    delta: int = 8
-    k: tuple[int, int] = (2, 3)
-    lanes: tuple[int, ...] = (1, 1, 2)
-
-
-SCENARIOS: dict[str, Shape] = {
-    "general": Shape(),
-    "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
-    "crash": Shape(faults=(2, 6), kinds=("crash", "kill", "disk")),
-    "partition": Shape(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
-    "reconfigure": Shape(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
-    "consensus": Shape(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
-    "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
-    "duel": Shape(
-        servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
-        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01, lanes=(1,),
-    ),
-    "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
-    "graves": Shape(
-        daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2), keys=(1, 1), faults=(0, 1),
-        deaths=0.9, dies_s=(0.0, 0.03), loss=(0.3,), pause_s=0.005, lanes=(1,),
-    ),
-    "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
-}  # fmt: skip
-
-
 def draw(seed: int, scenario: str) -> Plan:
     """The plan of a seed."""
     rng, shape = Random(f"plan {scenario} {seed}"), SCENARIOS[scenario]
     servers = rng.randint(*shape.servers)
     keys = [f"k{number}" for number in range(rng.randint(*shape.keys))]
+    if shape.versioned_keys is not None:
+        keys += [f"{VERSIONED}{number}" for number in range(rng.randint(*shape.versioned_keys))]
+    keys += [f"{kind}0" for kind in shape.files]
     tail = rng.uniform(*shape.tail)
     chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice(shape.loss), rng.choice([0, 0.1]), 0.001, rng.choice(shape.bad_links))
     clients = [_client(rng, shape, f"w{number}", ("write",), keys, servers) for number in range(rng.randint(*shape.writers))]
@@ -170,6 +140,8 @@ def draw(seed: int, scenario: str) -> Plan:
 
 def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> ClientPlan:
     switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7)
+    if shape.versioned_keys is not None:
+        switches = msgspec.structs.replace(switches, optimised=rng.random() < 0.7)
     count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
     dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
@@ -180,9 +152,22 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
     pause_s = rng.expovariate(1 / shape.pause_s)
     if operation == "reconfigure":
         return Step(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
-    if operation == "write":
-        return Step(pause_s, "delete" if rng.random() < 0.1 else "write", rng.choice(keys))
-    return Step(pause_s, "write" if rng.random() < 0.1 else "read", rng.choice(keys))
+    if shape.files:
+        return _file_step(rng, shape, pause_s, operation, rng.choice(keys))
+    often, seldom = ("write", "delete") if operation == "write" else ("read", "write")
+    kind, key = seldom if rng.random() < 0.1 else often, rng.choice(keys)
+    if key.startswith(VERSIONED):
+        kind = "read" if operation == "write" and rng.random() < 0.25 else kind
+        kind = f"{kind}-versioned"
+    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key}, Step)
+
+
+def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> Step:
+    if operation == "read" or rng.random() < 0.25:
+        return Step(pause_s, "get-file", key)
+    if rng.random() < shape.removals:
+        return Step(pause_s, "remove-file", key)
+    return Step(pause_s, "put-file", key, change=draw_change(rng), mine=rng.random() < 0.15)
 
 
 def _wish(rng: Random, shape: Shape, servers: int) -> Wish:

@@ -12,13 +12,16 @@ from ares.effects import Agree, Announce
 from ares.identity import DomainName
 from ares.messages import AnyMessage
 from ares.reconfig.view import Switches
+from ares.sim.chronicle import Chronicle
 from ares.sim.client import SimClient
 from ares.sim.consensus import SimConsensus
 from ares.sim.invariants import Places, ServerWatch, Violation
+from ares.sim.judgement import judge_files
 from ares.sim.plan import ClientPlan, Fault, Plan, Step, Wish
 from ares.sim.server import SimServer
 from ares.sim.story import name_configuration
 from ares.sim.world import World
+from ares.verify.coverability import check_coverability
 from ares.verify.history import Event
 from ares.verify.linearizability import check
 from ares.verify.tag_order import check_tags
@@ -60,6 +63,7 @@ class Run:
         self.plan = plan
         self.world = World(plan, keep_story)
         self.events: list[Event] = []
+        self.chronicle = Chronicle()
         places = Places()
         self.consensus = SimConsensus(self.world, places)
         self._c0 = plan.c0
@@ -156,15 +160,22 @@ class Run:
             client.die()
 
     def look_back(self) -> None:
-        """Every key is read, then as many servers crash for good as each live configuration survives, and it is read again."""
-        keys = sorted({step.key for client in self.plan.clients for step in client.steps if step.key})
+        """Every key is read, then as many servers crash for good as each live configuration survives, and it is read again.
+
+        Files are read once more after a collection, with nothing under way any more that could need what it deletes.
+        """
+        steps = {step.key: step for client in self.plan.clients for step in client.steps if step.key}
+        looks = [_look(steps[key]) for key in sorted(steps)]
         if self.plan.live:
-            last = self._join(ClientPlan("z", Switches(), tuple(Step(0.001, "read", key=key) for key in keys)))
+            last = self._join(ClientPlan("z", Switches(), tuple(looks)))
             self._finish(last)
             self._crash_for_good(last)
-            again = [Step(0.001, "read", key=key) for key in keys]
-            last.extend(again)
+            last.extend(looks)
             self._finish(last)
+            if any(look.operation == "get-file" for look in looks):
+                self._until(lambda: False)
+                last.extend([Step(0.001, "collect-files"), *looks])
+                self._finish(last)
         self._judge()
 
     def _crash_for_good(self, client: SimClient) -> None:
@@ -206,9 +217,21 @@ class Run:
         raise Violation(f"no end after {STEPS_MAX} steps")
 
     def _judge(self) -> None:
-        report = check(self.events)
+        events = [*self.events, *self.chronicle.events()]
+        report = check(events)
         if not report.ok:
             raise Violation("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
-        order = check_tags(self.events)
+        order = check_tags(events)
         if order:
             raise Violation("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
+        coverable = check_coverability(events)
+        if not coverable.ok:
+            raise Violation("; ".join(violation.describe() for violation in coverable.violations[:3]))
+        judge_files(self.chronicle)
+
+
+def _look(step: Step) -> Step:
+    """The reading of what the step is about."""
+    if step.operation.endswith("-file"):
+        return Step(0.001, "get-file", step.key)
+    return Step(0.001, "read-versioned" if "versioned" in step.operation else "read", step.key)

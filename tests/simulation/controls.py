@@ -24,6 +24,12 @@ from ares.sim.plan import draw
 from ares.sim.run import run_plan
 from ares.sim.server import SimServer
 from ares.tag import TAG_ZERO
+from tests.simulation.coverable_controls import (
+    held_versions_that_hide_newer_ones,
+    put_data_skipped_for_what_was_only_seen,
+    versions_that_are_not_checked,
+)
+from tests.simulation.file_controls import FILE_CONTROLS
 
 
 def without_r1() -> Any:
@@ -162,6 +168,10 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "fast read past a successor": (fast_read_past_a_successor, "deaths"),
     "Lists of one": (lists_of_one, "graves"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
+    "versions that are not checked": (versions_that_are_not_checked, "coverable"),
+    "held versions that hide newer ones": (held_versions_that_hide_newer_ones, "coverable"),
+    "put-data skipped for what was only seen": (put_data_skipped_for_what_was_only_seen, "coverable"),
+    **FILE_CONTROLS,
 }
 """Name: how it is broken, and the scenario that shows it best."""
 

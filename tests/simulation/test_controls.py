@@ -5,8 +5,14 @@ import pytest
 from ares.sim.plan import draw
 from ares.sim.run import run_plan
 from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hunt
+from tests.simulation.coverable_controls import puts_remembered_for_every_configuration
 
-FIRST = {"published piggyback (no R1)": 4300, "no put-config before moving on (no R3)": 100, "Lists of one": 200}
+FIRST = {
+    "published piggyback (no R1)": 4300,
+    "no put-config before moving on (no R3)": 100,
+    "Lists of one": 200,
+    "files made again in the life that was deleted": 1700,
+}
 """Where to begin the hunt for the rare ones."""
 
 RUNS_MAX = 6000
@@ -26,3 +32,9 @@ def test_with_r2_a_consensus_service_that_decides_twice_breaks_no_promise_to_rea
     assert any("two configurations for index" in violation for violation in said), "it did not happen"
     harmless = ("two configurations for index", "did not finish", "could not read")
     assert [violation for violation in said if not any(words in violation for words in harmless)] == []
+
+
+def test_a_put_skipped_for_a_version_remembered_in_another_configuration_breaks_no_promise():
+    """What was completed once is found ever after, so that the configuration is remembered with it is caution."""
+    with puts_remembered_for_every_configuration():
+        assert [seed for seed in range(100) if run_plan(draw(seed, "coverable")).violation is not None] == []

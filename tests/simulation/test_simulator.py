@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.sim.plan import SCENARIOS, Plan, draw
+from ares.sim.plan import Plan, draw
 from ares.sim.run import run_plan
+from ares.sim.scenarios import SCENARIOS
 from ares.sim.shrink import shrink
 from tests.simulation.controls import CONTROLS, hunt
 

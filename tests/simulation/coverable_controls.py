@@ -1,0 +1,65 @@
+"""Negative controls for coverable objects: broken variants of ares/client/coverable.py and of the optimised DAPs (CoARES)."""
+
+from typing import Any
+from unittest.mock import patch
+
+from ares.client.coverable import Covered
+from ares.client.operations import newest, query, write_above
+from ares.dap.client import Found
+from ares.dap.memory import Memory
+from ares.dap.reading import DataReplies, Reading
+from ares.effects import Operation
+from ares.identity import ConfigurationId
+from ares.reconfig.view import View
+
+
+def versions_that_are_not_checked() -> Any:
+    """A versioned write takes place whatever the latest version is."""
+    return patch("ares.client.coverable.cvr_write", unchecked_write)
+
+
+def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
+    """A coverable write that covers anything."""
+    answers = yield from query(view, lambda dap: dap.get_data(object))
+    latest = newest(answers).tag
+    tag, _ = yield from write_above(view, object, value, latest)
+    return Covered(True, tag, value, latest)
+
+
+def held_versions_that_hide_newer_ones() -> Any:
+    """A reader takes the version that it holds for the latest as soon as some server lists it, though others list newer ones."""
+    judge = Reading.settled
+
+    def settled(self: Reading, answers: DataReplies) -> bool:
+        done = judge(self, answers)
+        listing = next((reply for reply in answers.values() if self.held in reply.tags), None)
+        if listing is None or self.withheld:
+            return done
+        self.tag, self.length = self.held, listing.length
+        return True
+
+    return patch.object(Reading, "settled", settled)
+
+
+def put_data_skipped_for_what_was_only_seen() -> Any:
+    """A versioned read does not write back, as if whatever is found were remembered to be at a quorum."""
+
+    def settle_read(view: View, object: Any, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
+        return newest(answers), answers[-1].configuration
+        yield
+
+    return patch("ares.client.coverable.settle_read", settle_read)
+
+
+def puts_remembered_for_every_configuration() -> Any:
+    """*Not* a broken variant: a version that was at a quorum of some configuration is taken to be at one of every other.
+
+    A read skips its put-data then, too, and no harm is done: the version was completed, so every later operation finds it or a newer one,
+    whatever configurations come. Only the published rule is stricter.
+    """
+
+    def at_quorum(self: Memory, object: Any, configuration: ConfigurationId, tag: Any) -> bool:
+        known = self._settled.get(object)
+        return known is not None and known[1] == tag
+
+    return patch.object(Memory, "at_quorum", at_quorum)

@@ -1,0 +1,198 @@
+"""Negative controls for files: broken variants of ares/fragment (CoARESF), each of which the simulator must catch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from ares.client.coverable import Covered
+from ares.effects import Operation, Together
+from ares.fragment import collection, reading
+from ares.fragment.block import BLOCK_NAMES, block_name, parse_block_name
+from ares.fragment.memory import Blocks, drop_blocks
+from ares.fragment.publishing import Put
+from ares.fragment.reading import BlockGone, Chain, FileState, Seen, read_genesis
+from ares.fragment.update import Update
+from ares.fragment.writing import Look
+from ares.identity import ClientId
+from ares.tag import Tag
+from tests.simulation.coverable_controls import unchecked_write
+
+
+@contextmanager
+def _all(*patches: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+class Late:
+    """Blocks that are not created before ``flush``; what they will be is said at once."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._waiting: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._blocks, name)
+
+    def create(self, name: Any, value: bytes) -> Operation[Tag]:
+        self._waiting.append(self._blocks.create(name, value))
+        return Tag(1, ClientId(parse_block_name(name).creator))
+        yield
+
+    def flush(self) -> Operation[None]:
+        yield Together((_discard(creation) for creation in self._waiting), 100)
+
+
+def _discard(creation: Operation[Tag]) -> Operation[None]:
+    yield from creation
+
+
+def files_written_without_a_look_at_versions() -> Any:
+    """The blocks of a file are written whatever their latest version is."""
+    return patch("ares.fragment.memory.cvr_write", unchecked_write)
+
+
+def puts_that_go_over_what_nobody_saw() -> Any:
+    """A put does for everybody what it should do for ``mine`` only."""
+    learn = Update._learn
+
+    def learn_and_go_on(self: Update, draft: Any, covered: Covered) -> None:
+        self.mine = True
+        learn(self, draft, covered)
+
+    return patch.object(Update, "_learn", learn_and_go_on)
+
+
+def runs_published_before_they_are_there() -> Any:
+    """The predecessor is written first, then the new blocks that it points to."""
+    create_runs, publish = Update.create_runs, Update.publish
+
+    def create_later(self: Update) -> Operation[None]:
+        self.blocks, blocks = Late(self.blocks), self.blocks
+        yield from create_runs(self)
+        self.late, self.blocks = self.blocks, blocks
+
+    def publish_first(self: Update) -> Operation[None]:
+        yield from publish(self)
+        yield from self.late.flush()
+
+    return _all(patch.object(Update, "create_runs", create_later), patch.object(Update, "publish", publish_first))
+
+
+def overtaken_runs_that_are_deleted() -> Any:
+    """A writer that was overtaken deletes the run that it had published, though a third one may be building on it.
+
+    Too rare for the simulator: test_overtaken_runs.py.
+    """
+
+    def drop_orphans(self: Look) -> Operation[None]:
+        parts = [part for draft in self._update.drafts.values() if draft.conflict is not None for part in draft.run.values()]
+        yield from drop_blocks(self._blocks, [block_name(self._update.genesis.file, part.id) for part in parts])
+
+    return patch.object(Look, "drop_orphans", drop_orphans)
+
+
+def overtaken_writes_that_are_not_told() -> Any:
+    """A writer takes whatever it finds for built upon its own version."""
+    return patch("ares.fragment.writing.builds_on", lambda base, version: True)
+
+
+def conflicts_that_are_not_told() -> Any:
+    """What did not get in is left out of the report."""
+    report = Look.report
+    return patch.object(Look, "report", lambda self: msgspec.structs.replace(report(self), conflicts=()))
+
+
+def readers_that_do_not_ask() -> Any:
+    """What a reader remembers of a block is good enough for it."""
+    see_block = reading.see_block
+
+    def remember(blocks: Any, genesis: Any, id: Any, known: Any, wanted: bool) -> Operation[Seen]:
+        if known is not None and not wanted:
+            return Seen(known, None)
+        seen = yield from see_block(blocks, genesis, id, known, wanted)
+        return seen
+
+    return patch.object(reading, "see_block", remember)
+
+
+def lists_published_before_their_blocks() -> Any:
+    """An atomic file's list comes first, then the blocks."""
+    publish, init = Put.publish, Put.__init__
+
+    def init_late(self: Put, blocks: Any, *arguments: Any) -> None:
+        self.late = Late(blocks)
+        init(self, self.late, *arguments)
+
+    def publish_first(self: Put, overwrite: bool) -> Operation[Any]:
+        result = yield from publish(self, overwrite)
+        yield from self.late.flush()
+        return result
+
+    return _all(patch.object(Put, "__init__", init_late), patch.object(Put, "publish", publish_first))
+
+
+def retired_blocks_deleted_at_once() -> Any:
+    """What a put drops from the list of an atomic file is gone for who follows the old list, or is about to use it again."""
+
+    def drop_expired(self: Put, over: Any, now: Any) -> Operation[None]:
+        listed = {part.id for part in now.parts}
+        yield from drop_blocks(self._blocks, [block_name(now.file, part.id) for part in over.parts if part.id not in listed])
+
+    return patch.object(Put, "_drop_expired", drop_expired)
+
+
+def readers_that_pass_over_what_is_gone() -> Any:
+    """Retired blocks are deleted at once, and a reader that finds one gone takes what is left."""
+    see = Chain._see
+
+    def see_or_pass(self: Chain, id: Any, known: Any) -> Operation[Seen]:
+        try:
+            seen = yield from see(self, id, known)
+        except BlockGone:
+            return Seen(known, memoryview(b""))
+        return seen
+
+    return _all(retired_blocks_deleted_at_once(), patch.object(Chain, "_see", see_or_pass))
+
+
+def collectors_that_believe_the_hint() -> Any:
+    """The chain is taken for what the genesis block says it was."""
+
+    def read_hint(blocks: Any, file: str, known: Any, sink: Any) -> Operation[FileState]:
+        genesis, tag = yield from read_genesis(blocks, file)
+        return FileState(genesis, tag, genesis.parts)
+
+    return patch.object(collection, "fm_read", read_hint)
+
+
+def collectors_that_leave_orphans() -> Any:
+    """Blocks of files that are there are never collected."""
+    all_names = collection._all_names
+
+    def names_of_no_file(blocks: Any, prefix: str) -> Operation[list[Any]]:
+        names = yield from all_names(blocks, prefix)
+        return [] if prefix == BLOCK_NAMES else names
+
+    return patch.object(collection, "_all_names", names_of_no_file)
+
+
+FILE_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
+    "files written without a look at versions": (files_written_without_a_look_at_versions, "files"),
+    "puts that go over what nobody saw": (puts_that_go_over_what_nobody_saw, "files"),
+    "runs published before they are there": (runs_published_before_they_are_there, "files"),
+    "overtaken writes that are not told": (overtaken_writes_that_are_not_told, "files"),
+    "conflicts that are not told": (conflicts_that_are_not_told, "files"),
+    "readers that do not ask": (readers_that_do_not_ask, "files"),
+    "lists published before their blocks": (lists_published_before_their_blocks, "atomic"),
+    "retired blocks deleted at once": (retired_blocks_deleted_at_once, "atomic"),
+    "readers that pass over what is gone": (readers_that_pass_over_what_is_gone, "atomic"),
+    "collectors that believe the hint": (collectors_that_believe_the_hint, "files"),
+    "collectors that leave orphans": (collectors_that_leave_orphans, "files"),
+}
+"""Name: how it is broken, and the scenario that shows it best."""
