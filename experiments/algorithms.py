@@ -1,0 +1,89 @@
+"""The six algorithms of the papers behind one face, so that an experiment reads and writes without knowing which one it measures."""
+
+from typing import Protocol
+
+from ares.client.algorithms import PaperAlgorithm
+from ares.client.manager import Manager
+from ares.client.store import ObjectStore
+from ares.configuration import Configuration
+from ares.errors import BadInput
+from ares.fragment.division import Sizes
+from ares.fragment.store import File
+from ares.tag import Tag
+
+
+class Register(Protocol):
+    """One object as one client sees it."""
+
+    async def write(self, value: bytes) -> bool:
+        """Whether the write took place, all of it. A coverable one does not if others wrote since this client last read or wrote the object; it is
+        a read then, so that the next one covers what was found."""
+
+    async def read(self) -> bytes:
+        """The newest value. Raises :class:`ares.errors.ObjectNotFound`."""
+
+
+class Plain:
+    """ARES: whoever writes last prevails."""
+
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    async def write(self, value: bytes) -> bool:
+        await self._store.write(self._name, value)
+        return True
+
+    async def read(self) -> bytes:
+        return await self._store.read(self._name)
+
+
+class Coverable:
+    """CoARES: a write replaces the version that this client knows, or none."""
+
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._version: Tag | None = None
+
+    async def write(self, value: bytes) -> bool:
+        result = await self._store.write_versioned(self._name, value, self._version)
+        self._version = result.version
+        return result.changed
+
+    async def read(self) -> bytes:
+        self._version, value = await self._store.read_versioned(self._name)
+        return value
+
+
+class Fragmented:
+    """CoARESF: a write replaces the blocks that differ from what this client knows."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    async def write(self, value: bytes) -> bool:
+        report = await self._file.write(value)
+        if not report.conflicts:
+            return True
+        await self._file.snapshot()
+        return False
+
+    async def read(self) -> bytes:
+        return await self._file.read()
+
+
+async def open_register(
+    manager: Manager, algorithm: PaperAlgorithm, name: str, domain: str, create: Configuration | None = None, sizes: Sizes | None = None
+) -> Register:
+    """The object ``name`` of ``domain`` as ``algorithm`` treats it. ``create``: make the domain if it is not there, with this configuration.
+
+    ``sizes`` are those of a file's blocks. Raises :class:`BadInput` if the domain speaks other primitives than the algorithm's.
+    """
+    store = await manager.domain(domain, create=create)
+    configuration = await store.current()
+    if configuration.dap != algorithm.dap:
+        raise BadInput(f"{algorithm.name} needs a domain over {algorithm.dap.upper()}, and {domain!r} has {configuration.describe()}")
+    if algorithm.fragmented:
+        return Fragmented(store.file(name, sizes=sizes))
+    return Coverable(store, name) if algorithm.coverable else Plain(store, name)

@@ -1,0 +1,94 @@
+"""How much memory a client takes to put and get a file that is much larger: one process, for the largest resident set that the kernel saw of it.
+
+    .venv/bin/python -m experiments.memory CLUSTER_FILE BYTES
+
+prints the baseline and the peaks after the put and the get, in KiB, and then the seconds that each took.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ares.api import connect
+from ares.runtime.loop import run
+from experiments.measuring import Goal, Table, timed
+
+MIB = 1024 * 1024
+GRAIN_BYTES = 64 * 1024
+"""Of every MiB so much is random and the rest a hole: no two blocks are alike, and the file takes little space on the disk."""
+
+FREE_FACTOR = 1.25
+PEAK = Goal(200)
+
+
+def write_sparse(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        for offset in range(0, size, MIB):
+            file.seek(offset)
+            file.write(os.urandom(min(GRAIN_BYTES, size - offset)))
+        file.truncate(size)
+
+
+def _same(one: Path, other: Path) -> bool:
+    with one.open("rb") as first, other.open("rb") as second:
+        while data := first.read(MIB):
+            if data != second.read(MIB):
+                return False
+        return not second.read(1)
+
+
+def _peak_kib() -> int:
+    """The largest resident set of this program. ``getrusage`` would tell that of whoever started it, if that was larger."""
+    return int(_fields("/proc/self/status")["VmHWM"].split()[0])
+
+
+def _fields(path: str) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in Path(path).read_text().splitlines())
+
+
+async def _put_and_get(cluster: str, size: int, directory: Path) -> Sequence[float]:
+    source, copy = directory / "source", directory / "copy"
+    write_sparse(source, size)
+    write_sparse(directory / "small", MIB)
+    async with connect(cluster) as store:
+        await store.file("small").write(directory / "small")
+        baseline = _peak_kib()
+        put, _ = await timed(store.file("huge").write(source))
+        after_put = _peak_kib()
+    async with connect(cluster) as store:
+        get, _ = await timed(store.file("huge").read_into(copy))
+        after_get = _peak_kib()
+    same = await asyncio.to_thread(_same, source, copy)
+    assert same, "the file came back changed"
+    return baseline, after_put, after_get, put, get
+
+
+def affordable(wanted: int, expansion: float) -> int:
+    """``wanted`` bytes, halved as often as the servers of this machine could not keep them in the memory that is free."""
+    free = int(_fields("/proc/meminfo")["MemAvailable"].split()[0]) * 1024
+    while wanted * expansion * FREE_FACTOR > free:
+        wanted //= 2
+    return wanted
+
+
+def memory(table: Table, cluster: Path, size: int) -> None:
+    """One line for the peak above the baseline."""
+    command = [sys.executable, "-m", "experiments.memory", str(cluster), str(size)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    baseline, after_put, after_get, put, get = (float(number) for number in told.split())
+    table.note(f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; {baseline / 1024:.0f} MiB before")
+    table.line("peak above that after the put", [(after_put - baseline) / 1024], "MiB")
+    table.line("peak above that after the get", [(after_get - baseline) / 1024], "MiB", PEAK)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="ares-experiment-", dir=Path(sys.argv[1]).parent) as directory:
+        print(*run(_put_and_get(sys.argv[1], int(sys.argv[2]), Path(directory))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Slow links on one machine: a TCP relay before each server, which passes bytes on a given time after it got them.
+
+    python -m experiments.relay 0.001 127.0.0.1:7400 127.0.0.1:7401 ...    # seconds one way; prints the relays' addresses in this order
+
+Where the kernel has no network emulation this is what is left. It delays and does not limit the rate, but never holds more than HELD_CHUNKS_MAX
+chunks of a direction: then it stops reading, as a full link would. It listens on loopback only. The event loop waits with select(2), whose timeout
+has microseconds; those of epoll have milliseconds, as much as is to be added.
+"""
+
+import asyncio
+import contextlib
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from msgspec import structs
+
+from ares.runtime.settings import Settings, is_loopback, split_address
+
+CHUNK_BYTES = 256 * 1024
+HELD_CHUNKS_MAX = 128
+
+Held = asyncio.Queue[tuple[float, bytes]]
+
+
+class Relay:
+    """A listener on a free port of loopback for ``target`` (``host:port``, loopback too); ``delay_s`` is added each way."""
+
+    def __init__(self, target: str, delay_s: float) -> None:
+        self._host, self._port = split_address(target)
+        if not is_loopback(self._host):
+            raise ValueError(f"a relay is for servers on loopback, not for {target}")
+        self._delay_s = delay_s
+        self._links: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> str:
+        """Begin to listen; the address."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=CHUNK_BYTES)
+        host, port = self._server.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening and cut every connection, without what was still on its way."""
+        self._server.close()
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = asyncio.current_task()
+        assert link is not None
+        self._links.add(link)
+        try:
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await self._connect(reader, writer)
+        finally:
+            self._links.discard(link)
+            writer.close()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(self._host, self._port, limit=CHUNK_BYTES)
+        try:
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(carry(reader, back, self._delay_s))
+                ways.create_task(carry(there, writer, self._delay_s))
+        except* OSError:
+            pass
+        finally:
+            back.close()
+
+
+class Source(Protocol):
+    """What bytes are taken from: a :class:`asyncio.StreamReader`."""
+
+    async def read(self, n: int) -> bytes: ...
+
+
+async def carry(source: Source, target: asyncio.StreamWriter, delay_s: float) -> None:
+    """One direction, up to its end, which is passed on as well."""
+    held: Held = asyncio.Queue(HELD_CHUNKS_MAX)
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as ends:
+        ends.create_task(_deliver(held, target))
+        data = b"begin"
+        while data:
+            data = await source.read(CHUNK_BYTES)
+            await held.put((loop.time() + delay_s, data))
+
+
+async def _deliver(held: Held, target: asyncio.StreamWriter) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due, data = await held.get()
+        if (wait_s := due - loop.time()) > 0:
+            await asyncio.sleep(wait_s)
+        if not data:
+            target.write_eof()
+            return
+        target.write(data)
+        await target.drain()
+
+
+async def _serve(delay_s: float, targets: Sequence[str]) -> None:
+    """Relay until standard input ends, as it does when whoever started this is gone."""
+    relays = [Relay(target, delay_s) for target in targets]
+    print(*[await relay.open() for relay in relays], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for relay in relays:
+        await relay.close()
+
+
+@contextmanager
+def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
+    """``settings`` for a client whose links to the storage servers are so much slower each way; consensus members are reached as before."""
+    addresses = [server.address for server in settings.servers.values()]
+    command = [sys.executable, "-m", "experiments.relay", str(delay_s), *addresses]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        through: Mapping[str, str] = dict(zip(addresses, process.stdout.readline().split(), strict=True))
+        servers = {id: structs.replace(server, address=through[server.address]) for id, server in settings.servers.items()}
+        yield structs.replace(settings, servers=servers)
+
+
+def main() -> None:
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+        runner.run(_serve(float(sys.argv[1]), sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    main()
