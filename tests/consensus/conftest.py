@@ -1,14 +1,17 @@
 """Fixtures: the consensus service under test."""
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from ares.runtime.etcd_consensus import EtcdConsensus
 from ares.runtime.local_consensus import LocalConsensus
 from ares.runtime.ports import Consensus
 
 from .clusters import LocalMembers, MemberProcesses
+from .etcds import EtcdProcesses
 
 
 @pytest.fixture
@@ -34,12 +37,39 @@ async def processes(tmp_path: Path) -> AsyncIterator[MemberProcesses]:
     await made.close()
 
 
-@pytest.fixture(params=["local", "raft"])
+@pytest.fixture(scope="session")
+def shared_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcesses]:
+    """An etcd of one member for all tests that leave it running; each works under a cluster id of its own."""
+    made = EtcdProcesses(tmp_path_factory.mktemp("etcd"))
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcesses]:
+    """An etcd of three members, not yet started."""
+    made = EtcdProcesses(tmp_path, count=3)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def lone_etcd(tmp_path: Path) -> AsyncIterator[EtcdProcesses]:
+    """An etcd of one member, not yet started."""
+    made = EtcdProcesses(tmp_path)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["local", "raft", "etcd"])
 async def consensus(request: pytest.FixtureRequest, members: LocalMembers) -> AsyncIterator[Consensus]:
-    if request.param == "local":
-        yield LocalConsensus()
-        return
-    await members.start_all()
-    client = members.client()
+    client: Consensus = LocalConsensus()
+    if request.param == "raft":
+        await members.start_all()
+        client = members.client()
+    elif request.param == "etcd":
+        etcd: EtcdProcesses = request.getfixturevalue("shared_etcd")
+        client = EtcdConsensus(etcd.settings(), secrets.token_bytes(16))
     yield client
     await client.close()

@@ -1,0 +1,51 @@
+"""Secrets that the cluster file names by the path of a file, so that the cluster file itself can be read by everybody."""
+
+import os
+import re
+from pathlib import Path
+
+from ares.errors import BadInput
+from ares.runtime.cluster_tables import refuse
+
+_ANYTHING = re.compile(r".*", re.DOTALL)
+
+
+def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.Pattern[str] = _ANYTHING) -> str:
+    """The secret in the file at ``path``, without spaces around it; ``what`` says whose it is, ``shape`` what it looks like.
+
+    Raises :class:`ares.errors.BadInput`, naming the cluster file and ``key`` but never the secret, when the file is missing, empty, readable by
+    others or of another shape.
+    """
+    try:
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
+        text = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        refuse(cluster_file, key, f"{path} cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        refuse(cluster_file, key, f"expected a text file in UTF-8, and {path} is none")
+    if not text:
+        refuse(cluster_file, key, f"expected {what}, and {path} is empty")
+    if not shape.fullmatch(text):
+        refuse(cluster_file, key, f"expected {what}, and {path} holds something else")
+    return text
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Make the file, readable by its owner only and durable, in a directory that others cannot look into.
+
+    Raises :class:`BadInput` when there is such a file already: it is never followed or replaced.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise BadInput(f"{path} exists, and a secret is never overwritten: if it is not needed any more, remove it yourself") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+    with open(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(descriptor)
