@@ -193,8 +193,23 @@ class StoreDamaged(AresError):
 
     def __str__(self) -> str:
         return (
-            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; the others have "
-            "what it had. Move the directory away, start the server anew under a new identity, and reconfigure to take it in; nothing was changed"
+            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; the others "
+            "have what it had. Start it with --forget: it begins empty, under a new identity, and reconfig takes it in again; nothing was changed"
+        )
+
+
+class StoreLost(AresError):
+    """A server ran here before, and its store is gone."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"the store {self.path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
+            "or start the server with --forget: it begins empty, under a new identity, configurations that name the old one count it as crashed, "
+            "and reconfig takes it in again. Nothing was changed"
         )
 
 
@@ -220,6 +235,6 @@ class StoreFailed(AresError):
 
     def __str__(self) -> str:
         return (
-            f"the store {self.path} failed: {self.why}. The server ends, because nobody can know what its disk holds of the last requests; none of them was "
-            "acknowledged, and nothing that was is lost. Check the disk, then start the server again"
+            f"the store {self.path} failed: {self.why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
+            "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
         )

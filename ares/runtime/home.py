@@ -1,9 +1,12 @@
 """A server's directory: who the server is, and that only one process is it.
 
-A configuration names a server by its random identity, because a quorum counts on what that server once acknowledged. This release keeps the
-state in memory, so a server that starts again has forgotten it and must never answer under the old identity. The first start in a directory
-claims the identity that the cluster file gives, durably, before anything is served; every later start finds that claim and takes a new
-random identity instead. Configurations that name the old one then count the server as crashed, until a reconfiguration brings it back.
+A configuration names a server by its random identity, because a quorum counts on what that server once acknowledged: a server that has forgotten
+that must never answer under the old identity. The first start in a directory claims the identity that the cluster file gives, durably, before
+anything is served.
+
+With state in memory, every later start finds that claim and takes a new random identity instead. Configurations that name the old one then count
+the server as crashed, until a reconfiguration brings it back. With a store, the claim stands in the store as well, and a later start goes on under
+it; where the claim is without its store, the server is refused until somebody says that it may forget.
 
 The claim is as durable as the directory: a directory that was emptied by hand looks like a first start.
 """
@@ -17,9 +20,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.errors import BadInput
+from ares.errors import BadInput, ForeignStore, StoreLost
 
 CLAIM_NAME = "identity"
+STORE_NAME = "journal"
 LOCK_NAME = "lock"
 
 
@@ -51,6 +55,37 @@ def claim_identity(directory: Path, identity_of_file: str) -> Claim:
         identity = new_identity() if lost else identity_of_file
         _replace_durably(directory / CLAIM_NAME, f"{identity}\n")
     return Claim(identity, lost)
+
+
+def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Claim:
+    """Who the server in ``directory`` is, if its store is there or it never ran; call it with the directory held. The store is ``directory``/journal.
+
+    ``forget``: what is there of an earlier life is moved aside, and a new one begins. Raises :class:`StoreLost`, :class:`ForeignStore` and
+    :class:`BadInput`.
+    """
+    store = directory / STORE_NAME
+    with _refusing_unusable(directory):
+        _make_directory(directory)
+        claimed = _read_claim(directory)
+        forgets = forget and (claimed is not None or store.exists())
+        if forgets and store.exists():
+            os.rename(store, store.with_name(f"{STORE_NAME}.{secrets.token_hex(4)}"))
+        elif claimed is not None and _read_claim(store) is None and not forgets:
+            raise StoreLost(store)
+        identity = new_identity() if forgets else claimed or _read_claim(store) or identity_of_file
+        if _read_claim(store) not in (None, identity):
+            raise ForeignStore(store, f"it was made under the identity {_read_claim(store)}, and this server is {identity}")
+        _make_directory(store)
+        _replace_durably(store / CLAIM_NAME, f"{identity}\n")
+        _replace_durably(directory / CLAIM_NAME, f"{identity}\n")
+    return Claim(identity, forgets)
+
+
+def _read_claim(directory: Path) -> str | None:
+    try:
+        return (directory / CLAIM_NAME).read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return None
 
 
 @contextlib.contextmanager

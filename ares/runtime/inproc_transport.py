@@ -94,7 +94,8 @@ class InprocListener(BatchListener):
     def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
         assert isinstance(sender, _Origin)
         for _, frames in batches(messages):
-            self._loop.call_soon(self._network.carry_reply, self._address, sender, frames)
+            copied = [bytes(frame) for frame in frames]  # as a wire would: a client never shares memory with a server's mapped store
+            self._loop.call_soon(self._network.carry_reply, self._address, sender, copied)
 
     async def close(self) -> None:
         if self._serving:

@@ -3,12 +3,14 @@
 Nothing here waits for an answer: requests are posted, replies are delivered, and what gets lost is sent again by the session.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+import enum
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ares.configuration import Configuration
 from ares.identity import ClientId, DomainName, ServerId
-from ares.messages import AnyMessage, ConsensusDescription, Decided
+from ares.messages import AnyMessage, ConsensusDescription, Decided, PutData
+from ares.server.facts import Fact
 
 Sender = Hashable
 """Names the client that a request came from, for the reply; valid while its connection lasts."""
@@ -74,3 +76,54 @@ class Consensus(Protocol):
 
     async def close(self) -> None:
         """Let go of connections; idempotent."""
+
+
+class Use(enum.IntEnum):
+    """What room in a journal is asked for: how much must be left for others decides who is refused first when the disk fills up."""
+
+    DATA = 0  # leaves the whole spare
+    POINTERS = 1  # pointers, collections and deletions, by which space is freed in the end: leave half of it
+    COMPACTION = 2  # may take the last of it
+
+
+class Journal(Protocol):
+    """What a server must not forget: facts (ares/server/facts.py), in places. All is called on one thread, the event loop's.
+
+    First :meth:`recover`, to its end. Then facts are appended, each in room that was reserved for it, and committed. Space is given back place by
+    place: copy what survives of a place's facts to the end, commit that, discard the place.
+    """
+
+    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+        """Every fact that was committed, and perhaps some that were only appended, with its place; parts of large elements may be views.
+
+        Raises :class:`ares.errors.StoreDamaged`, :class:`ares.errors.ForeignStore` or :class:`ares.errors.BadInput`.
+        """
+
+    def reserve(self, bytes: int, use: Use) -> int | None:
+        """The place for facts of so many bytes (ares/server/facts.py, fact_bytes_max), to be appended now; None when the disk is full."""
+
+    def append(self, fact: Fact) -> None:
+        """Keep ``fact`` where the last reserved room is; it is not durable yet."""
+
+    def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
+        """Make everything appended so far durable; several commits end in order. ``done(error, moved)`` is not called before this returns.
+
+        ``moved``: the large elements appended, their parts views of the mapped journal, so that memory need not hold them too. After an error nothing
+        more becomes durable.
+        """
+
+    def places(self) -> Mapping[int, int]:
+        """Bytes of every place that no fact is appended to any more."""
+
+    def read(self, place: int) -> Iterator[Fact]:
+        """The facts of such a place. Raises :class:`ares.errors.StoreDamaged`."""
+
+    def discard(self, place: int) -> None:
+        """What survives of such a place was committed elsewhere: forget it with the next commit. Views into it stay valid."""
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """What it takes."""
+
+    def close(self) -> None:
+        """Let go of files; commits under way are finished first, and not told; idempotent."""

@@ -7,6 +7,7 @@ import pytest
 from ares.configuration import Configuration, Server
 from ares.errors import BadInput
 from ares.identity import DEFAULT_DOMAIN, ServerId
+from ares.reconfig.view import Switches
 from ares.runtime.settings import Settings
 
 GOOD = """
@@ -72,10 +73,17 @@ def test_the_initial_configuration_is_placed_and_names_addresses_and_identities(
     assert Settings.parse(GOOD, PATH).initial == Configuration.ec(members, k=1).at(DEFAULT_DOMAIN, 0)
 
 
+def test_every_switch_of_a_client_reaches_it() -> None:
+    for switch in Switches.__struct_fields__:
+        for value in (True, False):
+            text = GOOD.replace("gc = false", f"{switch} = {str(value).lower()}")
+            assert getattr(Settings.parse(text, PATH).client, switch) is value
+
+
 def test_defaults_need_no_tables() -> None:
     text = GOOD.replace("[client]\ntimeout_s = 5\ngc = false\n", "")
     client = Settings.parse(text, PATH).client
-    assert (client.timeout_s, client.piggyback, client.gc, client.batch, client.fast_read) == (30.0, True, True, True, True)
+    assert (client.timeout_s, client.piggyback, client.gc, client.batch, client.fast_read, client.optimised) == (30.0, True, True, True, True, True)
 
 
 def test_an_even_number_of_consensus_members_and_none_are_noted() -> None:
@@ -107,9 +115,8 @@ BAD = {
     "unknown table": ("[client]", "[zebra]", "zebra", "expected one of format, name"),
     "missing in an array": ('raft = "127.0.0.1:7411"', "", "consensus[0].raft", "expected, but missing"),
     "name": ('name = "ares-test"', 'name = "../x"', "name", "expected letters"),
-    "fsync": ('"memory"', '"fsync"', "durability", '"fsync" is not available in this release'),
-    "durability": ('"memory"', '"disk"', "durability", "expected \"memory\", found 'disk'"),
-    "security": ("format = 1", 'format = 1\nsecurity = "curve"', "security", 'expected "none" or no such key'),
+    "durability": ('"memory"', '"disk"', "durability", "expected \"fsync\" or \"memory\", found 'disk'"),
+    "security": ("format = 1", 'format = 1\nsecurity = "keys"', "security", 'expected "curve", "none" or no such key'),
     "id": ('id = "s1"', 'id = "../s1"', "server[1].id", "expected letters"),
     "duplicate id": ('id = "s1"', 'id = "s0"', "server[1].id", "'s0' is also server[0].id"),
     "duplicate id across kinds": ('id = "r0"', 'id = "s0"', "consensus[0].id", "'s0' is also server[0].id"),

@@ -1,0 +1,96 @@
+"""What a journal asks of the operating system; the only place where its files are touched. A test puts a model of a disk in its place."""
+
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+BUFFERS_MAX = 512
+"""Given to one system call; Linux takes 1024."""
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors that say: no room, and nothing else is wrong."""
+
+
+class Disk:
+    """Files by descriptor. Every method raises OSError."""
+
+    def create(self, path: Path, size: int) -> int:
+        """A new file that reads as ``size`` zeros and takes no room yet."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def open(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def allocate(self, descriptor: int, start: int, end: int) -> None:
+        """Take room for these bytes, so that writing them cannot fail for lack of it."""
+        os.posix_fallocate(descriptor, start, end - start)
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        """The first ``size`` bytes. Room that was never written may be looked at so, and not where it is mapped: a full tmpfs has no page for it."""
+        pieces: list[bytes] = []
+        while (done := sum(map(len, pieces))) < size and (piece := os.pread(descriptor, size - done, done)):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def map(self, descriptor: int, size: int) -> memoryview:
+        """The file's first ``size`` bytes, read only; sees what is written."""
+        return memoryview(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ))
+
+    def expect_scan(self, view: memoryview, scanning: bool) -> None:
+        """Whether only some bytes here and there will be read of what was mapped: then nothing beside them is read ahead."""
+        if isinstance(view.obj, mmap.mmap):
+            view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
+
+    def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
+        waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        while waiting:
+            written = os.pwritev(descriptor, waiting[:BUFFERS_MAX], offset)
+            offset += written
+            while waiting and written >= len(waiting[0]):
+                written -= len(waiting.pop(0))
+            if written:
+                waiting[0] = waiting[0][written:]
+
+    def sync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def names(self, directory: Path) -> list[str]:
+        return os.listdir(directory)
+
+    def make_directory(self, directory: Path) -> None:
+        """With its missing parents, each entry synced."""
+        if not directory.is_dir():
+            if directory.parent != directory:
+                self.make_directory(directory.parent)
+            directory.mkdir(mode=0o700, exist_ok=True)
+            self.sync_directory(directory.parent)
+
+    def sync_directory(self, directory: Path) -> None:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,237 @@
+"""A journal in files: an append log of segments, with group commit and space given back by the segment.
+
+Why a log, with figures: docs/store.md. Facts are gathered on the event loop; a commit encodes them as one batch and hands it to a thread, which
+writes it and syncs once. Segments are mapped: large elements are views into them, which neither a restart nor a running server copies.
+
+Room is promised before a server changes its mind (:meth:`LogJournal.reserve`): it is allocated on the disk then, so a write that follows
+cannot run into a full one. Giving space back takes some first: a part of each segment is left to what frees space, and a spare file, which compaction
+may replace by facts, is large enough for all that lives in a segment which is worth it (ares/server/compaction.py).
+"""
+
+import resource
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from ares.codec import DETACHED_BYTES_MIN
+from ares.messages import PutData
+from ares.runtime.journal_disk import FULL, Disk
+from ares.runtime.journal_format import FRAME_BYTES_MAX, Batch, attach, encode_batch
+from ares.runtime.journal_recovery import Recovery
+from ares.runtime.journal_segments import NEW_SUFFIX, Owner, Segment, Work, create_segment
+from ares.runtime.journal_thread import Background, WriterThread
+from ares.runtime.ports import Use
+from ares.server.facts import Fact, fact_bytes_max
+
+SEGMENT_BYTES = 32 * 1024 * 1024
+LEFT_SHARE = 8
+"""This part of a segment is not for data."""
+
+SPARE_SHARE = 2
+"""This part of a segment is what the spare file takes."""
+
+AHEAD_SHARE = 16
+"""Room is allocated by this part of a segment at a time."""
+
+SWITCH_S = 0.0005
+
+_LEFT_FOR_DISCARDING_BYTES = 1024
+
+Done = Callable[[OSError | None, Sequence[PutData]], None]
+
+
+class LogJournal:
+    """:class:`ares.runtime.ports.Journal` in ``directory``. A place is a segment's number."""
+
+    def __init__(self, directory: Path, owner: Owner, background: Background, disk: Disk | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._directory = directory
+        self._owner = owner
+        self._background = background
+        self._disk = disk or Disk()
+        self._segment_bytes = segment_bytes
+        left = segment_bytes // LEFT_SHARE
+        self._left = {Use.DATA: left, Use.POINTERS: left // 2, Use.COMPACTION: _LEFT_FOR_DISCARDING_BYTES}
+        self._spare = directory / f"spare{NEW_SUFFIX}"
+        self._spare_bytes = 0
+        self._sealed: dict[int, Segment] = {}
+        self._sizes: dict[int, int] = {}
+        self._settling: list[int] = []
+        self._settled: dict[int, int] = {}
+        self._head: Segment | None = None
+        self._next = 1
+        self._synced = 0
+        self._gathered: list[Fact] = []
+        self._discards: list[int] = []
+        self._moved: list[PutData] = []
+        self._work = Work(self._disk)
+        self._closed = False
+
+    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+        recovery = Recovery(self._disk, self._directory, self._owner, self._segment_bytes)
+        yield from recovery.facts()
+        self._sealed, self._head, self._next = recovery.sealed, recovery.last, recovery.next
+        self._sizes = {number: segment.end for number, segment in self._sealed.items()}
+        self._settled = dict(self._sizes)
+        self._synced = self._next - 1
+        if self._head is not None:
+            self._allocate(self._head, min(self._head.size, self._head.end + self._left[Use.DATA]))
+
+    # -- room -----------------------------------------------------------------------------------------------------------
+
+    def reserve(self, bytes: int, use: Use) -> int | None:
+        if use is Use.DATA and not self._spare_bytes and not self._hold_spare():
+            return None
+        place = self._room(bytes, use)
+        if place is None and use is Use.COMPACTION and self._spare_bytes:
+            self._disk.unlink(self._spare)
+            self._spare_bytes = 0
+            place = self._room(bytes, use)
+        return place
+
+    def _hold_spare(self) -> bool:
+        bytes = self._segment_bytes // SPARE_SHARE + self._left[Use.DATA]
+        try:
+            descriptor = self._disk.create(self._spare, bytes)
+            try:
+                self._disk.allocate(descriptor, 0, bytes)
+            finally:
+                self._disk.close(descriptor)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._disk.unlink(self._spare)
+            return False
+        self._spare_bytes = bytes
+        return True
+
+    def _room(self, bytes: int, use: Use) -> int | None:
+        needed = bytes + FRAME_BYTES_MAX + self._left[use]
+        head = self._head
+        if head is None or head.taken + needed > head.size:
+            return self._begin(needed)
+        if head.taken + needed > head.allocated and not self._allocate(head, head.taken + needed):
+            return None
+        return head.number
+
+    def _allocate(self, head: Segment, end: int) -> bool:
+        for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
+            try:
+                self._disk.allocate(head.descriptor, head.allocated, wanted)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                continue
+            head.allocated = wanted
+            return True
+        return False
+
+    def _begin(self, room: int) -> int | None:
+        """A new segment with so much room; None when the disk has it not."""
+        old = self._head
+        self._encode()
+        earlier = list(self._sizes.items())
+        if old is not None:
+            earlier.append((old.number, old.end))
+        number = old.number + 1 if old is not None else 1
+        try:
+            new, frame = create_segment(self._disk, self._directory, self._owner, self._next, earlier, number, room, self._segment_bytes)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return None
+        if old is not None:
+            self._sealed[old.number] = old
+            self._sizes[old.number] = old.end
+            self._settling.append(old.number)
+        self._work.begin(old, new, frame)
+        self._head = new
+        return number
+
+    # -- facts ----------------------------------------------------------------------------------------------------------
+
+    def append(self, fact: Fact) -> None:
+        head = self._head
+        assert head is not None, "room is reserved before a fact is appended"
+        if not self._gathered:
+            head.taken += FRAME_BYTES_MAX
+        head.taken += fact_bytes_max(fact)
+        self._gathered.append(fact)
+
+    def commit(self, done: Done) -> None:
+        self._encode()
+        work, self._work = self._work, Work(self._disk)
+        moved, self._moved = self._moved, []
+        settling, self._settling = self._settling, []
+        self._background.submit(work.run, partial(self._committed, self._next - 1, moved, settling, done))
+
+    def _committed(self, sequence: int, moved: list[PutData], settling: list[int], done: Done, error: OSError | None) -> None:
+        if error is None:
+            self._synced = sequence
+            self._settled.update((number, self._sizes[number]) for number in settling)
+        done(error, moved)
+
+    def _encode(self) -> None:
+        """One batch of what was gathered."""
+        head = self._head
+        if head is None or not (self._gathered or self._discards):
+            return
+        if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(head.allocated, head.size):
+            return  # what is discarded is told with the next facts
+        sequence, facts = self._next, self._gathered
+        buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)))
+        end = head.end + sum(map(len, buffers))
+        assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
+        self._moved.extend(_mapped(facts, head.view, head.end + len(buffers[0])))
+        self._work.write(head, head.end, buffers, sequence)
+        for number in self._discards:
+            self._work.discard(self._directory / f"{number:08}.log")
+        self._next, self._gathered, self._discards = sequence + 1, [], []
+        head.end = head.taken = end
+
+    # -- space ----------------------------------------------------------------------------------------------------------
+
+    def places(self) -> Mapping[int, int]:
+        return self._settled
+
+    def read(self, place: int) -> Iterator[Fact]:
+        for batch in self._sealed[place].batches():
+            yield from batch.facts
+
+    def discard(self, place: int) -> None:
+        del self._sealed[place], self._sizes[place], self._settled[place]
+        self._discards.append(place)
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return self._spare_bytes + sum(self._sizes.values()) + (self._head.allocated if self._head is not None else 0)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._background.close()
+            if self._head is not None:
+                self._disk.close(self._head.descriptor)
+
+
+def _mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
+    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
+    for fact in facts:
+        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
+            element, parts = fact.element, []
+            for part in element.parts:
+                parts.append(view[start : start + len(part)])
+                start += len(part)
+            yield attach(fact, parts)
+
+
+def open_journal(directory: Path, owner: Owner, segment_bytes: int = SEGMENT_BYTES) -> LogJournal:
+    """The journal of a server, to be recovered; call it on the server's event loop, with the directory held (ares/runtime/home.py).
+
+    Its thread needs the interpreter between two waits for the disk; it gets it sooner from a busy loop than Python's 5 ms. Every mapped segment takes
+    a descriptor.
+    """
+    sys.setswitchinterval(SWITCH_S)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return LogJournal(directory, owner, WriterThread(), segment_bytes=segment_bytes)

@@ -1,0 +1,201 @@
+"""The files of a journal: segments, each named by its number, and the work on them that waits for the disk."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ares.errors import ForeignStore, StoreDamaged
+from ares.runtime.journal_disk import Disk
+from ares.runtime.journal_format import (
+    FORMAT,
+    HEAD,
+    PREFIX_BYTES,
+    Batch,
+    Buffer,
+    Damage,
+    Head,
+    UnknownFormat,
+    decode_batch,
+    decode_head,
+    encode_head,
+    encode_mark,
+    parse_frame,
+    walk,
+)
+
+SUFFIX = ".log"
+NEW_SUFFIX = ".new"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose journal it is: the cluster (id of its c0), the server, and its identity."""
+
+    cluster: bytes
+    server: str
+    identity: str
+
+
+@dataclass
+class Segment:
+    """A mapped file.
+
+    Its batches lie from ``start`` to ``end``; up to ``taken`` room is promised to facts, up to ``allocated`` the disk promised it to us.
+    """
+
+    path: Path
+    descriptor: int
+    size: int
+    view: memoryview
+    head: Head
+    start: int
+    end: int
+    taken: int
+    allocated: int
+
+    @property
+    def number(self) -> int:
+        return self.head.number
+
+    def batches(self) -> Iterator[Batch]:
+        """Every batch of a segment whose ``end`` is known. Raises :class:`StoreDamaged`."""
+        end = self.start
+        try:
+            for frame in walk(self.view[: self.end], self.start, self.head.salt, self.head.first):
+                end = frame.end
+                yield decode_batch(frame, self.view)
+        except Damage as damage:
+            raise StoreDamaged(self.path, str(damage)) from damage
+        if end != self.end:
+            raise StoreDamaged(self.path, f"it cannot be read beyond byte {end} and had {self.end}")
+
+
+def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0) -> Segment:
+    """The segment at ``path``, its ``end`` not known yet, made ``size_min`` bytes long if it is shorter.
+
+    Raises :class:`StoreDamaged`, :class:`ForeignStore` or OSError.
+    """
+    descriptor = disk.open(path)
+    size = disk.size(descriptor)
+    if size < PREFIX_BYTES:
+        disk.close(descriptor)
+        raise StoreDamaged(path, f"it has {size} bytes")
+    if size < size_min:
+        disk.truncate(descriptor, size_min)
+        size = size_min
+    view = disk.map(descriptor, size)
+    disk.expect_scan(view, True)
+    number = int(path.name.removesuffix(SUFFIX))
+    frame = parse_frame(view, 0, number)
+    try:
+        if frame is None or frame.magic != HEAD:
+            raise Damage("its head is not readable")
+        head = decode_head(frame)
+        if Owner(head.cluster, head.server, head.identity) != owner or head.number != number:
+            whose = f"it is segment {head.number} of {head.server} with identity {head.identity} in cluster {head.cluster.hex()}"
+            raise ForeignStore(path, f"{whose}, and this is {owner.server} with identity {owner.identity} in cluster {owner.cluster.hex()}")
+    except UnknownFormat as error:
+        raise ForeignStore(path, str(error)) from error
+    except Damage as damage:
+        raise StoreDamaged(path, str(damage)) from damage
+    return Segment(path, descriptor, size, view, head, frame.end, frame.end, frame.end, frame.end)
+
+
+def create_segment(
+    disk: Disk, directory: Path, owner: Owner, first: int, earlier: Sequence[tuple[int, int]], number: int, room: int, size: int
+) -> tuple[Segment, list[Buffer]]:
+    """A segment that nothing was written to, with room for ``room`` bytes of batches, and the frame that must be written first.
+
+    It has its name only after :class:`Work` gave it. Raises OSError; nothing is left then.
+    """
+    head = Head(FORMAT, owner.cluster, owner.server, owner.identity, number, secrets.randbits(64), first, tuple(earlier))
+    frame = encode_head(head)
+    start = sum(map(len, frame))
+    allocated = start + room
+    path = directory / f"{number:08}{NEW_SUFFIX}"
+    descriptor = disk.create(path, max(size, allocated))
+    try:
+        disk.allocate(descriptor, 0, allocated)
+        view = disk.map(descriptor, max(size, allocated))
+    except OSError:
+        disk.close(descriptor)
+        disk.unlink(path)
+        raise
+    named = directory / f"{number:08}{SUFFIX}"
+    return Segment(named, descriptor, max(size, allocated), view, head, start, start, start, allocated), frame
+
+
+@dataclass(frozen=True)
+class _Write:
+    segment: Segment
+    offset: int
+    buffers: list[Buffer]
+
+
+@dataclass(frozen=True)
+class _Begin:
+    old: Segment | None
+    new: Segment
+    head: list[Buffer]
+
+
+class Work:
+    """What one commit has to do, in order; :meth:`run` it where waiting is allowed.
+
+    A segment is durable as a whole before anything is in the next one.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._steps: list[_Write | _Begin] = []
+        self._discarded: list[Path] = []
+        self._last_sequence = 0
+
+    def write(self, segment: Segment, offset: int, buffers: list[Buffer], sequence: int) -> None:
+        """Batch ``sequence``, at ``offset``."""
+        self._steps.append(_Write(segment, offset, buffers))
+        self._last_sequence = sequence
+
+    def begin(self, old: Segment | None, new: Segment, head: list[Buffer]) -> None:
+        """``new`` follows ``old``, which has its end."""
+        self._steps.append(_Begin(old, new, head))
+
+    def discard(self, path: Path) -> None:
+        """Remove a file, once all else is durable."""
+        self._discarded.append(path)
+
+    def run(self) -> None:
+        """Raises OSError; what is durable then is not known."""
+        dirty: _Write | None = None
+        for step in self._steps:
+            if isinstance(step, _Write):
+                self._disk.write(step.segment.descriptor, step.buffers, step.offset)
+                dirty = step
+                continue
+            if dirty is not None:
+                self._disk.sync(dirty.segment.descriptor)
+                dirty = None
+            self._begin(step)
+        if dirty is not None:
+            self._disk.sync(dirty.segment.descriptor)
+        for path in self._discarded:
+            self._disk.unlink(path)
+        if dirty is not None:
+            self._mark(dirty)
+
+    def _begin(self, step: _Begin) -> None:
+        disk, new = self._disk, step.new
+        disk.write(new.descriptor, step.head, 0)
+        disk.sync(new.descriptor)
+        disk.rename(new.path.with_suffix(NEW_SUFFIX), new.path)
+        disk.sync_directory(new.path.parent)
+        if step.old is not None:
+            disk.truncate(step.old.descriptor, step.old.end)
+            disk.close(step.old.descriptor)
+
+    def _mark(self, last: _Write) -> None:
+        """Say behind the last batch that it is durable. Not synced: what a crash loses of this is a chance to notice damage, no data."""
+        end = last.offset + sum(map(len, last.buffers))
+        if end + PREFIX_BYTES <= last.segment.allocated:
+            self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), end)

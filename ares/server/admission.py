@@ -1,0 +1,155 @@
+"""Who may ask what: looked at once for every batch, before a server or a consensus member sees any of it.
+
+A client's key has a role, and each role includes those before it: read, write, reconfigure, admin. Whoever may read may also spread successors, for
+that is how ARES finds its way (rule R3), but only decided ones: each carries its certificate. Two things that the certificate does not cover need the
+role ``reconfigure``. One is to *finalize*: a client that called a decided configuration finalized too early would send readers where the data is not
+yet. From others a server takes a finalized successor as a pending one; that a quorum knows it is all that R3 asks. The other is to *collect*, which
+drops data. And a domain's directory entry says where the domain begins, so that it is a kind of pointer, too.
+"""
+
+import enum
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ares.configuration import Configuration, Status, Successor
+from ares.identity import DIRECTORY, ConfigurationId
+from ares.messages import (
+    AnyMessage,
+    CollectConfig,
+    Describe,
+    DescribeConsensus,
+    GetData,
+    GetHint,
+    GetTag,
+    Introduce,
+    ListObjects,
+    Propose,
+    PutData,
+    ReadConfig,
+    Reason,
+    Refused,
+    TellFinalized,
+    WriteConfig,
+)
+from ares.server.hosting import Hosting
+
+
+class Role(enum.IntEnum):
+    """What a client may do; each includes the ones before."""
+
+    READ = 1  # read, list, describe; spread decided successors
+    WRITE = 2  # store and delete objects
+    RECONFIGURE = 3  # create domains, and so files of their own; reconfigure
+    ADMIN = 4  # everything
+
+
+ROLES = {role.name.lower(): role for role in Role}
+
+
+class Client(Struct, frozen=True):
+    """An authorised client: ``name`` is for people, ``key`` is the public key (hex) that it proved to have."""
+
+    name: str
+    key: str
+    role: Role
+
+
+class Authorised(Protocol):
+    """The clients with a key."""
+
+    unknown_keys: int
+    """How many attempts to connect were refused."""
+
+    def client(self, sender: Hashable) -> Client | None:
+        """Who sent something; None if the key is not authorised (any more)."""
+
+
+_ROLES_NEEDED: dict[type, Role] = {
+    GetTag: Role.READ,
+    GetData: Role.READ,
+    ListObjects: Role.READ,
+    ReadConfig: Role.READ,
+    WriteConfig: Role.READ,
+    Introduce: Role.READ,
+    Describe: Role.READ,
+    PutData: Role.WRITE,
+    CollectConfig: Role.RECONFIGURE,
+    GetHint: Role.READ,
+    DescribeConsensus: Role.READ,
+    Propose: Role.RECONFIGURE,
+    TellFinalized: Role.RECONFIGURE,
+}
+"""What is no request needs no role: it is refused by whoever gets it."""
+
+NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
+"""What a consensus member keeps."""
+
+_NO_PROOF = "nothing proves that the consensus service of this cluster decided that configuration"
+
+
+class Admission:
+    """What clients may ask of one process. ``decided`` says whether a configuration carries the proof that it was decided."""
+
+    def __init__(self, authorised: Authorised, decided: Callable[[Configuration], bool]) -> None:
+        self._authorised = authorised
+        self._decided = decided
+
+    @property
+    def unknown_keys(self) -> int:
+        """How many attempts to connect were refused."""
+        return self._authorised.unknown_keys
+
+    def admit(
+        self, sender: Hashable, messages: Sequence[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED
+    ) -> tuple[list[AnyMessage], list[AnyMessage]]:
+        """What of a batch may be handled, and the refusals of the rest. ``hosted``: what the server keeps."""
+        client = self._authorised.client(sender)
+        if client is None:
+            return [], [Refused(message.call, Reason.NOT_AUTHORIZED, "this client's key is not authorised (any more)") for message in messages]
+        admitted: list[AnyMessage] = []
+        refused: list[AnyMessage] = []
+        introduced: dict[ConfigurationId, Configuration] = {}
+        for message in messages:
+            refusal = self._refusal(client, message)
+            if refusal is not None:
+                refused.append(refusal)
+                continue
+            if isinstance(message, Introduce):
+                introduced[message.configuration.id] = message.configuration
+            elif client.role < Role.RECONFIGURE and isinstance(message, GetData | ListObjects | WriteConfig):
+                own = hosted.get(message.configuration)
+                message = _hearsay(message, own.configuration if own is not None else introduced.get(message.configuration))
+            admitted.append(message)
+        return admitted, refused
+
+    def _refusal(self, client: Client, message: AnyMessage) -> Refused | None:
+        needed = _ROLES_NEEDED.get(type(message), Role.READ)
+        if isinstance(message, PutData) and message.object.startswith(DIRECTORY):
+            needed = Role.RECONFIGURE
+        if client.role < needed:
+            role = client.role.name.lower()
+            why = f"{type(message).__name__} takes the role {needed.name.lower()}, and the key of {client.name!r} has the role {role}"
+            return Refused(message.call, Reason.NOT_AUTHORIZED, why)
+        if isinstance(message, Introduce | TellFinalized):
+            told: Configuration | None = message.configuration
+        elif isinstance(message, GetData | ListObjects | WriteConfig | CollectConfig) and message.successor is not None:
+            told = message.successor.configuration
+        else:
+            told = None
+        return None if told is None or self._decided(told) else Refused(message.call, Reason.NOT_CERTIFIED, _NO_PROOF)
+
+
+def _hearsay(message: GetData | ListObjects | WriteConfig, own: Configuration | None) -> GetData | ListObjects | WriteConfig | ReadConfig:
+    """The message with a pending successor in place of a finalized one. ``own``: the configuration that it is about, if the server knows it.
+
+    Only the next configuration can be pending. One further on was reached over the next one, which a quorum knows: there is nothing to spread.
+    """
+    if message.successor is None or not message.successor.finalized:
+        return message
+    following = message.successor.configuration
+    if own is None or following.index == own.index + 1:
+        return replace(message, successor=Successor(following, Status.PENDING))
+    return ReadConfig(message.call, message.configuration) if isinstance(message, WriteConfig) else replace(message, successor=None)

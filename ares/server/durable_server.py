@@ -1,0 +1,70 @@
+"""A durable storage server from its start to its end: what its journal tells, then serving, then a journal that is whole."""
+
+import asyncio
+import gc
+import logging
+
+from ares.configuration import Configuration
+from ares.errors import StoreFailed
+from ares.identity import ServerId
+from ares.runtime.ports import Journal, Listener
+from ares.server.admission import Admission
+from ares.server.durable_host import DurableHost
+from ares.server.state import Outlasting
+
+log = logging.getLogger(__name__)
+
+
+def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal) -> Outlasting:
+    """The server's state as ``journal`` tells it.
+
+    Raises :class:`ares.errors.StoreDamaged`, :class:`ares.errors.ForeignStore` or :class:`ares.errors.BadInput`.
+    """
+    outlasting = Outlasting(server, identity, initial)
+    gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
+    try:
+        for place, facts in journal.recover():
+            for fact in facts:
+                outlasting.restore(fact, place)
+    finally:
+        gc.enable()
+    gc.freeze()
+    outlasting.restored()
+    return outlasting
+
+
+async def run_durable_server(
+    server: ServerId,
+    identity: str,
+    initial: Configuration,
+    journal: Journal,
+    listener: Listener,
+    stop: asyncio.Event,
+    admission: Admission | None = None,
+) -> None:
+    """Serve until ``stop`` is set; the journal is closed then. ``initial``: c0 of the cluster file. ``admission``: what each client may ask.
+
+    Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
+    """
+    failure: list[OSError] = []
+    ended = asyncio.Event()
+
+    def fail(error: OSError) -> None:
+        failure.append(error)
+        ended.set()
+
+    try:
+        host = DurableHost(restored(server, identity, initial, journal), journal, listener.reply, fail, admission)
+        address = await listener.serve(host.handler)
+        log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
+        waits = [asyncio.create_task(event.wait()) for event in (stop, ended)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await host.settle()
+        await listener.close()
+    finally:
+        journal.close()
+    if failure:
+        raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
+    log.info("stopped")

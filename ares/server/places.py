@@ -1,0 +1,178 @@
+"""Where the facts of a replica are in its journal, so that what is no longer needed can be given back.
+
+A *place* is a number that the journal chose (its segment). The ledger counts the bytes at each place that are still needed: about, which is all that
+choosing what to compact takes; what is really needed is asked of the versions themselves.
+"""
+
+from typing import cast
+
+from ares.configuration import Configuration
+from ares.dap.server import Versions
+from ares.identity import ObjectName
+from ares.messages import Element, PutData
+from ares.server.facts import Pointed, Trimmed, pointed_bytes, put_bytes, trimmed_bytes
+from ares.server.hosting import Hosting
+from ares.tag import TAG_ZERO, Tag
+
+
+class Ledger:
+    """``live``: bytes still needed, by place; ``died``: bytes no longer needed, ever. ``place``: where facts go now.
+
+    ``stored``, ``passed``: the last put was kept, or only raised ``trimmed``.
+    """
+
+    def __init__(self) -> None:
+        self.live: dict[int, int] = {}
+        self.died = 0
+        self.place = 0
+        self.stored = self.passed = False
+
+
+class Share:
+    """One configuration's part of the ledger: collecting it costs a step for each place and not for each object."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._live: dict[int, int] = {}
+
+    def add(self, place: int, bytes: int) -> None:
+        """More at a place; less when ``bytes`` is negative."""
+        self._live[place] = self._live.get(place, 0) + bytes
+        live = self.ledger.live
+        live[place] = live.get(place, 0) + bytes
+        if bytes < 0:
+            self.ledger.died -= bytes
+
+    def clear(self) -> None:
+        for place, bytes in self._live.items():
+            self.ledger.live[place] -= bytes
+            self.ledger.died += bytes
+        self._live.clear()
+
+
+class PlacedVersions(Versions):
+    """Versions that know their places. ``trimmed_place``: where the fact is that tells ``trimmed``."""
+
+    __slots__ = ("_name_characters", "_share", "places", "trimmed_place")
+
+    def __init__(self, share: Share, name_characters: int) -> None:
+        super().__init__()
+        self.places: list[int] = []
+        self.trimmed_place = 0
+        self._share = share
+        self._name_characters = name_characters
+
+    def put(self, tag: Tag, element: Element, capacity: int) -> int:
+        entries, share, ledger = self.entries, self._share, self._share.ledger
+        if self.position(tag) is not None:
+            return 0
+        trimmed, last = self.trimmed, entries[-1] if len(entries) == capacity else None
+        grown = super().put(tag, element, capacity)
+        at = self.position(tag)
+        if at is None:
+            ledger.passed = self._trimmed_at(ledger.place, trimmed)
+            return grown
+        ledger.stored = True
+        self.places.insert(at, ledger.place)
+        share.add(ledger.place, self._bytes(element))
+        if last is not None:
+            place = self.places.pop()
+            share.add(place, -self._bytes(last[1]))
+            self._trimmed_at(place, trimmed)
+        return grown
+
+    def trim(self, tag: Tag) -> None:
+        """Join the fact, at the present place, that ``tag`` was dropped."""
+        before, self.trimmed = self.trimmed, max(self.trimmed, tag)
+        self._trimmed_at(self._share.ledger.place, before)
+
+    def position(self, tag: Tag) -> int | None:
+        """Where ``tag`` is among the entries."""
+        for position, (held, _) in enumerate(self.entries):
+            if held == tag:
+                return position
+        return None
+
+    def replace(self, tag: Tag, element: Element) -> None:
+        """The same element, kept elsewhere in memory."""
+        position = self.position(tag)
+        if position is not None:
+            self.entries[position] = (tag, element)
+
+    def move(self, tag: Tag, element: Element, place: int) -> int:
+        """The journal has the element of ``tag`` at ``place`` from now on, as ``element``; returns by how many bytes the data grew."""
+        position = self.position(tag)
+        if position is None:
+            return 0
+        old = self.entries[position][1]
+        self._share.add(self.places[position], -self._bytes(old))
+        self._share.add(place, self._bytes(element))
+        self.places[position] = place
+        self.entries[position] = (tag, element)
+        return element.size - old.size
+
+    def move_trimmed(self, place: int) -> None:
+        """The journal tells ``trimmed`` at ``place`` from now on."""
+        self._trimmed_at(place, self.trimmed, moved=True)
+
+    def _trimmed_at(self, place: int, before: Tag, moved: bool = False) -> bool:
+        if self.trimmed == before and not moved:
+            return False
+        bytes = trimmed_bytes(self._name_characters)
+        if before != TAG_ZERO:
+            self._share.add(self.trimmed_place, -bytes)
+        self._share.add(place, bytes)
+        self.trimmed_place = place
+        return True
+
+    def _bytes(self, element: Element) -> int:
+        return put_bytes(self._name_characters, element.size)
+
+
+class PlacedHosting(Hosting):
+    """A hosting whose facts have places. ``pointed_place``: where :meth:`pointed` is told; None when it is nowhere yet."""
+
+    def __init__(self, configuration: Configuration, position: int, ledger: Ledger) -> None:
+        super().__init__(configuration, position)
+        self.pointed_place: int | None = None
+        self._pointed_bytes = 0
+        self._share = Share(ledger)
+
+    def pointed(self) -> Pointed:
+        return Pointed(self.configuration, self.successor, self.collected)
+
+    def point_from(self, place: int) -> None:
+        """What the journal tells of this configuration is at ``place`` from now on."""
+        if self.pointed_place is not None:
+            self._share.add(self.pointed_place, -self._pointed_bytes)
+        self.pointed_place, self._pointed_bytes = place, pointed_bytes(self.configuration, self.successor)
+        self._share.add(place, self._pointed_bytes)
+
+    def placed(self, object: ObjectName) -> PlacedVersions | None:
+        """The versions held of ``object``."""
+        return cast(PlacedVersions | None, self._objects.get(object))
+
+    def trim(self, object: ObjectName, tag: Tag) -> None:
+        """Join the fact, at the present place, that ``tag`` was dropped."""
+        if not self.collected:
+            versions = self.placed(object)
+            if versions is None:
+                versions = self._objects[object] = self._versions(object)
+            versions.trim(tag)
+
+    def move(self, fact: PutData | Trimmed, place: int) -> None:
+        """``fact`` is at ``place`` from now on."""
+        versions = self.placed(fact.object)
+        if versions is not None and isinstance(fact, PutData):
+            self.bytes += versions.move(fact.tag, fact.element, place)
+        elif versions is not None:
+            versions.move_trimmed(place)
+
+    def let_go(self) -> None:
+        super().let_go()
+        self._share.clear()
+        if self.pointed_place is not None:
+            self._share.add(self.pointed_place, self._pointed_bytes)
+
+    def _versions(self, object: ObjectName) -> PlacedVersions:
+        return PlacedVersions(self._share, len(object))

@@ -1,0 +1,164 @@
+"""A server with a journal and no network: requests go in, commits happen when the test says so."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from ares.configuration import Configuration, Server, Status, Successor
+from ares.dap.element import sealed
+from ares.identity import DEFAULT_DOMAIN
+from ares.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
+from ares.runtime.journal_log import LogJournal
+from ares.runtime.journal_segments import Owner
+from ares.runtime.ports import Use
+from ares.server.compaction import Compaction
+from ares.server.replica import Replica
+from ares.server.state import Outlasting
+from ares.tag import Tag
+
+MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
+INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 0)
+PHOTOS = Configuration.abd(MEMBERS[:3]).at("photos", 0, INITIAL.id)
+NEXT = Configuration.abd(MEMBERS[1:4]).at("photos", 1, INITIAL.id)
+ME = MEMBERS[1]
+OWNER = Owner(INITIAL.id, ME.id, ME.identity)
+KIB = 1024
+
+
+class AtOnce:
+    """:class:`ares.runtime.journal_thread.Background` without a thread: jobs are done when :meth:`step` is called, or when they come."""
+
+    def __init__(self, waiting: bool = False) -> None:
+        self.waiting = waiting
+        self.jobs = []
+        self.error: OSError | None = None
+
+    def submit(self, job, done):
+        self.jobs.append((job, done))
+        if not self.waiting:
+            self.step()
+
+    def step(self) -> None:
+        while self.jobs:
+            job, done = self.jobs.pop(0)
+            try:
+                job()
+            except OSError as error:
+                done(error)
+            else:
+                done(None)
+
+    def close(self) -> None:
+        for job, _ in self.jobs:
+            job()
+        self.jobs.clear()
+
+
+def log_journal(directory: Path, disk=None, segment_bytes: int = 64 * KIB, background=None) -> LogJournal:
+    return LogJournal(directory, OWNER, background or AtOnce(), disk, segment_bytes)
+
+
+class Node:
+    """``plain``: a replica that handled the same requests and never restarted."""
+
+    def __init__(self, journal) -> None:
+        self.journal = journal
+        self.outlasting = Outlasting(ME.id, ME.identity, INITIAL)
+        self.recovered = []
+        for place, facts in journal.recover():
+            for fact in facts:
+                self.recovered.append(fact)
+                self.outlasting.restore(fact, place)
+        self.outlasting.restored()
+        self.errors = []
+
+    def handle(self, request: Request):
+        """Handle and append, in the order in which a host does it; the reply, or None when there was no room."""
+        room = self.outlasting.room(request)
+        if not room:
+            return self.outlasting.replica.handle(request)
+        place = self.journal.reserve(room, Use.DATA)
+        if place is None:
+            return None
+        reply, fact = self.outlasting.handle(request, place)
+        if fact is not None:
+            self.journal.append(fact)
+        return reply
+
+    def commit(self) -> None:
+        def done(error, moved):
+            self.errors.append(error)
+            self.outlasting.replace(moved)
+
+        self.journal.commit(done)
+
+    def compact(self, place: int, between=lambda: None) -> bool:
+        """Give a place back, whatever lives in it; False when there was no room."""
+        compaction = Compaction(self.outlasting, place, self.journal.read(place))
+        while not compaction.ended:
+            room = compaction.look()
+            if room:
+                target = self.journal.reserve(room, Use.COMPACTION)
+                if target is None:
+                    return False
+                for fact in compaction.move(target):
+                    self.journal.append(fact)
+                self.commit()
+                between()
+        self.journal.discard(place)
+        self.commit()
+        between()
+        return True
+
+    @property
+    def state(self):
+        return state(self.outlasting.replica)
+
+
+def plain(requests) -> Replica:
+    replica = Replica(ME.id, ME.identity, INITIAL)
+    for request in requests:
+        replica.handle(request)
+    return replica
+
+
+def state(replica: Replica):
+    """Everything that answers depend on."""
+    return {
+        id: (
+            hosting.successor,
+            hosting.collected,
+            hosting.bytes,
+            {
+                name: (versions.trimmed, [(tag, element.checksum, b"".join(element.parts)) for tag, element in versions.entries])
+                for name, versions in hosting.objects.items()
+            },
+        )
+        for id, hosting in replica.hosted.items()
+    }
+
+
+def put(object: str, number: int, data: bytes = b"", configuration: Configuration = INITIAL, parts: int = 1, writer: int = 1) -> PutData:
+    tag, index = Tag(number, writer), 1 if configuration.dap == "ec" else 0
+    step = -(-len(data) // parts) or 1
+    pieces = tuple(data[start : start + step] for start in range(0, len(data), step))
+    return PutData(7, configuration.id, object, tag, sealed(configuration.id, object, tag, index, len(data), pieces))
+
+
+def requests(count: int, seed: int = 1, sizes=(5, 300, 9 * KIB, 20 * KIB)) -> Iterator[Request]:
+    """Puts of a few objects in two configurations, repeated ones among them; then the second one is superseded, and collected."""
+    rng = random.Random(seed)
+    yield Introduce(1, PHOTOS)
+    done: list[Request] = []
+    for number in range(1, count):
+        if number == count * 2 // 3:
+            yield GetData(2, PHOTOS.id, "a", True, None, Successor(NEXT, Status.PENDING))
+            yield WriteConfig(3, PHOTOS.id, Successor(NEXT, Status.FINALIZED))
+            yield CollectConfig(4, PHOTOS.id, Successor(NEXT, Status.FINALIZED))
+        if done and rng.random() < 0.2:
+            yield rng.choice(done)
+            continue
+        size = rng.choice(sizes)
+        where = rng.choice([INITIAL, INITIAL, PHOTOS])
+        done.append(put(rng.choice("abcd"), rng.randint(1, number + 1), rng.randbytes(size), where, rng.choice([1, 2]), rng.randint(1, 2)))
+        yield done[-1]

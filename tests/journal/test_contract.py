@@ -1,0 +1,129 @@
+"""What every journal does, in files or in memory (ares/runtime/ports.py, Journal)."""
+
+import pytest
+
+from ares.runtime.journal_memory import Kept, MemoryJournal
+from ares.runtime.ports import Use
+from ares.server.facts import Pointed, Trimmed, fact_bytes_max
+from ares.tag import Tag
+
+from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, requests, state
+
+
+@pytest.fixture(params=["log", "memory"])
+def opened(request, tmp_path):
+    """Opens the same journal again and again."""
+    if request.param == "log":
+        return lambda: log_journal(tmp_path / "j")
+    kept = Kept()
+    return lambda: MemoryJournal(kept, lambda step: step(), 64 * KIB)
+
+
+def append(journal, *facts):
+    places = []
+    for fact in facts:
+        places.append(journal.reserve(fact_bytes_max(fact), Use.DATA))
+        journal.append(fact)
+    return places
+
+
+def commit(journal):
+    told = []
+    journal.commit(lambda error, moved: told.append((error, list(moved))))
+    [(error, moved)] = told
+    assert error is None
+    return moved
+
+
+def all_of(journal):
+    return [fact for _, facts in journal.recover() for fact in facts]
+
+
+FACTS = [
+    Pointed(PHOTOS, None, False),
+    put("a", 1, b"x"),
+    put("ä€" * 300, 2, b"y" * 30 * KIB, parts=4),
+    Trimmed(INITIAL.id, "ä€" * 300, Tag(2**63, 2**64 - 1)),
+    put("b", 1),
+]
+
+
+def test_what_was_committed_is_there_in_order(opened):
+    journal = opened()
+    assert all_of(journal) == []
+    append(journal, *FACTS[:3])
+    commit(journal)
+    append(journal, *FACTS[3:])
+    commit(journal)
+    journal.close()
+    journal.close()
+    assert all_of(opened()) == FACTS
+
+
+def test_nothing_to_commit_is_committed(opened):
+    journal = opened()
+    assert all_of(journal) == []
+    assert commit(journal) == []
+    append(journal, *FACTS)
+    commit(journal)
+    commit(journal)
+    assert all_of(opened()) == FACTS
+
+
+def test_places_fill_and_can_be_read_and_given_back(opened):
+    journal = opened()
+    assert all_of(journal) == []
+    facts = [put(f"{number}", 1, b"z" * 6 * KIB) for number in range(40)]
+    places = [append(journal, fact)[0] for fact in facts]
+    commit(journal)
+    assert len(set(places)) > 3
+    assert set(journal.places()) == set(places) - {places[-1]}
+    assert all(size >= 5 * 6 * KIB for size in journal.places().values())
+    first = [fact for fact, place in zip(facts, places, strict=True) if place == places[0]]
+    assert list(journal.read(places[0])) == first
+    before = journal.bytes_on_disk
+    journal.discard(places[0])
+    assert places[0] not in journal.places()
+    commit(journal)
+    assert journal.bytes_on_disk < before
+    assert all_of(opened()) == facts[len(first) :]
+
+
+def test_a_fact_larger_than_a_place(opened):
+    journal = opened()
+    assert all_of(journal) == []
+    facts = [put("a", 1, b"x"), put("b", 1, b"z" * 300 * KIB), put("c", 1, b"x")]
+    append(journal, *facts)
+    commit(journal)
+    assert all_of(opened()) == facts
+
+
+def test_a_server_restarts_again_and_again(opened):
+    handled = []
+    for seed in range(5):
+        node = Node(opened())
+        assert node.state == state(plain(handled))
+        for request in requests(30, seed):
+            node.handle(request)
+            handled.append(request)
+        node.commit()
+        assert node.state == state(plain(handled))
+
+
+def test_space_is_reused(opened):
+    """Writing the same objects over and over takes bounded space, and the state stays what it is."""
+    node, handled, most = Node(opened()), [], 0
+    for number in range(1, 400):
+        request = put("abc"[number % 3], number, b"v" * 3 * KIB)
+        node.handle(request)
+        handled.append(request)
+        node.commit()
+        live = node.outlasting.live
+        for place, size in list(node.journal.places().items()):
+            if live.get(place, 0) * 2 <= size:
+                assert node.compact(place)
+        most = max(most, node.journal.bytes_on_disk)
+    assert 400 * 3 * KIB > 4 * 64 * KIB
+    assert most < 4 * 64 * KIB
+    assert node.state == state(plain(handled))
+    assert Node(opened()).state == state(plain(handled))

@@ -1,0 +1,111 @@
+"""A store that lacks what was acknowledged, or is another's, is refused with a reason (ares/runtime/journal_recovery.py)."""
+
+import os
+import random
+
+import pytest
+
+from ares.errors import BadInput, ForeignStore, StoreDamaged
+from ares.runtime.journal_format import BATCH, FORMAT, HEAD, Head, decode_head, encode_head, parse_frame, walk
+from ares.runtime.journal_log import LogJournal
+from ares.runtime.journal_segments import Owner
+
+from .serving import INITIAL, KIB, OWNER, AtOnce, Node, log_journal, put
+
+
+@pytest.fixture
+def directory(tmp_path):
+    node = Node(log_journal(tmp_path / "j"))
+    for number in range(1, 30):
+        node.handle(put(f"{number}", 1, bytes([number]) * (9 * KIB if number % 3 else 100)))
+        node.commit()
+    node.journal.close()
+    return tmp_path / "j"
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def metadata(path):
+    """Where the metadata of its frames is."""
+    view = memoryview(path.read_bytes())
+    head = parse_frame(view, 0, int(path.stem))
+    assert head.magic == HEAD
+    told = decode_head(head)
+    spots = list(range(32 + len(head.body)))
+    for frame in walk(view, head.end, told.salt, told.first):
+        assert frame.magic == BATCH
+        spots += range(frame.start, frame.parts[0][0] if frame.parts else frame.start + 40 + len(frame.body))
+    return spots
+
+
+def test_flipped_bits_in_metadata(directory, tmp_path):
+    rng = random.Random(1)
+    for path in sorted(directory.glob("*.log")):
+        for at in rng.sample(metadata(path), 12):
+            flip(path, at)
+            with pytest.raises((StoreDamaged, ForeignStore), match="was not started"):
+                list(log_journal(directory).recover())
+            flip(path, at)
+    assert len([fact for _, facts in log_journal(directory).recover() for fact in facts]) == 29, "nothing was changed by looking"
+
+
+def test_flipped_bits_elsewhere_do_not_stop_it(directory):
+    for path in sorted(directory.glob("*.log")):
+        spots = set(metadata(path))
+        for at in random.Random(2).sample([at for at in range(path.stat().st_size) if at not in spots], 10):
+            flip(path, at)
+    assert len([fact for _, facts in log_journal(directory).recover() for fact in facts]) == 29
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_segment_that_is_missing(directory, which):
+    sorted(directory.glob("*.log"))[which].unlink()
+    with pytest.raises(StoreDamaged, match=f"segments {which + 1} are missing"):
+        list(log_journal(directory).recover())
+
+
+@pytest.mark.parametrize("bytes_left", [0, 20, 5000, 40_000])
+def test_a_segment_that_was_cut(directory, bytes_left):
+    os.truncate(sorted(directory.glob("*.log"))[1], bytes_left)
+    with pytest.raises(StoreDamaged):
+        list(log_journal(directory).recover())
+
+
+def test_a_segment_in_the_place_of_another(directory):
+    one, two = sorted(directory.glob("*.log"))[:2]
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(StoreDamaged):
+        list(log_journal(directory).recover())
+
+
+STRANGERS = [Owner(b"another", OWNER.server, OWNER.identity), Owner(OWNER.cluster, "s9", OWNER.identity), Owner(OWNER.cluster, "s1", "f")]
+
+
+@pytest.mark.parametrize("owner", STRANGERS)
+def test_the_store_of_another(directory, owner):
+    with pytest.raises(ForeignStore, match="this server's: it is segment"):
+        list(LogJournal(directory, owner, AtOnce()).recover())
+
+
+def test_a_newer_format(tmp_path):
+    (tmp_path / "00000001.log").write_bytes(b"".join(encode_head(Head(FORMAT + 1, INITIAL.id, "s1", "", 1, 0, 1, ()))))
+    with pytest.raises(ForeignStore, match=f"format {FORMAT + 1}"):
+        list(log_journal(tmp_path).recover())
+
+
+def test_leftovers_are_removed_and_strangers_left_alone(directory):
+    (directory / "00000099.new").write_bytes(b"x")
+    (directory / "notes.txt").write_bytes(b"x")
+    list(log_journal(directory).recover())
+    assert not (directory / "00000099.new").exists()
+    assert (directory / "notes.txt").exists()
+
+
+def test_a_directory_that_cannot_be_used(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="cannot be opened"):
+        list(log_journal(tmp_path / "file").recover())

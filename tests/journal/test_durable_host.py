@@ -1,0 +1,239 @@
+"""A durable server over the in-process transport: what waits for the disk, what does not, and that it is there after a restart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ares.client.manager import Manager
+from ares.configuration import Configuration, Server, Status, Successor
+from ares.errors import StoreFailed, Unavailable
+from ares.identity import DEFAULT_DOMAIN, ClientId
+from ares.messages import Ack, Describe, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, WriteConfig
+from ares.reconfig.view import Switches
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
+from ares.runtime.journal_disk import Disk
+from ares.runtime.journal_log import LogJournal, open_journal
+from ares.runtime.journal_segments import Owner
+from ares.runtime.journal_thread import WriterThread
+from ares.runtime.local_consensus import LocalConsensus
+from ares.server.durable_host import DurableHost
+from ares.server.durable_server import run_durable_server
+
+from .serving import INITIAL, KIB, NEXT, PHOTOS, AtOnce, Node, log_journal, put
+from .test_full_disk import FailingDisk, SmallDisk
+
+# -- which replies wait -------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """A host whose commits end when the test says so."""
+
+    def __init__(self, directory):
+        self.background = AtOnce(waiting=True)
+        self.node = Node(log_journal(directory, background=self.background))
+        self.later: list = []
+        self.host = DurableHost(self.node.outlasting, self.node.journal, lambda sender, replies: self.later.extend(replies), lambda error: None)
+
+    def calls(self, *requests):
+        """Which are answered at once."""
+        return [reply.call for reply in self.host.handle("client", list(requests))]
+
+    async def synced(self):
+        """Let what waits become durable; the calls answered thereby."""
+        await asyncio.sleep(0)
+        del self.later[:]
+        self.background.step()
+        return [reply.call for reply in self.later]
+
+
+@pytest.fixture
+async def waiting(tmp_path):
+    waiting = Waiting(tmp_path / "j")
+    waiting.calls(Introduce(1, PHOTOS), put("old", 1, b"x"), put("p", 1, b"x", PHOTOS))
+    assert await waiting.synced() == [7, 7]
+    return waiting
+
+
+async def test_what_needs_not_wait(waiting):
+    assert waiting.calls(put("new", 1, b"x")) == []
+    quick = [GetTag(1, INITIAL.id, "old"), GetData(2, INITIAL.id, "old", True), ReadConfig(3, INITIAL.id), ListObjects(4, PHOTOS.id, "", 9)]
+    assert waiting.calls(*quick, put("old", 1, b"x"), GetTag(5, b"unknown", "new"), GetHint(6, "d")) == [1, 2, 3, 4, 7, 5, 6]
+    assert await waiting.synced() == [7]
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [GetTag(1, INITIAL.id, "new"), GetData(1, INITIAL.id, "new", True), ListObjects(1, INITIAL.id, "", 9), Describe(1)],
+    ids=lambda request: type(request).__name__,
+)
+async def test_what_shows_an_unsynced_element_waits(waiting, shows):
+    """In the commit that gathers, and in the one under way."""
+    assert waiting.calls(put("new", 1, b"x"), shows) == []
+    await asyncio.sleep(0)
+    assert waiting.calls(put("newer", 1, b"x"), shows) == []
+    first = await waiting.synced()
+    assert first[:2] == [7, 1]
+    assert (await waiting.synced() or first[2:])[-1] in (1, 7)
+    assert waiting.calls(shows) == [1]
+
+
+async def test_a_resend_of_what_is_not_durable_waits(waiting):
+    assert waiting.calls(put("new", 1, b"x"), put("new", 1, b"x")) == []
+    assert await waiting.synced() == [7, 7]
+
+
+ABOUT = [GetTag(1, PHOTOS.id, "p"), GetData(1, PHOTOS.id, "p", True), put("p", 1, b"x", PHOTOS), ListObjects(1, PHOTOS.id, "", 9)]
+
+
+@pytest.mark.parametrize("shows", [ReadConfig(1, PHOTOS.id), *ABOUT], ids=lambda request: type(request).__name__)
+async def test_every_answer_about_a_configuration_shows_its_pointer(waiting, shows):
+    assert waiting.calls(WriteConfig(9, PHOTOS.id, Successor(NEXT, Status.PENDING)), shows, GetTag(5, INITIAL.id, "old")) == [5]
+    assert await waiting.synced() == [9, shows.call]
+
+
+async def test_carried_successors_wait_too(waiting):
+    assert waiting.calls(GetData(4, PHOTOS.id, "p", True, None, Successor(NEXT, Status.PENDING))) == []
+    assert await waiting.synced() == [4]
+    assert waiting.calls(GetData(4, PHOTOS.id, "p", True, None, Successor(NEXT, Status.PENDING))) == [4], "again, it changes nothing"
+
+
+async def test_a_turn_of_the_loop_is_one_commit(waiting):
+    for number in range(20):
+        waiting.calls(put(f"{number}", 1, b"x"))
+    await asyncio.sleep(0)
+    assert len(waiting.background.jobs) == 1
+    for number in range(20, 30):
+        waiting.calls(put(f"{number}", 1, b"x"))
+        await asyncio.sleep(0)
+    assert len(waiting.background.jobs) == 1, "one is under way; the next gathers"
+    assert len(await waiting.synced()) == 30
+
+
+# -- a cluster ----------------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Three servers s0 to s2 with journals, in one loop; each may be stopped as if killed, and started again."""
+
+    def __init__(self, directory: Path):
+        self.directory, self.network, self.consensus = directory, InprocNetwork(), LocalConsensus()
+        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(3))}
+        self.initial = Configuration.abd(self.book.values()).at(DEFAULT_DOMAIN, 0)
+        self.running: dict = {}
+        self.disks: dict = {}
+        self.managers: list[Manager] = []
+
+    async def start(self, *names):
+        for name in names or self.book:
+            server = self.book[name]
+            owner = Owner(self.initial.id, name, server.identity)
+            journal = open_journal(self.directory / name, owner, 256 * KIB)
+            if name in self.disks:
+                journal = LogJournal(self.directory / name, owner, WriterThread(), self.disks[name], 256 * KIB)
+            stop, listener = asyncio.Event(), InprocListener(self.network, server.address)
+            task = asyncio.create_task(run_durable_server(server.id, server.identity, self.initial, journal, listener, stop))
+            self.running[name] = (task, stop)
+            await asyncio.sleep(0)
+
+    async def stop(self, *names):
+        for name in names or list(self.running):
+            task, stop = self.running.pop(name)
+            stop.set()
+            await task
+
+    def manager(self, timeout_s=10.0):
+        client = ClientId(len(self.managers) + 1)
+        manager = Manager(InprocConnections(self.network), self.consensus, self.initial, self.book, client, Switches(), timeout_s)
+        self.managers.append(manager)
+        return manager
+
+    async def close(self):
+        for manager in self.managers:
+            await manager.close()
+        await self.stop()
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    await cluster.close()
+
+
+async def test_everything_is_there_after_all_servers_were_stopped(cluster):
+    await cluster.start()
+    store = cluster.manager()
+    values = {f"key {number}": bytes([number]) * (number * 1000) for number in range(40)}
+    await asyncio.gather(*(store.write(key, value) for key, value in values.items()))
+    await store.delete("key 7")
+    del values["key 7"]
+    for _ in range(2):
+        await cluster.stop()
+        await cluster.start()
+        again = cluster.manager()
+        assert dict(zip(values, await asyncio.gather(*map(again.read, values)), strict=True)) == values
+
+
+async def test_overwriting_takes_bounded_space(cluster):
+    await cluster.start()
+    store = cluster.manager()
+    for number in range(60):
+        await asyncio.gather(*(store.write(f"key {key}", bytes([number]) * 20_000) for key in range(5)))
+    await cluster.stop()
+    size = sum(path.stat().st_blocks * 512 for path in (cluster.directory / "s0").iterdir())
+    assert size < 1_500 * KIB
+    await cluster.start()
+    assert await cluster.manager().read("key 3") == bytes([59]) * 20_000
+
+
+async def test_a_full_server_counts_as_missing_with_its_reason(cluster):
+    cluster.disks = {name: SmallDisk(800 * KIB) for name in ("s0", "s1", "s2")}
+    cluster.disks["s2"].room = 10**9
+    await cluster.start()
+    store = cluster.manager(timeout_s=2.0)
+    written = []
+
+    async def write_until_refused():
+        for number in range(200):
+            await store.write(f"key {number}", b"d" * 20_000)
+            written.append(number)
+
+    with pytest.raises(Unavailable) as refused:
+        await write_until_refused()
+    assert len(written) > 10
+    assert "disk is full" in str(refused.value)
+    assert set(refused.value.missing) >= {"s0"} or set(refused.value.missing) >= {"s1"}
+    assert await store.read("key 0") == b"d" * 20_000
+    cluster.disks["s0"].room = 10**9
+    assert await store.write("another", b"d" * 20_000)
+    assert await store.read("another") == b"d" * 20_000
+
+
+async def test_a_failing_disk_ends_the_server_and_nobody_was_told(cluster):
+    cluster.disks["s1"] = FailingDisk("sync")
+    await cluster.start()
+    store = cluster.manager()
+    await store.write("a", b"before")
+    cluster.disks["s1"].fails = True
+    await store.write("a", b"after")
+    task, _ = cluster.running.pop("s1")
+    with pytest.raises(StoreFailed, match="of s1 failed: Input/output error"):
+        await task
+    cluster.disks["s1"] = Disk()
+    await cluster.start("s1")
+    await cluster.stop("s0")
+    assert await store.read("a") == b"after"
+
+
+async def test_accepted_requests_are_finished_when_it_is_stopped(tmp_path):
+    waiting = Waiting(tmp_path / "j")
+    assert waiting.calls(put("a", 1, b"x")) == []
+    settled = asyncio.create_task(waiting.host.settle())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not settled.done()
+    assert await waiting.synced() == [7]
+    await settled
+    assert waiting.calls(put("a", 1, b"x")) == [7]
+    assert waiting.later == [Ack(7, None)]

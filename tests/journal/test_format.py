@@ -1,0 +1,155 @@
+"""Frames, torn tails and flipped bits, without any file (ares/runtime/journal_format.py)."""
+
+import pytest
+
+from ares.messages import PutData
+from ares.runtime.journal_format import (
+    ALIGNMENT,
+    BATCH,
+    FORMAT,
+    PREFIX_BYTES,
+    Batch,
+    Damage,
+    Head,
+    UnknownFormat,
+    decode_batch,
+    decode_head,
+    encode_batch,
+    encode_head,
+    encode_mark,
+    kept_of_torn,
+    parse_frame,
+    walk,
+)
+from ares.server.facts import Pointed, Trimmed
+from ares.tag import Tag
+
+from .serving import INITIAL, KIB, PHOTOS, put
+
+SALT = 0x1234
+ROOM = bytes(8 * KIB)
+FACTS = [
+    [put("a", 1, b"small"), Pointed(PHOTOS, None, False)],
+    [put("b", 2, b"large" * 4 * KIB, parts=3), put("c", 1), put("d", 1, b"x" * 9 * KIB)],
+    [Trimmed(INITIAL.id, "a", Tag(1, 1))],
+    [put("ä€", 2**40, b"z" * 7 * KIB)],
+]
+
+
+def segment(synced=(0, 0, 0, 0), mark=None, first=5, batches=FACTS):
+    """The bytes of the batches, numbered from ``first``, with what each says was synced; and where each ends."""
+    data, ends = b"", []
+    for number, facts in enumerate(batches):
+        data += b"".join(encode_batch(first + number, synced[number], SALT, Batch(list(facts))))
+        ends.append(len(data))
+    if mark is not None:
+        data += b"".join(encode_mark(mark, SALT))
+    return data, ends
+
+
+def torn(data, first=5):
+    return kept_of_torn(memoryview(bytes(data) + ROOM), 0, SALT, first)
+
+
+def test_what_is_written_is_read():
+    data, ends = segment()
+    frames, end = torn(data)
+    assert [frame.end for frame in frames] == ends
+    assert end == ends[-1]
+    assert all(end % ALIGNMENT == 0 for end in ends)
+    assert [decode_batch(frame, memoryview(data)).facts for frame in frames] == FACTS
+    [large] = [fact for fact in decode_batch(frames[1], memoryview(data)).facts if fact.object == "b"]
+    assert isinstance(large, PutData)
+    assert {type(part) for part in large.element.parts} == {memoryview}
+
+
+def test_heads():
+    head = Head(FORMAT, INITIAL.id, "s1", "0" * 32, 7, SALT, 5, ((1, 100), (3, 2**40)))
+    data = memoryview(b"".join(encode_head(head)))
+    assert decode_head(parse_frame(data, 0, 7)) == head
+    assert parse_frame(data, 0, 8) is None, "another segment's"
+    newer = memoryview(b"".join(encode_head(Head(FORMAT + 1, b"", "", "", 7, 0, 0, ()))))
+    with pytest.raises(UnknownFormat, match="use the release that wrote it"):
+        decode_head(parse_frame(newer, 0, 7))
+    with pytest.raises(Damage, match="not readable"):
+        decode_head(parse_frame(memoryview(b"".join(encode_batch(1, 0, 7, Batch([])))), 0, 7))
+
+
+def test_a_tail_is_cut_at_every_place():
+    """Whatever was not durable may be missing from any byte on; what was durable is there."""
+    data, ends = segment()
+    for cut in range(0, len(data), ALIGNMENT):
+        frames, end = torn(data[:cut] + bytes(len(data) - cut))
+        whole = [e for e in ends if e <= cut]
+        padded = len(frames) == len(whole) + 1 and not any(data[cut : frames[-1].end])
+        assert len(frames) == len(whole) or padded
+        assert end == ([0, *ends][len(frames)])
+
+
+@pytest.mark.parametrize("block", [512, 4096])
+def test_a_block_that_is_lost_cuts_there(block):
+    data, ends = segment()
+    for start in range(0, len(data), block):
+        lost = data[:start] + bytes(len(data[start : start + block])) + data[start + block :]
+        frames, _ = torn(lost)
+        hit = next(number for number, end in enumerate(ends) if end > start)
+        assert len(frames) == (hit if lost != data else len(ends))
+
+
+@pytest.mark.parametrize("known", [1, 2, 3, 4])
+def test_what_was_durable_and_is_broken_is_damage(known):
+    """Whoever says that batches up to some were durable: a later batch, or the mark behind the last."""
+    synced = [min(4 + number, 4 + known) if number >= known else 0 for number in range(4)]
+    data, ends = segment(synced, mark=4 + known if known == 4 else None)
+    metadata = set()
+    for number, end in enumerate(ends[:known]):
+        start = ([0, *ends])[number]
+        frame = parse_frame(memoryview(data), start, SALT)
+        body_end = frame.parts[0][0] if frame.parts else end
+        metadata |= set(range(start, start + PREFIX_BYTES + 8 * len(frame.parts) + len(frame.body))) & set(range(start, body_end))
+    for at in sorted(metadata)[::7]:
+        flipped = bytearray(data)
+        flipped[at] ^= 0x10
+        with pytest.raises(Damage):
+            torn(flipped)
+
+
+def test_without_anybody_who_knows_it_is_a_torn_tail():
+    """Negative control of the one above."""
+    data, ends = segment()
+    flipped = bytearray(data)
+    flipped[ends[2] + 9] ^= 0x10
+    assert len(torn(flipped)[0]) == 3
+
+
+def test_flipped_bits_in_data_that_was_durable_are_left_to_the_seal():
+    data, _ = segment(synced=(0, 0, 6, 6))
+    frame = list(walk(memoryview(data), 0, SALT, 5))[1]
+    flipped = bytearray(data)
+    flipped[frame.parts[0][0] + 100] ^= 1
+    assert len(torn(flipped)[0]) == 4
+    cut, _ = torn(bytes(flipped[: frame.end]))
+    assert len(cut) == 1, "not known to be durable: a torn write"
+
+
+def test_what_a_client_wrote_does_not_pass_for_a_frame():
+    forged = b"".join(encode_mark(99, SALT + 1)) * 400
+    data, ends = segment(batches=[[put("a", 1, forged)], *FACTS[1:]])
+    frames, end = torn(data[: PREFIX_BYTES - 8] + bytes(8) + data[PREFIX_BYTES:])
+    assert (frames, end) == ([], 0)
+    assert ends
+
+
+def test_a_batch_out_of_turn_ends_the_row():
+    data = b"".join(b"".join(encode_batch(number, 0, SALT, Batch([]))) for number in (5, 7))
+    assert [frame.sequence for frame in torn(data)[0]] == [5]
+    assert torn(data, first=6)[0] == []
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91\x91\x93\x7f\x01\x02", b"\x92\x90\xa1a"])
+def test_a_body_that_is_no_batch(body):
+    from ares.runtime.journal_format import encode_frame
+
+    data = memoryview(b"".join(encode_frame(BATCH, 1, 0, SALT, body)))
+    with pytest.raises(Damage, match="not readable"):
+        decode_batch(parse_frame(data, 0, SALT), data)

@@ -1,0 +1,127 @@
+"""What a crash leaves of a journal: everything that it told to be durable, and nothing that it was never given (ares/runtime/journal_recovery.py)."""
+
+import random
+
+import pytest
+
+from ares.errors import StoreDamaged
+from ares.messages import PutData
+
+from .model_disk import ModelDisk, crash
+from .serving import KIB, Node, log_journal, plain, requests, state
+
+
+class Story:
+    """A server's life on a model disk; ``steps``: what the requests had made of a plain replica when each commit was told, and at the end."""
+
+    def __init__(self, directory, seed, count=40, disk=None):
+        self.disk = disk or ModelDisk()
+        node = Node(log_journal(directory, self.disk))
+        self.steps = [plain([])]
+        rng = random.Random(seed)
+        self.handled = []
+        for request in requests(count, seed):
+            node.handle(request)
+            self.handled.append(request)
+            if rng.random() < 0.4:
+                node.commit()
+                self._tell()
+            if rng.random() < 0.15 and node.journal.places():
+                node.commit()
+                self._tell()
+                node.compact(rng.choice(sorted(node.journal.places())))
+        node.commit()
+        self._tell()
+        assert node.state == state(plain(self.handled))
+        assert set(node.errors) == {None}
+
+    def _tell(self):
+        self.disk.told(len(self.handled))
+
+
+def check(story, told, left):
+    """What was recovered joins to no less than what was told, and to no more than what was ever handled."""
+    recovered = left.state
+    for request in story.handled[:told]:
+        left.outlasting.handle(request, 0)
+    assert left.state == recovered, "something acknowledged was forgotten"
+    all = Node(log_journal(left.directory / "another"))
+    for request in story.handled:
+        all.handle(request)
+    whole = all.state
+    for fact in left.recovered:
+        all.outlasting.restore(fact, 0)
+    assert all.state == whole, "something was invented"
+
+
+def recovered(directory):
+    node = Node(log_journal(directory))
+    node.directory = directory
+    return node
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_moment_of_a_life(tmp_path, seed):
+    story = Story(tmp_path / "life", seed)
+    rng = random.Random(seed)
+    for moment in range(len(story.disk.ops) + 1):
+        for loss in (0, 1, None, None):
+            where = tmp_path / f"{moment}-{rng.random()}"
+            told = crash(story.disk.ops[:moment], rng, where, loss)
+            check(story, told, recovered(where))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crashing_again_while_recovering(tmp_path, seed):
+    story = Story(tmp_path / "life", seed)
+    rng = random.Random(seed)
+    for moment in rng.sample(range(len(story.disk.ops)), 25):
+        once = tmp_path / f"{moment}"
+        told = crash(story.disk.ops[:moment], rng, once)
+        again = ModelDisk(once)
+        before = len(again.ops)
+        node = Node(log_journal(once, again))
+        shown = node.state
+        ops = again.ops
+        for cut in range(before, len(ops) + 1):
+            where = tmp_path / f"{moment}-{cut}"
+            crash(ops[:cut], rng, where)
+            left = recovered(where)
+            assert cut < len(ops) or left.state == shown, "what was shown after the first crash is gone after the second"
+            check(story, told, left)
+
+
+class Hasty(ModelDisk):
+    """Syncs only when it feels like it."""
+
+    def sync(self, descriptor):
+        if len(self.ops) % 3:
+            super().sync(descriptor)
+
+
+def test_a_sync_that_is_left_out_is_noticed(tmp_path):
+    """Negative control: a journal that tells too early."""
+    story, failures = Story(tmp_path / "life", 1, disk=Hasty()), 0
+    rng = random.Random(1)
+    for moment in range(20, len(story.disk.ops), 5):
+        where = tmp_path / f"{moment}"
+        told = crash(story.disk.ops[:moment], rng, where, 1)
+        try:
+            check(story, told, recovered(where))
+        except (AssertionError, StoreDamaged):
+            failures += 1
+    assert failures
+
+
+def test_large_elements_are_views(tmp_path):
+    node = Node(log_journal(tmp_path / "j"))
+    handled = list(requests(30, 5))
+    for request in handled:
+        node.handle(request)
+    node.commit()
+    for one in (node, Node(log_journal(tmp_path / "j"))):
+        assert one.state == state(plain(handled))
+        elements = [e for h in one.outlasting.replica.hosted.values() for v in h.objects.values() for _, e in v.entries]
+        assert {isinstance(part, memoryview) for e in elements if e.size >= 8 * KIB for part in e.parts} == {True}
+        assert {isinstance(part, bytes) for e in elements if e.size < 8 * KIB for part in e.parts} == {True}
+    assert any(isinstance(request, PutData) for request in handled)
