@@ -1,17 +1,26 @@
 """How a program gets to a cluster: :func:`connect`. The one place of the library that names concrete adapters."""
 
+import os
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from ares.client.manager import Manager
+from ares.configuration import Configuration
+from ares.errors import BadInput
 from ares.identity import ClientId
 from ares.reconfig.view import Switches
 from ares.runtime.allocator import CLIENT_BYTES, keep_freed_memory
+from ares.runtime.ports import Connections, Consensus
 from ares.runtime.remote_consensus import RemoteConsensus
 from ares.runtime.settings import Settings
 from ares.runtime.zmq_client import ZmqConnections
+
+KEY_VARIABLE = "ARES_KEY"
+"""Names the file with the client's secret key."""
 
 
 class Connecting:
@@ -23,15 +32,15 @@ class Connecting:
 
     async def _connect(self) -> Manager:
         settings, client = self._settings, self._settings.client
-        members = {member.id: member.address for member in settings.members.values()}
         return Manager(
-            ZmqConnections(),
-            RemoteConsensus(ZmqConnections(), members),
+            connections_of(settings),
+            consensus_of(settings),
             settings.initial,
             settings.book(),
             ClientId(secrets.randbits(64)),
-            Switches(client.piggyback, client.gc, client.batch, client.fast_read),
+            Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised),
             client.timeout_s,
+            decided_by(settings),
         )
 
     def __await__(self) -> Generator[Any, None, Manager]:
@@ -46,11 +55,45 @@ class Connecting:
             await self._manager.close()
 
 
-def connect(cluster: str | Path | Settings) -> Connecting:
+def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
+    """What says whether a configuration was decided for this cluster; None where decisions are not certified."""
+    if settings.security is None:
+        return None
+    from ares.runtime.certificates import Verifier
+
+    return Verifier(settings.security.decision_key, settings.initial)
+
+
+def connections_of(settings: Settings) -> Connections:
+    """Connections for a client of this cluster, with its key if the cluster wants one. Raises :class:`ares.errors.BadInput` if it cannot be used."""
+    return ZmqConnections(None if settings.security is None else settings.security.client_key(settings.client.key))
+
+
+def consensus_of(settings: Settings) -> Consensus:
+    """The service that decides for this cluster. Call it on the event loop. Raises :class:`ares.errors.BadInput` if it cannot be used from here."""
+    if settings.etcd is None:
+        return RemoteConsensus(connections_of(settings), settings.member_addresses())
+    try:
+        from ares.runtime.etcd_consensus import EtcdConsensus
+    except ModuleNotFoundError as error:
+        why = f"this cluster's decisions are kept by etcd, and {error.name} is not installed here"
+        raise BadInput(f"{settings.path}: etcd: {why}: pip install 'ares-storage[etcd]'") from error
+    return EtcdConsensus(settings.etcd, settings.initial.cluster_id)
+
+
+def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Connecting:
     """A connection to the cluster of a cluster file. Raises :class:`ares.errors.BadInput` if the file is not one.
+
+    ``key``: the file with this client's secret key, where the cluster wants one (default: ARES_KEY, else what the cluster file names).
 
     Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
     256 MiB of freed memory for large values from then on (ares/runtime/allocator.py tells why, and how the environment prevents it).
     """
     keep_freed_memory(CLIENT_BYTES)
-    return Connecting(cluster if isinstance(cluster, Settings) else Settings.load(cluster))
+    settings = cluster if isinstance(cluster, Settings) else with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
+    return Connecting(with_key(settings, key))
+
+
+def with_key(settings: Settings, key: str | Path | None) -> Settings:
+    """The settings with another file for the client's key, if one is given."""
+    return settings if not key else structs.replace(settings, client=structs.replace(settings.client, key=str(key)))

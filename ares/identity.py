@@ -22,5 +22,11 @@ CallId = NewType("CallId", int)
 
 DEFAULT_DOMAIN = DomainName("default")
 
+RESERVED = "\0"
+"""What keys of users never begin with."""
+
+DIRECTORY = RESERVED + "domain/"
+"""Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
+
 KEY_BYTES_MAX = 1024
 VALUE_BYTES_MAX = 256 * 1024 * 1024

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 30.0
 
 _LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
+_KEPT = "what was stored in the cluster is on its disks"
 
 
 class Dap(StrEnum):
@@ -27,9 +28,20 @@ class Dap(StrEnum):
     EC = "ec"
 
 
-class Security(StrEnum):
-    """Written out to accept addresses that others can reach."""
+class Durability(StrEnum):
+    """What a server's acknowledgement outlasts."""
 
+    MEMORY = "memory"
+    FSYNC = "fsync"
+
+
+MEMORY = Durability.MEMORY
+
+
+class Security(StrEnum):
+    """Keys for everybody, or, written out to accept addresses that others can reach, none."""
+
+    CURVE = "curve"
     NONE = "none"
 
 
@@ -57,18 +69,21 @@ def init(
     delta: Annotated[int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")] = None,
     host: Annotated[str, typer.Option(help="The address that everything listens on.")] = "127.0.0.1",
     base_port: Annotated[int, typer.Option(min=0, max=65535, help="The first of the ports, counted up from there; 0: choose free ones.")] = 7400,
-    security: Annotated[Security | None, typer.Option(help="Say none to accept an address that others can reach.")] = None,
+    security: Annotated[Security | None, typer.Option(help="curve: everybody has a key. none: accept an address that others can reach.")] = None,
     allow_no_faults: Annotated[bool, typer.Option("--allow-no-faults", help="Accept a cluster that one crash stops.")] = False,
+    durability: Annotated[Durability, typer.Option(help="fsync: what is acknowledged is on the disk. memory: lost when servers stop.")] = MEMORY,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
     from ares.runtime.cluster_file import Plan, create
 
-    plan = Plan(servers, consensus, dap.value, k, delta, host, base_port, security, allow_no_faults)
+    plan = Plan(servers, consensus, dap.value, k, delta, host, base_port, security, allow_no_faults, durability.value)
     settings = create(directory, plan)
     initial = settings.initial
     lines = [f"wrote {directory / settings.path.name}: {settings.name}, {len(settings.members)} consensus members", initial.describe()]
     if dap is Dap.EC and k is None:
         lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
+    if settings.security is not None:
+        lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
     lines += [f"note: {note}" for note in settings.notes]
     lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
     data = {
@@ -95,8 +110,7 @@ def up(
     from ares.runtime.settings import FILE_NAME, Settings
 
     settings = Settings.load(directory / FILE_NAME)
-    if settings.members:
-        settings.password()
+    settings.check_secrets()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
@@ -106,27 +120,36 @@ def up(
         pids = supervisor.start(members_of(settings), common.timeout_s or START_TIMEOUT_S, stop.is_set)
     _show(common, settings, pids)
     if not detach:
-        typer.echo("Ctrl-C stops the cluster, and what it holds is lost then.", err=True)
-        raise typer.Exit(_stay(supervisor, stop))
+        typer.echo("Ctrl-C stops the cluster" + ("." if settings.durable else ", and what it holds is lost then."), err=True)
+        raise typer.Exit(_stay(supervisor, stop, _KEPT if settings.durable else _LOST))
 
 
 def down(common: Common, directory: Directory) -> None:
-    """Stop what `up` started. What the cluster held in memory is gone then."""
+    """Stop what `up` started. What the cluster held in memory (durability = "memory") is gone then."""
     from ares.cli.supervisor import Supervisor
-    from ares.runtime.settings import FILE_NAME
+    from ares.runtime.settings import FILE_NAME, Settings
 
     if not (directory / FILE_NAME).is_file():
         raise BadInput(f"there is no cluster in {directory}: {directory / FILE_NAME} does not exist")
     stopped = Supervisor(directory / FILE_NAME).stop()
-    text = f"stopped {', '.join(stopped)}; {_LOST}. `ares-cli up {directory} --fresh` begins anew" if stopped else "nothing was running"
+    text = "nothing was running"
+    if stopped:
+        kept = Settings.load(directory / FILE_NAME).durable
+        then = f"{_KEPT}. `ares-cli up {directory}` goes on" if kept else f"{_LOST}. `ares-cli up {directory} --fresh` begins anew"
+        text = f"stopped {', '.join(stopped)}; {then}"
     common.report({"stopped": stopped}, text)
 
 
-def server(common: Common, file: File, id: Id) -> None:
+def server(
+    common: Common,
+    file: File,
+    id: Id,
+    forget: Annotated[bool, typer.Option("--forget", help="Begin empty and under a new identity, an earlier store set aside.")] = False,
+) -> None:
     """Run one storage server. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
     from ares.cli.process import run_storage_server
 
-    run_storage_server(file, id)
+    run_storage_server(file, id, forget)
 
 
 def consensus(common: Common, file: File, id: Id) -> None:
@@ -147,7 +170,7 @@ def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervis
     if fresh:
         remove_data(settings)
         return renew_identities(settings)
-    if started := started_before(settings):
+    if not settings.durable and (started := started_before(settings)):
         why = f"{', '.join(started)} ran before and stopped; {_LOST}, and a server that forgot may not answer as if it had not"
         raise NotStarted(f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster")
     return settings
@@ -172,7 +195,7 @@ def _show(common: Common, settings: "Settings", pids: dict[str, int]) -> None:
     return None
 
 
-def _stay(supervisor: "Supervisor", stop: threading.Event) -> int:
+def _stay(supervisor: "Supervisor", stop: threading.Event, then: str) -> int:
     """Until asked to stop or nothing runs any more; returns the exit status."""
     worst = 0
     while not stop.wait(0.2):
@@ -183,5 +206,5 @@ def _stay(supervisor: "Supervisor", stop: threading.Event) -> int:
             typer.echo("no process of the cluster runs any more", err=True)
             return worst
     stopped = supervisor.stop()
-    typer.echo(f"stopped {', '.join(stopped)}; {_LOST}", err=True)
+    typer.echo(f"stopped {', '.join(stopped)}; {then}", err=True)
     return 0

@@ -11,7 +11,19 @@ from typing import Annotated
 
 import typer
 
-from ares.cli import cluster_commands, demo, domain_commands, history_command, object_commands, status_command, torture_command
+from ares.cli import (
+    cluster_commands,
+    demo,
+    domain_commands,
+    file_commands,
+    file_upkeep,
+    history_command,
+    keys_commands,
+    object_commands,
+    status_command,
+    torture_command,
+)
+from ares.cli.local_files import Interrupted
 from ares.cli.options import ALL, Common, taking_options
 from ares.errors import AresError, BadInput, Uncertain
 from ares.version import VERSION
@@ -43,7 +55,19 @@ def _shared(
 app.callback()(taking_options(_shared, ALL))
 
 # Every module of commands registers its own; what they need to run is imported when one runs.
-for commands in (cluster_commands, object_commands, domain_commands, status_command, history_command, demo, torture_command):
+_MODULES = (
+    cluster_commands,
+    object_commands,
+    file_commands,
+    file_upkeep,
+    domain_commands,
+    keys_commands,
+    status_command,
+    history_command,
+    demo,
+    torture_command,
+)
+for commands in _MODULES:
     commands.register(app)
 
 
@@ -61,6 +85,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.format_message(), "BadInput", MISUSED, as_json)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
+    except Interrupted as error:
+        return _fail(str(error), "Interrupted", INTERRUPTED, as_json)
     except AresError as error:
         uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
         return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ares.runtime.settings import Settings
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
+KEY_VARIABLE = "ARES_KEY"
 
 
 def _switch(name: str, help: str) -> Any:
@@ -37,14 +38,16 @@ def _switch(name: str, help: str) -> Any:
 _OPTIONS: dict[str, Any] = {
     "cluster": Annotated[Path | None, typer.Option("-c", "--cluster", metavar="FILE", help=f"The cluster file (default: ${CLUSTER_VARIABLE}).")],
     "timeout_s": Annotated[float | None, typer.Option("--timeout", metavar="S", min=0.001, help="Give up after so many seconds.")],
+    "key_file": Annotated[Path | None, typer.Option("--key", metavar="FILE", help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).")],
     "json": Annotated[bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)],
     "piggyback": _switch("piggyback", "Learn of new configurations from any reply (ARES II)"),
     "gc": _switch("gc", "Retire old configurations after a reconfiguration"),
     "batch": _switch("batch", "Reconfigure many objects at once"),
     "fast_read": _switch("fast-read", "Skip a read's second phase when a quorum holds the value"),
+    "optimised": _switch("optimised", "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)"),
 }
 ALL = tuple(_OPTIONS)
-_CLIENT = ALL[3:]
+_CLIENT = ALL[4:]
 
 
 class Common(Struct, frozen=True):
@@ -52,11 +55,13 @@ class Common(Struct, frozen=True):
 
     cluster: Path | None = None
     timeout_s: float | None = None
+    key_file: Path | None = None
     json: bool | None = None
     piggyback: bool | None = None
     gc: bool | None = None
     batch: bool | None = None
     fast_read: bool | None = None
+    optimised: bool | None = None
 
     def over(self, other: "Common") -> "Common":
         """What was given here, else what ``other`` says."""
@@ -70,6 +75,11 @@ class Common(Struct, frozen=True):
         if not path:
             raise BadInput(f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` writes DIR/cluster.toml")
         settings = Settings.load(path)
+        key = self.key_file or os.environ.get(KEY_VARIABLE)
+        if self.key_file and settings.security is None:
+            raise BadInput(f"--key: the cluster of {settings.path} has no keys, and nothing would be secured by this one")
+        if key and settings.security is not None:
+            settings = structs.replace(settings, client=structs.replace(settings.client, key=str(key)))
         given = {name: value for name in ("timeout_s", *_CLIENT) if (value := getattr(self, name)) is not None}
         return structs.replace(settings, client=structs.replace(settings.client, **given))
 

@@ -13,7 +13,7 @@ from ares.client.rounds import Key, Task
 from ares.client.session import TICK_S, Session
 from ares.configuration import Server
 from ares.effects import Agree, Announce, Operation
-from ares.errors import AresError, ConnectionClosed, ConsensusUnavailable
+from ares.errors import AresError, ConnectionClosed, ConsensusUnavailable, NotAuthorized
 from ares.identity import ClientId, DomainName, ServerId
 from ares.messages import AnyMessage
 from ares.runtime.ports import Connections, Consensus
@@ -126,7 +126,7 @@ class Runner:
     async def _hint(self, domain: DomainName) -> None:
         try:
             newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
-        except ConsensusUnavailable as error:
+        except (ConsensusUnavailable, NotAuthorized) as error:
             log.debug("no hint for %s: %s", domain, error)
             newer = None
         self.session.hinted(domain, newer, self._loop.time())
@@ -148,7 +148,7 @@ class Runner:
     async def _announce(self, what: Announce, timeout_s: float) -> bool:
         try:
             await self._consensus.tell_finalized(what.configuration, timeout_s)
-        except ConsensusUnavailable as error:
+        except (ConsensusUnavailable, NotAuthorized) as error:
             log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
             return False
         return True

@@ -2,7 +2,7 @@
 
 from ares.configuration import Configuration, Status, Successor
 from ares.effects import Gather, Operation
-from ares.errors import Superseded, Unavailable
+from ares.errors import NotAuthorized, Superseded, Unavailable
 from ares.messages import CollectConfig
 from ares.reconfig.view import View
 
@@ -17,7 +17,7 @@ def gc_config(view: View) -> Operation[list[Configuration]]:
     for configuration in view.sequence.retired:
         try:
             yield from _collect(configuration, successor)
-        except (Unavailable, Superseded):
+        except (Unavailable, NotAuthorized, Superseded):
             uncollected.append(configuration)
         view.sequence.forget(configuration)
     return uncollected

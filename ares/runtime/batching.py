@@ -6,6 +6,7 @@ where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -108,7 +109,7 @@ class Waiting:
         return messages
 
 
-class BatchConnections:
+class BatchConnections(ABC):
     """The part of :class:`ares.runtime.ports.Connections` that is the same over every wire; a subclass flushes and closes."""
 
     def __init__(self) -> None:
@@ -129,8 +130,9 @@ class BatchConnections:
         if self._opened and server in self._addresses:
             self._outgoing.post(server, messages)
 
+    @abstractmethod
     def _flush(self) -> None:
-        raise NotImplementedError
+        """Send what the tick's queues hold."""
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
         try:
@@ -146,7 +148,7 @@ class BatchConnections:
             _log.exception("replies of server %s were not taken", server)
 
 
-class BatchListener:
+class BatchListener(ABC):
     """The part of :class:`ares.runtime.ports.Listener` that is the same over every wire; a subclass binds, flushes and closes."""
 
     def __init__(self) -> None:
@@ -163,8 +165,9 @@ class BatchListener:
         if self._serving:
             self._outgoing.post(sender, messages)
 
+    @abstractmethod
     def _flush(self) -> None:
-        raise NotImplementedError
+        """Send what the tick's queues hold."""
 
     def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
         """Treat one batch; returns how many messages it held."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -14,7 +15,12 @@ from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Config
 from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import ServerId
 from ares.runtime.home import new_identity
+from ares.runtime.new_keys import FIRST_CLIENT, NewKeys
+from ares.runtime.secret_file import write_secret
+from ares.runtime.security_settings import KEYS_NAME
 from ares.runtime.settings import FILE_NAME, FORMAT, Settings, is_loopback
+
+Durability = Literal["memory", "fsync"]
 
 PASSWORD_NAME = "secrets/consensus.password"
 
@@ -25,12 +31,34 @@ _HEAD = """\
 # A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
 format = {format}
 name = "{name}"
-# The servers keep all data in memory. It survives the crash of a few servers at a time (see [initial]), and is lost when they all stop.
-durability = "memory"
+{durability}
 """
+_DURABILITY = {
+    "memory": """\
+# The servers keep all data in memory. It survives the crash of a few servers at a time (see [initial]), and is lost when they all stop.
+durability = "memory"\
+""",
+    "fsync": """\
+# The servers acknowledge what is on stable storage, in their data directories, and start again with what they had.
+durability = "fsync"\
+""",
+}
 _SECURITY = """\
 # No keys: whoever reaches the addresses below can read and write everything.
 security = "none"
+"""
+_CURVE = """\
+# Everybody has a key, and is known by it. This file holds no secret: hand it out. The secrets are in the directory of keys, and so is clients.toml,
+# which says what each client may do; `ares-cli keys` writes that.
+security = "curve"
+"""
+_DECISIONS = """\
+# What consensus members sign decisions with; servers take no others.
+decision_key = "{key}"
+"""
+_CLIENT = """
+[client]
+key = "{key}"
 """
 _MEMBERS = """\
 # The consensus members' shared secret; the file must be readable by its owner only.
@@ -41,6 +69,9 @@ _SERVER = """
 id = "{id}"
 address = "{address}"
 identity = "{identity}"
+"""
+_PUBLIC_KEY = """\
+public_key = "{key}"
 """
 _MEMBER = """
 [[consensus]]
@@ -69,6 +100,7 @@ class Plan(Struct, frozen=True):
     base_port: int = 7400
     security: str | None = None
     allow_no_faults: bool = False
+    durability: Durability = "memory"
 
 
 def create(directory: Path, plan: Plan) -> Settings:
@@ -78,16 +110,18 @@ def create(directory: Path, plan: Plan) -> Settings:
     """
     path = directory / FILE_NAME
     password = directory / PASSWORD_NAME
-    for existing in (path, password):
+    for existing in (path, password, directory / KEYS_NAME):
         if existing.exists():
             raise BadInput(f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself")
-    text = _text(plan)
+    keys = _keys(plan)
+    text = _text(plan, keys)
     Settings.parse(text, path)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if plan.consensus:
-            password.parent.mkdir(mode=0o700, exist_ok=True)
-            _write_new(password, secrets.token_urlsafe(32) + "\n", 0o600)
+            write_secret(password, secrets.token_urlsafe(32))
+        if keys is not None:
+            keys.write(directory)
         _write_new(path, text, 0o644)
     except OSError as error:
         raise BadInput(f"no cluster was written into {directory}: {error.strerror} ({error.filename})") from error
@@ -127,19 +161,28 @@ def _configuration(plan: Plan) -> Configuration:
         raise BadInput(str(error)) from error
 
 
-def _text(plan: Plan) -> str:
+def _keys(plan: Plan) -> NewKeys | None:
+    ids = [*(f"s{index}" for index in range(plan.servers)), *(f"r{index}" for index in range(plan.consensus))]
+    return NewKeys(ids, plan.consensus) if plan.security == "curve" else None
+
+
+def _text(plan: Plan, keys: NewKeys | None) -> str:
     configuration = _configuration(plan)
     if plan.security is None and not is_loopback(plan.host):
         why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
-        raise BadInput(f"{why}. If its network is trusted, say --security none")
+        raise BadInput(f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none")
     ports = iter(_free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20))
-    parts = [_HEAD.format(format=FORMAT, name=f"ares-{secrets.token_hex(3)}")]
-    parts.append(_SECURITY if plan.security == "none" else "")
+    parts = [_HEAD.format(format=FORMAT, name=f"ares-{secrets.token_hex(3)}", durability=_DURABILITY[plan.durability])]
+    parts.append(_SECURITY if plan.security == "none" else "" if keys is None else _CURVE)
+    parts.append(_DECISIONS.format(key=keys.decision_key) if keys is not None and plan.consensus else "")
     parts.append(_MEMBERS.format(password=PASSWORD_NAME) if plan.consensus else "")
     for server in configuration.servers:
         parts.append(_SERVER.format(id=server.id, address=f"{plan.host}:{next(ports)}", identity=new_identity()))
+        parts.append(_PUBLIC_KEY.format(key=keys.public_key(server.id)) if keys is not None else "")
     for index in range(plan.consensus):
         parts.append(_MEMBER.format(id=f"r{index}", address=f"{plan.host}:{next(ports)}", raft=f"{plan.host}:{next(ports)}"))
+        parts.append(_PUBLIC_KEY.format(key=keys.public_key(f"r{index}")) if keys is not None else "")
+    parts.append(_CLIENT.format(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret") if keys is not None else "")
     names = ", ".join(f'"{name}"' for name in configuration.server_ids)
     parts.append(_INITIAL.format(description=configuration.describe(), dap=configuration.dap, servers=names))
     if configuration.dap == "ec":

@@ -17,13 +17,18 @@ from ares.errors import BadInput
 
 
 class ClientSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II adds to ARES."""
+    """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
+
+    ``key``: the path of the file with its secret key.
+    """
 
     timeout_s: float = 30.0
     piggyback: bool = True
     gc: bool = True
     batch: bool = True
     fast_read: bool = True
+    optimised: bool = True
+    key: str | None = None
 
 
 class ServerTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,6 +36,7 @@ class ServerTable(Struct, frozen=True, forbid_unknown_fields=True):
     address: str
     identity: str
     data: str | None = None
+    public_key: str | None = None
 
 
 class MemberTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +44,17 @@ class MemberTable(Struct, frozen=True, forbid_unknown_fields=True):
     address: str
     raft: str
     data: str | None = None
+    public_key: str | None = None
+
+
+class EtcdTable(Struct, frozen=True, forbid_unknown_fields=True):
+    endpoints: list[str]
+    prefix: str = "/ares"
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    user: str | None = None
+    password: str | None = None
 
 
 class InitialTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,10 +72,13 @@ class FileTable(Struct, frozen=True, forbid_unknown_fields=True):
     durability: str
     initial: InitialTable
     security: str | None = None
+    keys: str | None = None
+    decision_key: str | None = None
     consensus_password: str | None = None
     client: ClientSettings = ClientSettings()
     server: list[ServerTable] = []
     consensus: list[MemberTable] = []
+    etcd: EtcdTable | None = None
 
     def processes(self) -> list[tuple[str, ServerTable | MemberTable]]:
         """Every server and consensus member with its key path; tables of an array count from 0, as in ``server[0]``."""
@@ -71,6 +91,7 @@ _TABLES: Mapping[str, type[Struct]] = {
     "client": ClientSettings,
     "server": ServerTable,
     "consensus": MemberTable,
+    "etcd": EtcdTable,
     "initial": InitialTable,
 }
 

@@ -6,7 +6,7 @@ after a while (``Undecided``), and the client asks another.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from ares.messages import (
 )
 from ares.runtime.ports import Consensus, Listener, Sender
 from ares.runtime.raft_member import RaftMember
+from ares.server.admission import Admission
 
 PATIENCE_S = 2.0
 """How long a member tries before it says that it cannot decide."""
@@ -38,11 +39,15 @@ _log = logging.getLogger(__name__)
 
 
 class ConsensusHost:
-    """Serves ``consensus`` (a Raft member) to the clients of ``listener``; TellFinalized is acknowledged by a Hint of what was told."""
+    """Serves ``consensus`` (a Raft member) to the clients of ``listener``; TellFinalized is acknowledged by a Hint of what was told.
 
-    def __init__(self, consensus: Consensus, listener: Listener) -> None:
+    ``admission``: what each client may ask; None: everything.
+    """
+
+    def __init__(self, consensus: Consensus, listener: Listener, admission: Admission | None = None) -> None:
         self._consensus = consensus
         self._listener = listener
+        self._admission = admission
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
@@ -59,6 +64,8 @@ class ConsensusHost:
 
     def _handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         at_once: list[AnyMessage] = []
+        if self._admission is not None:
+            messages, at_once = self._admission.admit(sender, messages)
         for message in messages:
             if not isinstance(message, ConsensusRequest):
                 at_once.append(Refused(message.call, Reason.BAD_REQUEST, "this is a consensus member, not a storage server"))
@@ -97,16 +104,23 @@ class ConsensusHost:
 
 
 async def run_consensus_member(
-    member: ServerId, raft_addresses: Mapping[ServerId, str], listener: Listener, directory: Path, password: str, stop: asyncio.Event
+    member: ServerId,
+    raft_addresses: Mapping[ServerId, str],
+    listener: Listener,
+    directory: Path,
+    password: str,
+    stop: asyncio.Event,
+    certified: Callable[[Consensus], Consensus] | None = None,
+    admission: Admission | None = None,
 ) -> None:
     """Be the consensus member ``member`` until ``stop`` is set; returns when listener, Raft and directory are closed.
 
-    ``raft_addresses``: where all members, this one included, listen for each other. Raises :class:`ares.errors.BadInput` if an address,
-    the password or the directory cannot be used.
+    ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions,
+    ``admission`` says who may ask. Raises :class:`ares.errors.BadInput` if an address, the password or the directory cannot be used.
     """
     raft = RaftMember(member, raft_addresses, directory, password)
     raft.start()
-    host = ConsensusHost(raft, listener)
+    host = ConsensusHost(raft if certified is None else certified(raft), listener, admission)
     try:
         await host.start()
         await stop.wait()

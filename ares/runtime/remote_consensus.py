@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ares.configuration import Configuration
-from ares.errors import ConsensusUnavailable
+from ares.errors import ConsensusUnavailable, NotAuthorized
 from ares.identity import CallId, ClientId, DomainName, ServerId
 from ares.messages import (
     AnyMessage,
@@ -23,6 +23,7 @@ from ares.messages import (
     GetHint,
     Hint,
     Propose,
+    Reason,
     Refused,
     TellFinalized,
     Undecided,
@@ -99,6 +100,9 @@ class RemoteConsensus:
 
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
+            if isinstance(message, Refused) and message.call == 0:  # whatever it was: the member could not read it, or does not know who asks
+                for waiting in self._mailboxes.values():
+                    waiting.put_nowait((member, message))
             mailbox = self._mailboxes.get(message.call)
             if mailbox is not None:
                 mailbox.put_nowait((member, message))
@@ -116,22 +120,27 @@ class RemoteConsensus:
         if not self._order:
             raise ConsensusUnavailable("the cluster file names no consensus members")
         said: dict[ServerId, str] = {}
+        denied: set[ServerId] = set()
         with self._mailbox(request) as mailbox:
             try:
                 async with asyncio.timeout(timeout_s):
                     for member in itertools.cycle(tuple(self._order)):
                         said.setdefault(member, "no answer")
                         self._connections.post(member, [request])
-                        answer = await self._listen(mailbox, member, expected, said)
+                        answer = await self._listen(mailbox, member, expected, said, denied)
                         if answer is not None:
                             return answer
+                        if len(denied) == len(self._order):
+                            raise NotAuthorized(said[member], "asked the consensus service", by_everybody=True)
             except TimeoutError:
                 pass
         words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
 
-    async def _listen(self, mailbox: Mailbox, asked: ServerId, expected: type[Answer], said: dict[ServerId, str]) -> Answer | None:
-        """The answer of any member; None when ``asked`` was silent for too long or cannot decide."""
+    async def _listen(
+        self, mailbox: Mailbox, asked: ServerId, expected: type[Answer], said: dict[ServerId, str], denied: set[ServerId]
+    ) -> Answer | None:
+        """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client (``denied``)."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):
                 while True:
@@ -140,6 +149,8 @@ class RemoteConsensus:
                         self._order.sort(key=lambda other: other != member)
                         return message
                     said[member] = _refusal(message)
+                    if isinstance(message, Refused) and message.reason is Reason.NOT_AUTHORIZED:
+                        denied.add(member)
                     if member == asked:
                         await asyncio.sleep(PAUSE_S)
                         return None

@@ -18,6 +18,10 @@ from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import DEFAULT_DOMAIN, ServerId
 from ares.runtime.cluster_tables import ClientSettings as ClientSettings
 from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ServerTable, decode, refuse
+from ares.runtime.etcd_settings import EtcdSettings, etcd_settings
+from ares.runtime.keys import keyed
+from ares.runtime.secret_file import read_secret
+from ares.runtime.security_settings import SecuritySettings, located, security_settings
 
 FORMAT = 1
 FILE_NAME = "cluster.toml"
@@ -33,6 +37,7 @@ class ServerSettings(Struct, frozen=True):
     address: str
     identity: str
     data: Path
+    public_key: str = ""
 
 
 class MemberSettings(Struct, frozen=True):
@@ -42,10 +47,15 @@ class MemberSettings(Struct, frozen=True):
     address: str
     raft: str
     data: Path
+    public_key: str = ""
 
 
 class Settings(Struct, frozen=True):
-    """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth showing."""
+    """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth showing.
+
+    Decisions are kept by ``members``, or by ``etcd``; by nobody when there are neither. ``security``: None for a cluster without keys. ``durable``:
+    servers acknowledge what is on stable storage, and start again with what they had.
+    """
 
     path: Path
     name: str
@@ -54,7 +64,10 @@ class Settings(Struct, frozen=True):
     initial: Configuration
     client: ClientSettings
     password_path: Path | None
+    etcd: EtcdSettings | None
+    security: SecuritySettings | None
     notes: tuple[str, ...]
+    durable: bool = False
 
     @staticmethod
     def load(path: Path | str) -> "Settings":
@@ -77,29 +90,28 @@ class Settings(Struct, frozen=True):
 
     def book(self) -> dict[ServerId, Server]:
         """Every server, as configurations name it."""
-        return {server.id: Server(server.id, server.address, server.identity) for server in self.servers.values()}
+        return {server.id: Server(server.id, keyed(server.address, server.public_key), server.identity) for server in self.servers.values()}
 
     def processes(self) -> list[ServerSettings | MemberSettings]:
         """Every process of the cluster: the servers, then the consensus members."""
         return [*self.servers.values(), *self.members.values()]
 
+    def check_secrets(self) -> None:
+        """Read every secret that the processes need. Raises :class:`BadInput`, as they would, but before any of them was started."""
+        if self.members:
+            self.password()
+        if self.security is not None:
+            self.security.check({process.id: process.public_key for process in self.processes()})
+
+    def member_addresses(self) -> dict[ServerId, str]:
+        """Where clients reach the consensus members, as connections learn it."""
+        return {member.id: keyed(member.address, member.public_key) for member in self.members.values()}
+
     def password(self) -> str:
         """The consensus members' shared secret. Raises :class:`BadInput` when its file is missing, empty or readable by others."""
         if self.password_path is None:
             refuse(self.path, "consensus_password", "expected the path of a file, but missing")
-        try:
-            mode = self.password_path.stat().st_mode & 0o777
-            text = self.password_path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            refuse(self.path, "consensus_password", f"{self.password_path} cannot be read: {error.strerror}")
-        except UnicodeDecodeError:
-            refuse(self.path, "consensus_password", f"expected a text file in UTF-8, and {self.password_path} is none")
-        if mode & 0o077:
-            why = f"expected a file that only its owner can read, and {self.password_path} has mode {mode:o}: chmod 600 {self.password_path}"
-            refuse(self.path, "consensus_password", why)
-        if not text:
-            refuse(self.path, "consensus_password", f"expected the members' shared secret, and {self.password_path} is empty")
-        return text
+        return read_secret(self.path, "consensus_password", self.password_path, "the members' shared secret")
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -133,17 +145,22 @@ class _Checks:
         self._check_addresses()
         self._check_unique((f"{key}.data", str(self._data(table))) for key, table in self._file.processes())
         file = self._file
-        servers = [ServerSettings(ServerId(table.id), table.address, table.identity, self._data(table)) for table in file.server]
-        members = [MemberSettings(ServerId(table.id), table.address, table.raft, self._data(table)) for table in file.consensus]
+        etcd = etcd_settings(self._path, file)
+        security = security_settings(self._path, file)
+        servers = [ServerSettings(ServerId(it.id), it.address, it.identity, self._data(it), it.public_key or "") for it in file.server]
+        members = [MemberSettings(ServerId(it.id), it.address, it.raft, self._data(it), it.public_key or "") for it in file.consensus]
         return Settings(
             path=self._path.absolute(),
             name=file.name,
             servers={server.id: server for server in servers},
             members={member.id: member for member in members},
             initial=self._initial(file.initial, {server.id: Server(server.id, server.address, server.identity) for server in servers}),
-            client=file.client,
+            client=located(self._path, file.client),
             password_path=None if file.consensus_password is None else self._path.absolute().parent / file.consensus_password,
-            notes=_notes(len(members)),
+            etcd=etcd,
+            security=security,
+            notes=_notes(len(members), etcd),
+            durable=file.durability == "fsync",
         )
 
     def _refuse(self, key: str, why: str) -> NoReturn:
@@ -155,12 +172,10 @@ class _Checks:
             self._refuse("format", f"expected {FORMAT}, found {file.format}: the file was written for another release of ares")
         if not _NAME.fullmatch(file.name):
             self._refuse("name", f"expected letters, digits, '.', '_' and '-' (at most 64), found {file.name!r}")
-        if file.durability == "fsync":
-            self._refuse("durability", 'expected "memory": "fsync" is not available in this release, whose servers keep all data in memory')
-        if file.durability != "memory":
-            self._refuse("durability", f'expected "memory", found {file.durability!r}')
-        if file.security not in (None, "none"):
-            self._refuse("security", f'expected "none" or no such key, found {file.security!r}')
+        if file.durability not in ("fsync", "memory"):
+            self._refuse("durability", f'expected "fsync" or "memory", found {file.durability!r}')
+        if file.security not in (None, "none", "curve"):
+            self._refuse("security", f'expected "curve", "none" or no such key, found {file.security!r}')
         if not (math.isfinite(file.client.timeout_s) and file.client.timeout_s > 0):
             self._refuse("client.timeout_s", f"expected seconds, more than 0, found {file.client.timeout_s}")
         if not file.server:
@@ -181,15 +196,18 @@ class _Checks:
     def _check_addresses(self) -> None:
         places = [(f"{key}.address", table.address) for key, table in self._file.processes()]
         places += [(f"consensus[{index}].raft", member.raft) for index, member in enumerate(self._file.consensus)]
-        for key, address in places:
+        etcd = self._file.etcd
+        endpoints = [] if etcd is None else [(f"etcd.endpoints[{index}]", endpoint) for index, endpoint in enumerate(etcd.endpoints)]
+        for key, address in [*places, *endpoints]:
             try:
                 host, _ = split_address(address)
             except ValueError as error:
                 self._refuse(key, str(error))
-            if self._file.security is None and not is_loopback(host):
+            protected = etcd is not None and etcd.ca is not None and (key, address) in endpoints
+            if self._file.security is None and not is_loopback(host) and not protected:
                 why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
-                self._refuse(key, f'{why}. If its network is trusted, write security = "none" at the top of the file')
-        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address in places)
+                self._refuse(key, f'{why}. `ares-cli init --security curve` makes keys; if its network is trusted, write security = "none"')
+        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address in [*places, *endpoints])
 
     def _check_unique(self, values: Iterable[tuple[str, str]]) -> None:
         seen: dict[str, str] = {}
@@ -229,7 +247,9 @@ class _Checks:
         return {"delta": DELTA_DEFAULT, "backend": BACKEND_DEFAULT} | given
 
 
-def _notes(members: int) -> tuple[str, ...]:
+def _notes(members: int, etcd: EtcdSettings | None) -> tuple[str, ...]:
+    if etcd is not None:
+        return (f"decisions are kept by the etcd at {', '.join(etcd.endpoints)}, which is started and stopped elsewhere",)
     if members == 0:
         return ("no consensus members: reads and writes work, creating domains and reconfiguring do not",)
     if members % 2 == 0:

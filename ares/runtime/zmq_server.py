@@ -2,6 +2,8 @@
 
 ROUTER never blocks: replies for a client that left, or that has left too many unread, are dropped. ZeroMQ counts only batches, so this module also
 counts the bytes of large ones until they are on their way.
+
+With a :class:`ares.runtime.zmq_gate.Lock`, clients are let in by their keys, and a sender is a :class:`ares.runtime.clients_file.KeyedSender`.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from ares.errors import BadInput
 from ares.messages import AnyMessage
 from ares.runtime.batching import WAITING_BYTES_MAX, BatchListener, Handle, batches
 from ares.runtime.ports import Sender
+from ares.runtime.zmq_gate import Gate, Lock, receive_keyed
 from ares.runtime.zmq_sockets import BACKLOG, ZERO_COPY_BYTES_MIN, Socket, create_socket, endpoint, ready, receive, send
 
 DRAIN_BATCHES_MAX = 64
@@ -27,9 +30,12 @@ CLOSE_GRACE_S = 0.05
 class ZmqListener(BatchListener):
     """:class:`ares.runtime.ports.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, lock: Lock | None = None) -> None:
         super().__init__()
         self._address = address
+        self._lock = lock
+        self._gate: Gate | None = None
+        self._take = receive if lock is None else receive_keyed
         self._unsent: list[tuple[Sender, zmq.MessageTracker, int]] = []
 
     async def serve(self, handle: Handle) -> str:
@@ -37,10 +43,14 @@ class ZmqListener(BatchListener):
         context: zmq.Context[Socket] = zmq.Context()
         socket = create_socket(context, zmq.ROUTER)
         socket.setsockopt(zmq.BACKLOG, BACKLOG)
+        if self._lock is not None:
+            self._gate = Gate(context, asyncio.get_running_loop(), self._lock)
+            self._gate.secure(socket)
         try:
             socket.bind(place)
         except zmq.ZMQError as error:
             socket.close()
+            self._close_gate()
             context.term()
             raise BadInput(
                 f"cannot listen on {self._address!r}: {error.strerror}. Use an IPv4 address of this machine with a port that no other program has "
@@ -57,7 +67,7 @@ class ZmqListener(BatchListener):
             return
         messages = 0
         for _ in range(DRAIN_BATCHES_MAX):
-            parts = receive(self._socket)
+            parts = self._take(self._socket)
             if parts is None:
                 break
             messages += self._receive(parts[0], parts[1:])
@@ -101,4 +111,10 @@ class ZmqListener(BatchListener):
         self._loop.remove_reader(self._socket.fileno())
         await asyncio.sleep(CLOSE_GRACE_S)
         self._socket.close(linger=CLOSE_MS_MAX)
+        self._close_gate()
         await asyncio.to_thread(self._context.term)
+
+    def _close_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None

@@ -11,7 +11,6 @@ FIRST = {
     "published piggyback (no R1)": 4300,
     "no put-config before moving on (no R3)": 100,
     "Lists of one": 200,
-    "files made again in the life that was deleted": 1700,
 }
 """Where to begin the hunt for the rare ones."""
 

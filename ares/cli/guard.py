@@ -1,0 +1,42 @@
+"""What a process of a cluster with keys guards itself with, put together from the cluster file and the secrets beside it."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ares.runtime.ports import Consensus
+from ares.runtime.settings import Settings
+from ares.runtime.zmq_gate import Lock
+from ares.server.admission import Admission
+
+
+class Guard(Struct, frozen=True):
+    """``lock``: for the listener; ``admission``: for what serves its clients. Both None in a cluster without keys."""
+
+    lock: Lock | None = None
+    admission: Admission | None = None
+
+
+def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
+    """For the server or consensus member ``id``. Raises :class:`ares.errors.BadInput` when its secret or the list of clients cannot be used."""
+    security = settings.security
+    if security is None:
+        return Guard()
+    from ares.runtime.certificates import Verifier
+    from ares.runtime.clients_file import AuthorisedClients
+
+    key = security.process_key(id, public_key)
+    clients = AuthorisedClients(security.clients_path)
+    return Guard(Lock(key, clients), Admission(clients, Verifier(security.decision_key, settings.initial)))
+
+
+def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
+    """What puts certificates on a member's decisions. Raises :class:`ares.errors.BadInput` when the key for that cannot be used."""
+    security = settings.security
+    if security is None:
+        return None
+    from ares.runtime.certificates import Signer, Verifier
+    from ares.runtime.certified_consensus import CertifiedConsensus
+
+    signer, verifier = Signer(security.signing_key()), Verifier(security.decision_key, settings.initial)
+    return lambda consensus: CertifiedConsensus(consensus, settings.initial, signer, verifier)

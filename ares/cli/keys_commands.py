@@ -1,0 +1,63 @@
+"""Commands about the keys of clients: keys new, keys list, keys revoke. They change the file of authorised clients, and never show a secret."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ares.cli.options import Common, command
+from ares.errors import BadInput
+
+if TYPE_CHECKING:
+    from ares.runtime.security_settings import SecuritySettings
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What the client is called in the list.", show_default=False)]
+RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="read, write, reconfigure or admin; each includes the ones before.")]
+Out = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the secret key goes (default: NAME.secret beside the list).")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the app."""
+    keys = typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None)
+    command(keys, "new", example="ares-cli keys new backup --role read", options=["cluster", "json"])(new)
+    command(keys, "list", example="ares-cli keys list", options=["cluster", "json"])(list_)
+    command(keys, "revoke", example="ares-cli keys revoke backup", options=["cluster", "json"])(revoke)
+    app.add_typer(keys, name="keys")
+
+
+def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> None:
+    """Make a key for a client and authorise it. Servers on this machine know it at once; copy clients.toml to the others.
+
+    The file with the secret key is for the client; nothing else of ares needs it.
+    """
+    from ares.runtime.new_keys import authorise
+
+    client, path = authorise(_security(common), name, role, output)
+    data = {"name": name, "role": role, "key": client.key, "secret": str(path)}
+    common.report(data, f"{name} may {role}; its secret key is in {path}\nuse it: ares-cli --key {path} ..., or ARES_KEY={path}")
+
+
+def list_(common: Common) -> None:
+    """List the clients that are authorised, with their roles and public keys."""
+    from ares.runtime.clients_file import read_clients
+
+    clients = read_clients(_security(common).clients_path)
+    rows = [{"name": client.name, "role": client.role.name.lower(), "key": client.key} for client in clients]
+    width = max((len(client.name) for client in clients), default=0)
+    common.report(rows, "\n".join(f"{row['name']:{width}}  {row['role']:11}  {row['key']}" for row in rows) or "nobody is authorised")
+
+
+def revoke(common: Common, name: Name) -> None:
+    """Take a client off the list: within a second servers on this machine refuse what it asks, and no more let it in. Copy the file to the others."""
+    from ares.runtime import new_keys
+
+    new_keys.revoke(_security(common), name)
+    common.report({"revoked": name}, f"{name} is no longer authorised; the file with its secret key can be removed")
+
+
+def _security(common: Common) -> "SecuritySettings":
+    settings = common.settings()
+    if settings.security is None:
+        why = "this cluster has no keys: whoever reaches it may do everything"
+        raise BadInput(f"{settings.path}: {why}. `ares-cli init DIR --security curve` makes one with keys; nothing was changed")
+    return settings.security

@@ -1,0 +1,70 @@
+"""A client's CURVE handshakes: its keys on the socket, and what becomes of the attempts to connect.
+
+Nothing else tells a client that a server does not know its key: there is simply no connection. libzmq reports every handshake on a socket of its own.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from ares.errors import BadInput
+from ares.runtime.keys import SecretKey, is_key
+from ares.runtime.zmq_sockets import Socket, ready
+
+FAILURES_MIN = 3
+"""A connection may break in a handshake because the server is being stopped; so many times in a row is another thing."""
+
+UNKNOWN_KEY = "it does not know this client's key (any more)"
+WRONG_SERVER = "it hangs up in the handshake: is its public key in the cluster file right?"
+NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
+
+_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+
+
+class Handshakes:
+    """Secures ``socket``, not yet connected, for a client with ``secret`` and a server that owns ``server_key`` (hex).
+
+    ``failed(why, for_good)`` is called when the server refuses the key or cannot be understood, after which ZeroMQ tries no more (``for_good``), and
+    when handshakes keep failing.
+    """
+
+    def __init__(
+        self, socket: Socket, loop: asyncio.AbstractEventLoop, secret: SecretKey, server_key: str, failed: Callable[[str, bool], None]
+    ) -> None:
+        if not is_key(server_key):
+            raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
+        socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server_key))
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(secret.public))
+        socket.setsockopt(zmq.CURVE_SECRETKEY, secret.secret)
+        self._watched = socket
+        self._loop = loop
+        self._failed = failed
+        self._failures = 0
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_EVENTS)
+        loop.add_reader(self._monitor.fileno(), self._attend)
+        loop.call_soon(self._attend)  # the descriptor tells of nothing before it was looked once and found empty
+
+    def _attend(self) -> None:
+        while not self._monitor.closed and ready(self._monitor, zmq.POLLIN):
+            self._look(recv_monitor_message(self._monitor)["event"])
+
+    def _look(self, event: int) -> None:
+        if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self._failures = 0
+        elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
+            self._failed(UNKNOWN_KEY, True)
+        elif event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL:
+            self._failed(NO_SERVER, True)
+        else:
+            self._failures += 1
+            if self._failures >= FAILURES_MIN:
+                self._failed(WRONG_SERVER, False)
+
+    def close(self) -> None:
+        """Before the socket is closed; idempotent."""
+        if not self._monitor.closed:
+            self._loop.remove_reader(self._monitor.fileno())
+            self._watched.disable_monitor()
+            self._monitor.close()
