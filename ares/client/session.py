@@ -125,7 +125,7 @@ class Session(Jobs):
         if refusal.reason is Reason.CONFLICTING_SUCCESSOR:
             self._throw(round, ConfigurationRefused(f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"))
             return
-        if server in tally.refusals:
+        if server in tally.refusals or server in tally.answers:  # it answered, then lost its memory: a doubled request is none to insist on
             return
         if refusal.reason is Reason.UNKNOWN_CONFIGURATION:
             self._outbox[server].append(Introduce(round.call, configuration))
