@@ -68,6 +68,8 @@ def put(
             with progress_bar("look") as show, speaking_of_files():
                 transfer = Transfer(show, source.size_bytes)
                 report = await access.file.write(source.content, mine=mine, progress=transfer.follow)
+            if save_conflicts is not None:
+                access.file.acknowledge(report.conflicts)
             access.keep()
             return report, access.file.state
 

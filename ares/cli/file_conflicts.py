@@ -45,7 +45,7 @@ def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: P
             "Choose:",
             f"  ares-cli put {local} {what} --mine                 your ranges replace theirs",
             f"  ares-cli put {local} {what} --theirs               leave theirs; `ares-cli get {what} {local}` then brings them here",
-            f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR, to put them together by hand",
+            f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; put them together in {said}, and put that",
         ]
     )
 

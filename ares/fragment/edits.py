@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.fragment.block import Block, BlockId, Genesis, Part, block_name, encode_block, encode_genesis, genesis_name
-from ares.fragment.division import Chunk
+from ares.fragment.division import Chunk, digest
 from ares.fragment.matching import Edit
 from ares.fragment.reading import FileState
 from ares.fragment.report import Conflict
@@ -76,10 +76,15 @@ class Draft:
             return (self.kept_chunk.offset + self.kept_chunk.length, 0) if self.kept_chunk is not None else (0, 0)
         return own[0].offset, sum(chunk.length for chunk in own)
 
-    def refuse(self, why: str, theirs: bytes | None = None) -> None:
-        """There is a conflict."""
+    def refuse(self, why: str, tag: Tag = TAG_ZERO, theirs: Block | None = None) -> None:
+        """There is a conflict, with ``theirs`` at version ``tag`` if there is such a block."""
         offset, length = self.extent()
-        self.conflict = Conflict(offset, length, why, theirs, self.part.id if self.part is not None else None)
+        if self.part is None or theirs is None:
+            self.conflict = Conflict(offset, length, why, None, self.part.id if self.part is not None else None)
+        else:
+            data = bytes(theirs.data)
+            version = Part(self.part.id, tag, len(data), digest(data), theirs.next)
+            self.conflict = Conflict(offset, length, why, data, self.part.id, version)
 
     def encoded(self, data: bytes | memoryview, now_s: int) -> bytes:
         """The value of the block."""

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from ares.fragment.block import BlockId
+from ares.fragment.block import BlockId, Part
 
 DELETED_MEANWHILE = "the file was deleted meanwhile"
 REPLACED_MEANWHILE = "the whole file was replaced by another put meanwhile"
@@ -18,7 +18,8 @@ class Conflict(Struct, frozen=True):
     """``length`` bytes at ``offset`` of the writer's content that did not get in, or stand no more.
 
     ``theirs``: the newer content of that block; None when there is none, because the file was deleted, replaced as a whole or made by somebody else.
-    ``block``: whose write it was; None for the genesis block (what was to be put before everything else).
+    ``block``: whose write it was; None for the genesis block (what was to be put before everything else). ``version``: the block as ``theirs`` has
+    it: who has seen that may take it for the base of the next write (:func:`ares.fragment.store.File.acknowledge`).
     """
 
     offset: int
@@ -26,6 +27,7 @@ class Conflict(Struct, frozen=True):
     why: str
     theirs: bytes | None = None
     block: BlockId | None = None
+    version: Part | None = None
 
 
 class WriteReport(Struct, frozen=True):

@@ -11,12 +11,13 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from ares.configuration import Configuration
@@ -31,7 +32,7 @@ from ares.fragment.memory import Blocks
 from ares.fragment.publishing import fm_put
 from ares.fragment.ranges import fm_read_range
 from ares.fragment.reading import FileProgress, FileState, Nowhere, fm_read, read_genesis
-from ares.fragment.report import WHOLE_FILE, WriteReport
+from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
 from ares.fragment.writer import FileWriter
 from ares.fragment.writing import fm_update
 from ares.reconfig.reconfigure import Progress, Reconfigured
@@ -129,6 +130,12 @@ class File:
         there at the first ``write``; if somebody put it meanwhile, that is a conflict in the report and nothing changes, unless ``mine``.
         """
         return FileWriter(self, self._locate, self._sizes, mine, timeout_s)
+
+    def acknowledge(self, conflicts: Iterable[Conflict]) -> None:
+        """Take the versions of ``conflicts`` for seen: the next write goes over exactly those, and is a conflict again where there are newer ones."""
+        seen = {conflict.block: conflict.version for conflict in conflicts if conflict.version is not None}
+        if self.state is not None:
+            self.state = msgspec.structs.replace(self.state, parts=tuple(seen.get(part.id, part) for part in self.state.parts))
 
     async def stat(self, *, timeout_s: float | None = None) -> FileStat:
         """Size, version and kind, without reading the content; blocks that others changed since the last read are looked at.

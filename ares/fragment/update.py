@@ -196,7 +196,7 @@ class Update:
         else:
             block = decode_block(covered.value, draft.name(self.file, self.genesis))
             if not self.mine:
-                draft.refuse(CHANGED_MEANWHILE, bytes(block.data))
+                draft.refuse(CHANGED_MEANWHILE, covered.tag, block)
             self.merged += draft.following != block.next
             draft.following = block.next
             if draft.content is None and not draft.empties:

@@ -18,7 +18,7 @@ from ares.fragment.edits import GENESIS, Content, Draft
 from ares.fragment.memory import Blocks, drop_blocks
 from ares.fragment.pace import Pace
 from ares.fragment.reading import FileProgress, FileState, Nowhere, builds_on, fm_read
-from ares.fragment.report import DELETED_MEANWHILE, OVERTAKEN, REPLACED_MEANWHILE, WHOLE_FILE, Conflict, WriteReport
+from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, OVERTAKEN, REPLACED_MEANWHILE, WHOLE_FILE, Conflict, WriteReport
 from ares.fragment.update import RETRIES_MAX, Update
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD
@@ -113,7 +113,7 @@ class Look:
             if builds_on(block.base, tag):
                 break
             if not update.mine:
-                draft.refuse(OVERTAKEN, bytes(block.data))
+                draft.refuse(OVERTAKEN, found.tag, block)
                 break
             yield from update.publish_over(draft, Covered(False, found.tag, found.value))
             if draft.conflict is not None:
@@ -124,21 +124,22 @@ class Look:
         update, name = self._update, genesis_name(self._update.file)
         draft = update.drafts.get(GENESIS)
         for _ in range(RETRIES_MAX):
-            if draft is not None and draft.conflict is not None and draft.conflict.why in WHOLE_FILE:
-                return self._lose_all(draft.conflict.why)
             known = update.base.tag if draft is None or draft.written is None else draft.written.tag
             found = yield from self._blocks.read(name, known)
+            genesis = decode_genesis(found.value, name) if isinstance(found.value, bytes) else None
+            if genesis is not None and genesis.file != update.genesis.file:
+                made = draft is not None and draft.conflict is not None and draft.conflict.why == MADE_MEANWHILE
+                return self._lose_all(MADE_MEANWHILE if made else REPLACED_MEANWHILE)
+            if draft is not None and draft.conflict is not None and draft.conflict.why in WHOLE_FILE:
+                return self._lose_all(draft.conflict.why)
             if self._block_gone or found.value is TOMBSTONE:
                 return self._lose_all(DELETED_MEANWHILE)
-            if not isinstance(found.value, bytes) or found.tag == known:
+            if genesis is None or found.tag == known:
                 return None
-            genesis = decode_genesis(found.value, name)
-            if genesis.file != update.genesis.file:
-                return self._lose_all(REPLACED_MEANWHILE)
             if draft is None or draft.written is None or draft.conflict is not None or builds_on(genesis.base, known):
                 break
             yield from update.publish_over(draft, Covered(False, found.tag, found.value))
-        if draft is None or draft.done:
+        if genesis is not None and (draft is None or draft.done):
             update.merged += genesis.first != (update.base.genesis.first if draft is None else draft.next)
         return None
 
@@ -185,11 +186,11 @@ class Look:
         used = sum(1 for part in self._update.base.parts if part.length)
         conflicts = [self._file_gone] if self._file_gone is not None else [draft.conflict for draft in drafts if draft.conflict is not None]
         return WriteReport(
-            kept=used - touched,
+            kept=used - touched if self._file_gone is None else 0,
             modified=sum(1 for draft in done if draft.content is not None),
             inserted=sum(len(draft.ids) for draft in done),
             deleted=sum(1 for draft in done if draft.empties),
             moved_bytes=self._update.moved_bytes,
-            merged=self._update.merged,
+            merged=self._update.merged if self._file_gone is None else 0,
             conflicts=tuple(sorted(conflicts, key=lambda conflict: conflict.offset)),
         )

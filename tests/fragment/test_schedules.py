@@ -172,7 +172,8 @@ def test_the_file_stays_whole(data, turns_of_rounds, seed, weak):
     world.now_s += 2 * DAY_S
     reader.run(fm_collect(reader.blocks, world.now_s, DAY_S))
     used = {block_name(world.genesis().file, id) for id, _ in world.chain()}
-    assert set(world.names("\0block/")) == used, "whatever nobody points to is gone in the end"
+    full = {name for name in world.names("\0block/") if len(decode_block(world.latest(name)[1], name).data)}
+    assert full <= used, "whatever nobody points to holds nothing in the end"
 
 
 def test_control_a_lost_block_is_seen():

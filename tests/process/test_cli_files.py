@@ -419,3 +419,46 @@ def test_a_file_without_a_quorum_is_seen_and_said(tmp_path: Path) -> None:
         assert (told["files"]["without_quorum"], told["files"]["crashes_survived"]) == (["file/f"], 0)
         assert "1 of them without a quorum: 'file/f'" in cli.run("status").stdout.decode()
         assert "nothing was changed" in cli.fails(1, "put", "-", "f", "--timeout", "1", stdin=b"new")
+
+
+def test_a_conflict_that_was_saved_is_settled_by_a_plain_put_over_what_was_seen(cli, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_bytes(b"a" * 1000)
+    caches = {"ours": str(tmp_path / "1"), "theirs": str(tmp_path / "2")}
+
+    def run(who, *words):
+        cli.environment["ARES_CACHE"] = caches[who]
+        return cli.run(*words)
+
+    assert run("ours", "put", ours, "settled").returncode == 0
+    assert run("theirs", "get", "settled", theirs).returncode == 0
+    theirs.write_bytes(b"A" + b"a" * 999)
+    assert run("theirs", "put", theirs, "settled").returncode == 0
+    ours.write_bytes(b"a" * 999 + b"Z")
+    assert run("ours", "put", ours, "settled", "--save-conflicts", tmp_path / "saved").returncode == 1
+    assert (tmp_path / "saved" / "settled.0.theirs").read_bytes() == theirs.read_bytes()
+    ours.write_bytes(b"A" + b"a" * 998 + b"Z")
+    theirs.write_bytes(b"AB" + b"a" * 998)
+    assert run("theirs", "put", theirs, "settled").returncode == 0
+    assert run("ours", "put", ours, "settled").returncode == 1, "a third edit that nobody saw here"
+    assert run("ours", "put", ours, "settled", "--save-conflicts", tmp_path / "saved").returncode == 1
+    ours.write_bytes(b"AB" + b"a" * 997 + b"Z")
+    assert run("ours", "put", ours, "settled").returncode == 0
+    assert run("ours", "get", "settled", "-").stdout == ours.read_bytes()
+
+
+def test_a_file_that_was_deleted_and_made_again_is_told_as_replaced(cli, tmp_path):
+    local = tmp_path / "local"
+    local.write_bytes(b"mine")
+    cli.environment["ARES_CACHE"] = str(tmp_path / "1")
+    cli.ok("put", local, "again")
+    cli.environment["ARES_CACHE"] = "off"
+    cli.ok("rm", "again")
+    cli.ok("put", "-", "again", stdin=b"somebody else's, and longer")
+    cli.environment["ARES_CACHE"] = str(tmp_path / "1")
+    local.write_bytes(b"mine, edited")
+    told = cli.run("put", local, "again")
+    assert told.returncode == 1
+    assert b"replaced by another put" in told.stderr
+    assert b"--mine" in told.stderr
+    assert b"changed by others" not in told.stdout
