@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class AnnouncedListener(ZmqListener):
     """Prints READY, the process's id and the address bound as soon as it serves: whoever started the process waits for that line."""
 
-    def __init__(self, id: str, address: str, lock: Lock | None) -> None:
+    def __init__(self, id: str, address: str, lock: Lock | None = None) -> None:
         super().__init__(address, lock)
         self._id = id
 

@@ -117,15 +117,17 @@ class Fan:
         return occupied >= (window if isinstance(window, int) else window())
 
 
-class Round:
-    """A Gather under way. ``requests`` are kept for sending again; times are the session's.
+class Denial(str):
+    """Why a server refuses this client. ``untouched``: it certainly did nothing for the round."""
 
-    ``denied``: why a server refused this client, if one did; ``untouched``: how many did so before they did anything for this round.
-    """
+    untouched: bool
+
+
+class Round:
+    """A Gather under way. ``requests`` are kept for sending again; times are the session's."""
 
     __slots__ = (
         "call",
-        "denied",
         "expected",
         "gather",
         "give_up_at",
@@ -133,11 +135,9 @@ class Round:
         "requests",
         "resend_after_s",
         "resend_at",
-        "resent",
         "started",
         "tally",
         "task",
-        "untouched",
     )
 
     def __init__(self, call: CallId, task: Task, gather: Gather, requests: Question | Sequence[Question], now: float) -> None:
@@ -156,9 +156,11 @@ class Round:
         self.resend_at = now + self.resend_after_s
         self.give_up_at = now + gather.give_up_s if gather.give_up_s is not None else None
         self.patient_until: float | None = None
-        self.resent = False
-        self.denied = ""
-        self.untouched = 0
+
+    @property
+    def resent(self) -> bool:
+        """Whether a server was asked more than once. Until then the first wait is still to end."""
+        return self.resend_at - self.started > 1.5 * self.resend_after_s
 
     def request_for(self, server: ServerId) -> Question:
         if isinstance(self.requests, Sequence):

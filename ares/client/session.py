@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from ares.client.jobs import Jobs
-from ares.client.rounds import RESEND_S_MAX, Round, Task
+from ares.client.rounds import RESEND_S_MAX, Denial, Round, Task
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
 from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable, Uncertain
@@ -105,9 +105,9 @@ class Session(Jobs):
         round.task.call = None
         self._step(round.task, None, error)
 
-    def _denied(self, round: Round, why: str) -> None:
+    def _denied(self, round: Round) -> None:
         """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing."""
-        round.denied, tally = why, round.tally
+        tally = round.tally
         if tally.outcome is Outcome.REACHED:
             self._look(round)
         elif tally.complete:
@@ -116,8 +116,12 @@ class Session(Jobs):
             round.give_up_at = min(self._now + DENIED_S, round.give_up_at or self._now + DENIED_S)
 
     def _unavailable(self, round: Round) -> Uncertain:
-        if round.denied and round.tally.outcome is Outcome.UNREACHABLE:
-            return NotAuthorized(round.denied, round.story(), round.untouched == len(round.tally.asked))
+        tally = round.tally
+        denials = {server: why for server, why in tally.refusals.items() if isinstance(why, Denial)}
+        if denials and tally.outcome is Outcome.UNREACHABLE:
+            server, why = next(iter(denials.items()))
+            untouched = sum(denial.untouched for denial in denials.values())
+            return NotAuthorized(f"{server}: {why}", round.story(), untouched == len(tally.asked))
         return Unavailable(round.tally.needed, len(round.tally.answers), round.tally.missing(), round.story())
 
     def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
@@ -131,11 +135,13 @@ class Session(Jobs):
             self._outbox[server].append(Introduce(round.call, configuration))
             self._outbox[server].append(round.request_for(server))
             return
-        tally.refuse(server, refusal.detail)
         if refusal.reason is Reason.NOT_AUTHORIZED:
-            round.untouched += refusal.call == round.call and not round.resent
-            self._denied(round, f"{server}: {refusal.detail}")
+            denial = Denial(refusal.detail)
+            denial.untouched = refusal.call == round.call and not round.resent
+            tally.refuse(server, denial)
+            self._denied(round)
             return
+        tally.refuse(server, refusal.detail)
         if tally.outcome is Outcome.REACHED:
             self._look(round)
         elif tally.outcome is Outcome.UNREACHABLE:
@@ -198,7 +204,6 @@ class Session(Jobs):
         else:
             if now >= round.resend_at:
                 self._suspect(round)
-                round.resent = True
                 round.resend_after_s = min(round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s))
                 round.resend_at = now + round.resend_after_s
                 for server in tally.asked:

@@ -1,0 +1,81 @@
+"""A cluster with keys in one event loop, over real ZeroMQ on loopback: servers, one consensus member, and clients with roles."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TypeVar
+
+from ares.api import connect, with_key
+from ares.cli.guard import certifying, guard_of
+from ares.client.manager import Manager
+from ares.identity import ServerId
+from ares.runtime.cluster_file import Plan, create
+from ares.runtime.consensus_host import ConsensusHost
+from ares.runtime.keys import SecretKey
+from ares.runtime.local_consensus import LocalConsensus
+from ares.runtime.new_keys import authorise
+from ares.runtime.security_settings import SecuritySettings
+from ares.runtime.zmq_server import ZmqListener
+from ares.server.host import Host
+from ares.server.replica import Replica
+
+WAIT_S_MAX = 20.0
+
+Result = TypeVar("Result")
+
+
+async def within(work: Awaitable[Result]) -> Result:
+    async with asyncio.timeout(WAIT_S_MAX):
+        return await work
+
+
+class SecureCluster:
+    """Five servers, all in c0. ``hosts`` and ``listeners`` are for looking at, and for closing."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings = create(directory, Plan(servers=5, consensus=1, security="curve", base_port=0))
+        self.hosts: dict[ServerId, Host] = {}
+        self.listeners: dict[ServerId, ZmqListener] = {}
+        self.decisions = LocalConsensus()
+        self._closing = contextlib.AsyncExitStack()
+
+    @property
+    def security(self) -> SecuritySettings:
+        assert self.settings.security is not None
+        return self.settings.security
+
+    async def start(self) -> None:
+        for server in self.settings.servers.values():
+            guard = guard_of(self.settings, server.id, server.public_key)
+            host = Host(Replica(server.id, server.identity, self.settings.initial), guard.admission)
+            listener = ZmqListener(server.address, guard.lock)
+            await listener.serve(host.handler)
+            self.hosts[server.id], self.listeners[server.id] = host, listener
+            self._closing.push_async_callback(listener.close)
+        for member in self.settings.members.values():
+            guard = guard_of(self.settings, member.id, member.public_key)
+            certified = certifying(self.settings)
+            assert certified is not None
+            service = ConsensusHost(certified(self.decisions), ZmqListener(member.address, guard.lock), guard.admission)
+            await service.start()
+            self._closing.push_async_callback(service.close)
+
+    def key(self, name: str, role: str = "") -> SecretKey:
+        """The key of a client, who is authorised now if a role is given."""
+        if role:
+            authorise(self.security, name, role)
+        return self.security.client_key(str(self.security.secret_path(name)))
+
+    async def manager(self, name: str, role: str = "", timeout_s: float = 5.0) -> Manager:
+        """A connection of a client, who is authorised now if a role is given."""
+        if role:
+            authorise(self.security, name, role)
+        settings = with_key(self.settings, self.security.secret_path(name))
+        made = await connect(settings)
+        made._timeout_s = timeout_s
+        self._closing.push_async_callback(made.close)
+        return made
+
+    async def close(self) -> None:
+        await self._closing.aclose()

@@ -1,0 +1,178 @@
+"""Admission as a function: every request has its role, and what is let through is what may be."""
+
+import typing
+from collections.abc import Hashable
+
+import pytest
+
+from ares.configuration import Configuration, Server, Status, Successor
+from ares.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ObjectName, ServerId
+from ares.messages import (
+    Ack,
+    AnyMessage,
+    CollectConfig,
+    ConsensusRequest,
+    Describe,
+    DescribeConsensus,
+    Element,
+    GetData,
+    GetHint,
+    GetTag,
+    Introduce,
+    ListObjects,
+    Propose,
+    PutData,
+    ReadConfig,
+    Reason,
+    Refused,
+    Request,
+    TellFinalized,
+    WriteConfig,
+)
+from ares.server import admission
+from ares.server.admission import Admission, Client, Role
+from ares.server.replica import Replica
+from ares.tag import Tag
+
+CALL = CallId(5)
+KEY = ObjectName("key")
+SERVERS = [Server(ServerId(f"s{number}"), f"h:{number}", f"{number:032x}") for number in range(3)]
+C0 = Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0)
+NEXT, LATER = (Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, index, C0.id) for index in (1, 4))
+FINAL, PENDING = Successor(NEXT, Status.FINALIZED), Successor(NEXT, Status.PENDING)
+JUMP = Successor(LATER, Status.FINALIZED)
+HOSTED = Replica(SERVERS[0].id, SERVERS[0].identity, C0).hosted
+
+
+class Everybody:
+    """Whoever sends has the role that is its name."""
+
+    unknown_keys = 3
+
+    def client(self, sender: Hashable) -> Client | None:
+        return Client("name", "key", sender) if isinstance(sender, Role) else None
+
+
+def put(key: str) -> PutData:
+    return PutData(CALL, C0.id, ObjectName(key), Tag(1, ClientId(1)), Element(0, 1, 0, (b"x",)))
+
+
+REQUESTS: dict[Role, list[AnyMessage]] = {
+    Role.READ: [
+        GetTag(CALL, C0.id, KEY),
+        GetData(CALL, C0.id, KEY, True),
+        GetData(CALL, C0.id, KEY, True, None, PENDING),
+        ListObjects(CALL, C0.id, "", 10),
+        ListObjects(CALL, C0.id, "", 10, "", PENDING),
+        ReadConfig(CALL, C0.id),
+        WriteConfig(CALL, C0.id, PENDING),
+        Introduce(CALL, NEXT),
+        Describe(CALL),
+        GetHint(CALL, DEFAULT_DOMAIN),
+        DescribeConsensus(CALL),
+    ],
+    Role.WRITE: [put("key"), put("\0block")],
+    Role.RECONFIGURE: [
+        put(f"{DIRECTORY}photos"),
+        CollectConfig(CALL, C0.id, FINAL),
+        Propose(CALL, NEXT, ClientId(1)),
+        TellFinalized(CALL, NEXT),
+    ],
+}
+
+
+def test_every_request_has_a_role() -> None:
+    kinds = {type(request) for requests in REQUESTS.values() for request in requests}
+    every = {kind for kind in (*typing.get_args(Request), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
+    assert kinds == every == set(admission._ROLES_NEEDED)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_includes_the_ones_before(role: Role) -> None:
+    gate = Admission(Everybody(), lambda _: True)
+    for needed, requests in REQUESTS.items():
+        for request in requests:
+            admitted, refused = gate.admit(role, [request], HOSTED)
+            if role >= needed:
+                assert (admitted, refused) == ([request], [])
+            else:
+                assert admitted == []
+                assert [(refusal.call, refusal.reason) for refusal in refused if isinstance(refusal, Refused)] == [(CALL, Reason.NOT_AUTHORIZED)]
+
+
+def test_who_is_nobody_may_nothing() -> None:
+    gate = Admission(Everybody(), lambda _: True)
+    batch = [request for requests in REQUESTS.values() for request in requests]
+    admitted, refused = gate.admit("stranger", batch, HOSTED)
+    assert admitted == []
+    assert [refusal.call for refusal in refused] == [CALL] * len(batch)
+    assert gate.unknown_keys == 3
+
+
+CARRYING: list[AnyMessage] = [
+    GetData(CALL, C0.id, KEY, True, None, PENDING),
+    ListObjects(CALL, C0.id, "", 10, "", PENDING),
+    WriteConfig(CALL, C0.id, PENDING),
+    CollectConfig(CALL, C0.id, FINAL),
+    Introduce(CALL, NEXT),
+    TellFinalized(CALL, NEXT),
+]
+
+
+@pytest.mark.parametrize("role", [Role.RECONFIGURE, Role.ADMIN])
+@pytest.mark.parametrize("request_", CARRYING, ids=lambda request: type(request).__name__)
+def test_what_was_not_decided_is_refused_from_everybody(role: Role, request_: AnyMessage) -> None:
+    asked: list[Configuration] = []
+    gate = Admission(Everybody(), lambda configuration: bool(asked.append(configuration)))
+    admitted, [refusal] = gate.admit(role, [request_], HOSTED)
+    assert admitted == []
+    assert isinstance(refusal, Refused)
+    assert refusal.reason is Reason.NOT_CERTIFIED
+    assert asked == [NEXT]
+
+
+def test_a_proposal_need_not_be_decided() -> None:
+    proposal = Propose(CALL, NEXT, ClientId(1))
+    assert Admission(Everybody(), lambda _: False).admit(Role.RECONFIGURE, [proposal]) == ([proposal], [])
+
+
+@pytest.mark.parametrize("role", [Role.READ, Role.WRITE])
+def test_hearsay_is_pending(role: Role) -> None:
+    gate = Admission(Everybody(), lambda _: True)
+    batch: list[AnyMessage] = [
+        WriteConfig(CALL, C0.id, FINAL),
+        GetData(CALL, C0.id, KEY, True, None, FINAL),
+        ListObjects(CALL, C0.id, "", 10, "", FINAL),
+    ]
+    admitted, refused = gate.admit(role, batch, HOSTED)
+    assert refused == []
+    assert admitted == [
+        WriteConfig(CALL, C0.id, PENDING),
+        GetData(CALL, C0.id, KEY, True, None, PENDING),
+        ListObjects(CALL, C0.id, "", 10, "", PENDING),
+    ]
+
+
+@pytest.mark.parametrize("known", ["hosted", "introduced just now"])
+def test_hearsay_of_a_later_one_is_left_out(known: str) -> None:
+    gate = Admission(Everybody(), lambda _: True)
+    batch: list[AnyMessage] = [
+        Introduce(CALL, C0),
+        WriteConfig(CALL, C0.id, JUMP),
+        GetData(CALL, C0.id, KEY, True, None, JUMP),
+        ListObjects(CALL, C0.id, "", 10, "", JUMP),
+    ]
+    admitted, refused = gate.admit(Role.READ, batch, HOSTED if known == "hosted" else {})
+    assert refused == []
+    assert admitted == [Introduce(CALL, C0), ReadConfig(CALL, C0.id), GetData(CALL, C0.id, KEY, True), ListObjects(CALL, C0.id, "", 10)]
+
+
+def test_who_may_reconfigure_finalizes() -> None:
+    gate = Admission(Everybody(), lambda _: True)
+    batch: list[AnyMessage] = [WriteConfig(CALL, C0.id, FINAL), WriteConfig(CALL, C0.id, JUMP)]
+    assert gate.admit(Role.RECONFIGURE, batch, HOSTED) == (batch, [])
+
+
+def test_what_is_no_request_is_for_the_host_to_refuse() -> None:
+    strange: list[AnyMessage] = [Ack(CALL, None), Refused(CALL, Reason.STORAGE, "says a client")]
+    assert Admission(Everybody(), lambda _: True).admit(Role.READ, strange, HOSTED) == (strange, [])

@@ -1,0 +1,236 @@
+"""The door: who gets a connection at all, what attempts cost, and that nobody gets in when the doorkeeper is away."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import zmq
+import zmq.asyncio
+
+from ares.codec import encode
+from ares.identity import CallId, ServerId
+from ares.messages import Ack, AnyMessage, Describe, Reason, Refused
+from ares.runtime.clients_file import KeyedSender
+from ares.runtime.keys import SecretKey, keyed
+from ares.runtime.ports import Sender
+from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.zmq_gate import Gate, Lock
+from ares.runtime.zmq_server import ZmqListener
+
+from .cluster import within
+
+MIB = 1024 * 1024
+S0 = ServerId("s0")
+ATTEMPTS = 2000
+AT_ONCE = 20
+
+
+class Doorkeeper:
+    """Lets ``known`` in and counts the others."""
+
+    def __init__(self, *known: SecretKey) -> None:
+        self.known = {key.public for key in known}
+        self.refused = 0
+
+    def admits(self, key: str, address: str) -> bool:
+        self.refused += key not in self.known
+        return key in self.known
+
+
+class Server:
+    """A listener behind a lock that acknowledges whatever comes."""
+
+    def __init__(self, known: SecretKey) -> None:
+        self.key = SecretKey.generate()
+        self.doorkeeper = Doorkeeper(known)
+        self.listener = ZmqListener("127.0.0.1:0", Lock(self.key, self.doorkeeper))
+        self.senders: list[Sender] = []
+        self.address = ""
+
+    def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        self.senders.append(sender)
+        return [Ack(message.call, None) for message in messages]
+
+
+class Client:
+    """Connections, and what they delivered."""
+
+    def __init__(self, address: str, key: SecretKey | None) -> None:
+        self.received: list[AnyMessage] = []
+        self.connections = ZmqConnections(key)
+        self.connections.open(lambda _, messages: self.received.extend(messages))
+        self.connections.learn(S0, address)
+
+    async def ask(self, call: int = 1) -> AnyMessage:
+        """Post again and again until something comes back."""
+
+        async def asking() -> AnyMessage:
+            self.received.clear()
+            while not self.received:
+                self.connections.post(S0, [Describe(CallId(call))])
+                await asyncio.sleep(0.02)
+            return self.received[0]
+
+        return await within(asking())
+
+
+@pytest.fixture
+def known() -> SecretKey:
+    return SecretKey.generate()
+
+
+@pytest.fixture
+async def server(known: SecretKey) -> AsyncIterator[Server]:
+    made = Server(known)
+    made.address = await made.listener.serve(made.handle)
+    yield made
+    await made.listener.close()
+
+
+@contextlib.asynccontextmanager
+async def client_of(server: Server, key: SecretKey | None, server_key: str = "") -> AsyncIterator[Client]:
+    made = Client(keyed(server.address, server_key or server.key.public), key)
+    yield made
+    await made.connections.close()
+
+
+async def test_a_known_key_gets_in_and_is_known_by_every_batch(server: Server, known: SecretKey) -> None:
+    async with client_of(server, known) as client:
+        assert await client.ask() == Ack(CallId(1), None)
+    assert server.doorkeeper.refused == 0
+    for sender in server.senders:
+        assert isinstance(sender, KeyedSender)
+        assert sender.key == known.public
+
+
+async def test_an_unknown_key_is_told_and_its_messages_reach_nobody(server: Server) -> None:
+    async with client_of(server, SecretKey.generate()) as stranger:
+        reply = await stranger.ask()
+        assert isinstance(reply, Refused)
+        assert (reply.call, reply.reason) == (0, Reason.NOT_AUTHORIZED)
+        assert "does not know this client's key" in reply.detail
+    assert server.doorkeeper.refused >= 1
+    assert server.senders == []
+
+
+async def test_a_client_that_was_turned_away_tries_again_by_itself(server: Server) -> None:
+    late = SecretKey.generate()
+    async with client_of(server, late) as client:
+        assert isinstance(await client.ask(), Refused)
+        server.doorkeeper.known.add(late.public)
+
+        async def served() -> None:
+            while not isinstance(await client.ask(), Ack):  # noqa: ASYNC110 (the client asks again)
+                await asyncio.sleep(0.05)
+
+        await within(served())
+
+
+async def test_a_server_with_another_key_is_not_spoken_to(server: Server, known: SecretKey) -> None:
+    async with client_of(server, known, SecretKey.generate().public) as client:
+        reply = await client.ask()
+        assert isinstance(reply, Refused)
+        assert "is its public key in the cluster file right?" in reply.detail
+    assert server.senders == []
+
+
+async def test_a_server_that_has_no_key_is_not_spoken_to(known: SecretKey) -> None:
+    plain = ZmqListener("127.0.0.1:0")
+    seen: list[Sender] = []
+    address = await plain.serve(lambda sender, messages: seen.append(sender) or [Ack(message.call, None) for message in messages])
+    client = Client(keyed(address, SecretKey.generate().public), known)
+    assert isinstance(await client.ask(), Refused)
+    assert seen == []
+    await client.connections.close()
+    await plain.close()
+
+
+async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
+    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.connect(f"tcp://{server.address}")
+        await socket.send_multipart(encode([Describe(CallId(1))]))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await socket.recv_multipart()
+    assert server.senders == []
+
+
+async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:
+    """The user id is what the doorkeeper said, whatever the client calls itself."""
+    key = SecretKey.generate()
+    server.doorkeeper.known.add(key.public)
+    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server.key.public))
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(key.public))
+        socket.setsockopt(zmq.CURVE_SECRETKEY, key.secret)
+        socket.setsockopt(zmq.METADATA, b"X-User-Id:admin")
+        socket.setsockopt(zmq.ROUTING_ID, b"admin")
+        socket.connect(f"tcp://{server.address}")
+        await socket.send_multipart(encode([Describe(CallId(1))]))
+        await within(socket.recv_multipart())
+    [sender] = server.senders
+    assert isinstance(sender, KeyedSender)
+    assert sender.key == key.public
+
+
+async def test_without_a_doorkeeper_nobody_gets_in(known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """libzmq on its own would let every key in."""
+    secure = Gate.secure
+
+    def gone(gate: Gate, socket: object) -> None:
+        secure(gate, socket)  # type: ignore[arg-type]
+        gate.close()
+
+    monkeypatch.setattr(Gate, "secure", gone)
+    monkeypatch.setattr(ZmqListener, "_close_gate", lambda _: None)
+    server = Server(known)
+    server.address = await server.listener.serve(server.handle)
+    async with client_of(server, known) as client:
+        for call in range(25):
+            client.connections.post(S0, [Describe(CallId(call))])
+            await asyncio.sleep(0.02)
+        assert not any(isinstance(message, Ack) for message in client.received)
+    assert server.senders == []
+    await server.listener.close()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many: int) -> None:
+    """Connect so many times with a key that nobody knows."""
+    for _ in range(many // AT_ONCE):
+        stranger, sockets, before = SecretKey.generate(), [], server.doorkeeper.refused
+        for _ in range(AT_ONCE):
+            socket = context.socket(zmq.DEALER)
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server.key.public))
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(stranger.public))
+            socket.setsockopt(zmq.CURVE_SECRETKEY, stranger.secret)
+            socket.connect(f"tcp://{server.address}")
+            socket.send_multipart([bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK)  # would be kept if the server took it
+            sockets.append(socket)
+        async with asyncio.timeout(20):
+            while server.doorkeeper.refused < before + AT_ONCE:  # noqa: ASYNC110 (counted by another callback)
+                await asyncio.sleep(0.002)
+        for socket in sockets:
+            socket.close()
+
+
+async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(server: Server, known: SecretKey) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    async with client_of(server, known) as client:
+        await attempt(context, server, ATTEMPTS // 4)
+        before = resident_bytes()
+        await attempt(context, server, ATTEMPTS)
+        grown = resident_bytes() - before
+        assert await client.ask(7) == Ack(CallId(7), None)
+    context.term()
+    assert server.doorkeeper.refused == ATTEMPTS // 4 + ATTEMPTS
+    assert grown < 8 * MIB
+    assert {sender.key for sender in server.senders if isinstance(sender, KeyedSender)} == {known.public}

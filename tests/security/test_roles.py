@@ -1,0 +1,195 @@
+"""What each role may do and may not, through real clients over real sockets; and what a key that is not, or no longer, authorised may: nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from msgspec.structs import replace
+
+from ares.client.manager import Manager
+from ares.configuration import Configuration
+from ares.errors import NotAuthorized, Unavailable
+from ares.messages import PutData
+from ares.runtime.keys import SecretKey
+from ares.runtime.new_keys import revoke
+from ares.runtime.secret_file import write_secret
+from ares.server.host import Host
+
+from .cluster import SecureCluster, within
+
+WISHED = Configuration.abd(["s1", "s2", "s3"])
+
+
+async def names(store: Manager) -> list[str]:
+    return [name async for name in store.list()]
+
+
+ACTIONS: dict[str, Callable[[Manager], Awaitable[object]]] = {
+    "read": lambda store: store.read("key"),
+    "list": names,
+    "stat": lambda store: store.stat("key"),
+    "status": lambda store: store.status(),
+    "write": lambda store: store.write("key", b"new"),
+    "write_versioned": lambda store: store.write_versioned("other", b"new", None),
+    "delete": lambda store: store.delete("key"),
+    "create a domain": lambda store: store.create_domain("photos"),
+    "put a file": lambda store: store.file("movie").write(b"content"),
+    "reconfigure": lambda store: store.reconfigure(WISHED),
+}
+READS = ["read", "list", "stat", "status"]
+WRITES = ["write", "write_versioned", "delete"]
+RECONFIGURES = ["create a domain", "put a file", "reconfigure"]
+ALLOWED = {"read": READS, "write": READS + WRITES, "reconfigure": list(ACTIONS), "admin": list(ACTIONS)}
+
+
+@pytest.mark.parametrize("role", ALLOWED)
+async def test_a_role_allows_what_it_says_and_nothing_else(cluster: SecureCluster, role: str) -> None:
+    admin = await cluster.manager("admin")
+    somebody = await cluster.manager("somebody", role)
+    for action, act in ACTIONS.items():
+        await within(admin.write("key", b"value"))
+        if action in ALLOWED[role]:
+            await within(act(somebody))
+            continue
+        with pytest.raises(NotAuthorized, match=rf"takes the role \w+, and the key of 'somebody' has the role {role}") as refused:
+            await within(act(somebody))
+        assert not refused.value.may_have_taken_effect
+        assert await within(admin.read("key")) == b"value"
+
+
+async def test_a_refused_write_is_stored_nowhere(cluster: SecureCluster) -> None:
+    reader = await cluster.manager("reader", "read")
+    with pytest.raises(NotAuthorized, match="nothing was changed"):
+        await within(reader.write("key", b"value"))
+    assert [len(hosting.objects) for host in cluster.hosts.values() for hosting in host.replica.hosted.values()] == [0] * 5
+
+
+async def test_where_a_server_is_down_a_refused_write_is_uncertain(cluster: SecureCluster) -> None:
+    """It may have a list of clients that differs: nobody knows what it did."""
+    reader = await cluster.manager("reader", "read", timeout_s=3.0)
+    await cluster.listeners[next(iter(cluster.listeners))].close()
+    with pytest.raises(NotAuthorized) as refused:
+        await within(reader.write("key", b"value"))
+    assert refused.value.may_have_taken_effect
+
+
+async def test_an_unknown_key_gets_no_service_and_says_so(cluster: SecureCluster) -> None:
+    write_secret(cluster.security.secret_path("stranger"), SecretKey.generate().secret.hex())
+    stranger = await cluster.manager("stranger")
+    for act in (ACTIONS["read"], ACTIONS["create a domain"]):
+        with pytest.raises(NotAuthorized, match="does not know this client's key"):
+            await within(act(stranger))
+    described = (await within((await cluster.manager("admin")).status())).servers
+    assert all(description is not None and description.unknown_keys >= 1 for description in described.values())
+
+
+async def test_a_revoked_key_stops_without_a_restart_and_a_new_one_works(cluster: SecureCluster) -> None:
+    bob = await cluster.manager("bob", "write")
+    await within(bob.write("key", b"value"))
+    revoke(cluster.security, "bob")
+    with pytest.raises(NotAuthorized, match="not authorised"):  # on the connections that are up
+        await within(bob.read("key"))
+    again = await cluster.manager("bob")
+    with pytest.raises(NotAuthorized, match="does not know this client's key"):  # on new ones
+        await within(again.read("key"))
+    carol = await cluster.manager("carol", "read")
+    assert await within(carol.read("key")) == b"value"
+
+
+async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(cluster: SecureCluster) -> None:
+    key = SecretKey.generate()
+    write_secret(cluster.security.secret_path("late"), key.secret.hex())
+    late = await cluster.manager("late")
+    with pytest.raises(NotAuthorized):
+        await within(late.stat("key"))
+    listed = cluster.security.clients_path
+    listed.write_text(f'{listed.read_text()}\n[[client]]\nname = "late"\nrole = "write"\nkey = "{key.public}"\n')
+
+    async def insisting() -> None:
+        while True:
+            try:
+                await late.write("key", b"value")
+                return
+            except NotAuthorized:
+                await asyncio.sleep(0.05)
+
+    await within(insisting())
+
+
+class HalfWritten:
+    """Puts of one object reach s0 alone, as if its writer had died."""
+
+    def __init__(self, cluster: SecureCluster) -> None:
+        self._server = next(iter(cluster.hosts))
+        self._hosts = cluster.hosts
+        self._originals = {id: host.replica.handle for id, host in cluster.hosts.items()}
+
+    def __enter__(self) -> None:
+        for id, host in self._hosts.items():
+            if id != self._server:
+                self._deaf(host)
+
+    def _deaf(self, host: Host) -> None:
+        handle = host.replica.handle
+        host.replica.handle = lambda request: None if isinstance(request, PutData) else handle(request)  # type: ignore[method-assign]
+
+    def __exit__(self, *_: object) -> None:
+        for id, host in self._hosts.items():
+            host.replica.handle = self._originals[id]  # type: ignore[method-assign]
+
+
+async def half_written(cluster: SecureCluster, value: bytes) -> None:
+    writer = await cluster.manager("dying", "write", timeout_s=0.6)
+    with HalfWritten(cluster), pytest.raises(Unavailable):
+        await within(writer.write("key", value))
+    await writer.close()
+
+
+async def reach_the_half_written(cluster: SecureCluster) -> None:
+    """Silence two of the servers that lack it, so that every quorum has the one that has it."""
+    for id in list(cluster.listeners)[3:]:
+        await cluster.listeners[id].close()
+
+
+async def test_a_reader_does_not_return_what_it_cannot_complete(cluster: SecureCluster) -> None:
+    admin = await cluster.manager("admin")
+    await within(admin.write("key", b"old"))
+    await half_written(cluster, b"half")
+    await reach_the_half_written(cluster)
+    reader = await cluster.manager("reader", "read", timeout_s=1.5)
+    with pytest.raises(NotAuthorized, match="not at a quorum, and completing it takes the role write"):
+        await within(reader.read("key"))
+    with pytest.raises(NotAuthorized, match="not at a quorum"):
+        await within(reader.read_versioned("key"))
+
+
+async def test_a_reader_waits_until_somebody_completes_what_it_found(cluster: SecureCluster) -> None:
+    admin = await cluster.manager("admin")
+    await within(admin.write("key", b"old"))
+    await half_written(cluster, b"half")
+    await reach_the_half_written(cluster)
+    reader = await cluster.manager("reader", "read", timeout_s=15.0)
+    reading = asyncio.create_task(reader.read("key"))
+    await asyncio.sleep(0.3)
+    assert not reading.done()
+    assert await within(admin.read("key")) == b"half"  # a writer's read completes it
+    assert await within(reading) == b"half"
+
+
+async def test_a_reader_without_fast_reads_reads_what_is_at_a_quorum(cluster: SecureCluster) -> None:
+    admin = await cluster.manager("admin")
+    await within(admin.write("key", b"value"))
+    settings = replace(cluster.settings, client=replace(cluster.settings.client, fast_read=False))
+    cluster.settings = settings
+    reader = await cluster.manager("reader", "read")
+    assert await within(reader.read("key")) == b"value"
+
+
+async def test_a_batch_is_judged_request_by_request(cluster: SecureCluster) -> None:
+    """What is allowed of a batch is answered, whatever else is in it."""
+    admin = await cluster.manager("admin")
+    await within(admin.write("key", b"value"))
+    reader = await cluster.manager("reader", "read")
+    results = await within(asyncio.gather(reader.read("key"), reader.write("other", b"x"), reader.read("key"), return_exceptions=True))
+    assert results[0] == results[2] == b"value"
+    assert isinstance(results[1], NotAuthorized)

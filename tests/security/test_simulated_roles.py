@@ -1,0 +1,68 @@
+"""The protocol with admission, under simulated faults: only reconfigurers finalize, and nothing is lost and nobody gets stuck because of that."""
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pytest
+
+from ares.codec import decode, encode
+from ares.messages import AnyMessage, GetData, ListObjects, WriteConfig
+from ares.server import admission
+from ares.server.admission import Admission, Client, Role
+from ares.sim.plan import draw
+from ares.sim.run import run_plan
+from ares.sim.scenarios import SCENARIOS
+from ares.sim.server import SimServer
+
+SEEDS = 12
+RECONFIGURERS = "g"
+"""What the names of the simulator's reconfigurers begin with."""
+
+
+class ByName:
+    """Reconfigurers may reconfigure, the others may write."""
+
+    unknown_keys = 0
+
+    def client(self, sender: Hashable) -> Client:
+        name = str(sender)
+        return Client(name, name, Role.RECONFIGURE if name.startswith(RECONFIGURERS) else Role.WRITE)
+
+
+@contextmanager
+def admitting() -> Iterator[list[AnyMessage]]:
+    """Simulated servers behind an admission; gives the hearsay that was taken as pending, or left out."""
+    gate = Admission(ByName(), lambda _: True)
+    hearsay: list[AnyMessage] = []
+    receive, judged = SimServer.receive, admission._hearsay
+
+    def receive_admitted(server: SimServer, client: str, frames: list[bytes]) -> None:
+        admitted, refused = gate.admit(client, decode(frames), server.replica.hosted)
+        assert refused == []
+        receive(server, client, encode(admitted))
+
+    def noted(message: GetData | ListObjects | WriteConfig, own: object) -> AnyMessage:
+        result = judged(message, own)  # type: ignore[arg-type]
+        if result is not message:
+            hearsay.append(message)
+        return result
+
+    with patch.object(SimServer, "receive", receive_admitted), patch.object(admission, "_hearsay", noted):
+        yield hearsay
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+def test_fixed_seeds_are_clean_with_roles(scenario: str) -> None:
+    with admitting():
+        for seed in range(SEEDS):
+            assert run_plan(draw(seed, scenario)).violation is None, f"{scenario} {seed}"
+
+
+def test_there_is_hearsay_in_these_runs() -> None:
+    with admitting() as hearsay:
+        for seed in range(SEEDS):
+            run_plan(draw(seed, "reconfigure"))
+    jumps = [message for message in hearsay if message.successor is not None and message.successor.configuration.index > 1]  # type: ignore[union-attr]
+    assert len(hearsay) > 10
+    assert jumps
