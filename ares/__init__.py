@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         DecodeFailed,
         DomainNotFound,
         FileChanged,
+        NotAuthorized,
         ObjectNotFound,
         Unavailable,
     )
@@ -46,6 +47,7 @@ __all__ = [
     "File",
     "FileChanged",
     "FileStat",
+    "NotAuthorized",
     "ObjectNotFound",
     "Sizes",
     "Tag",
