@@ -17,7 +17,7 @@ from ares.runtime.allocator import CLIENT_BYTES, keep_freed_memory
 from ares.runtime.ports import Connections, Consensus
 from ares.runtime.remote_consensus import RemoteConsensus
 from ares.runtime.settings import Settings
-from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.transports import connections
 
 KEY_VARIABLE = "ARES_KEY"
 """Names the file with the client's secret key."""
@@ -66,7 +66,7 @@ def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
 
 def connections_of(settings: Settings) -> Connections:
     """Connections for a client of this cluster, with its key if the cluster wants one. Raises :class:`ares.errors.BadInput` if it cannot be used."""
-    return ZmqConnections(None if settings.security is None else settings.security.client_key(settings.client.key))
+    return connections(None if settings.security is None else settings.security.client_key(settings.client.key))
 
 
 def consensus_of(settings: Settings) -> Consensus:

@@ -22,6 +22,8 @@ class Gather(Struct, frozen=True):
     ``requests(call)`` gives one request for all, or a sequence in the order of ``to`` (default: all servers of the configuration).
     With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
     seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
+    ``sparing`` (not with ``to``): ask only so many servers as are needed at first, the readiest, and the others when those are slow or do not settle
+    it.
     """
 
     configuration: Configuration
@@ -32,12 +34,14 @@ class Gather(Struct, frozen=True):
     settled: Callable[[Answers], bool] | None = None
     patience_s: Callable[[Answers], float] | None = None
     give_up_s: float | None = None
+    sparing: bool = False
 
 
 class Pause(Struct, frozen=True):
-    """Wait; continue with None."""
+    """Wait; continue with None. ``retry``: to try something again, so that what follows is no progress; otherwise only to go slowly."""
 
     seconds: float
+    retry: bool = True
 
 
 class Now(Struct, frozen=True):

@@ -22,6 +22,9 @@ CallId = NewType("CallId", int)
 
 DEFAULT_DOMAIN = DomainName("default")
 
+NO_DOMAIN = DomainName("")
+"""Where a list of servers that is no configuration is placed, so that nothing that is known of a real domain applies to it."""
+
 RESERVED = "\0"
 """What keys of users never begin with."""
 

@@ -10,7 +10,16 @@ import enum
 from msgspec import Struct
 
 from ares.configuration import Configuration, Successor
-from ares.identity import CallId, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.consensus_messages import ConsensusDescription as ConsensusDescription
+from ares.consensus_messages import Decided as Decided
+from ares.consensus_messages import DescribeConsensus as DescribeConsensus
+from ares.consensus_messages import GetHint as GetHint
+from ares.consensus_messages import Hint as Hint
+from ares.consensus_messages import Propose as Propose
+from ares.consensus_messages import TellFinalized as TellFinalized
+from ares.consensus_messages import Undecided as Undecided
+from ares.envelope import Message as Message
+from ares.identity import ConfigurationId, ObjectName, ServerId
 from ares.tag import Tag
 
 DELETED = -1
@@ -34,13 +43,8 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
     @property
     def size(self) -> int:
         """Bytes of data."""
-        return sum(map(len, self.parts))
-
-
-class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
-    """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
-
-    call: CallId
+        parts = self.parts
+        return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
 
 # -- to a storage server ------------------------------------------------------------------------------------------------
@@ -119,6 +123,22 @@ class Describe(Message, frozen=True, tag=9):
     brief: bool = False
 
 
+class Scrub(Message, frozen=True, tag=10):
+    """Verify what is on the disk. ``begin``: now, unless that is under way; otherwise only tell how far it is.
+
+    ``bytes_per_s``: how fast, from now on; 0: as fast as the server was told to.
+    """
+
+    begin: bool
+    bytes_per_s: int = 0
+
+
+class SetLogLevel(Message, frozen=True, tag=11):
+    """To a server or a consensus member: log from ``level`` on (debug, info, warning, error) until told otherwise or restarted."""
+
+    level: str
+
+
 # -- from a storage server ----------------------------------------------------------------------------------------------
 
 
@@ -190,8 +210,23 @@ class Hosted(Struct, frozen=True, array_like=True):
     successor: Successor | None
 
 
+class Stored(Struct, frozen=True, array_like=True):
+    """What a durable server's store takes, in bytes on its disk, and how much of that is still needed, about.
+
+    ``quarantined``: versions whose element was found damaged and is not repaired yet; ``repaired``: since the server was started.
+    """
+
+    disk_bytes: int
+    live_bytes: int
+    quarantined: int = 0
+    repaired: int = 0
+
+
 class Description(Message, frozen=True, tag=37):
-    """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused."""
+    """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
+
+    ``stored``: None if the server keeps everything in memory.
+    """
 
     server: ServerId
     identity: str
@@ -201,66 +236,42 @@ class Description(Message, frozen=True, tag=37):
     memory_bytes: int
     hosted: tuple[Hosted, ...]
     unknown_keys: int = 0
+    stored: Stored | None = None
 
 
-# -- to and from a consensus member -------------------------------------------------------------------------------------
+class ScrubReply(Message, frozen=True, tag=38):
+    """How a scrub stands, or how the last one ended. ``rounds``: completed ones since the server was started; 0 and not ``running``: there was none.
+
+    ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on the disk that could not be read or were not what was
+    written, found by this scrub. ``quarantined``: versions whose element awaits repair; ``repaired``: since the server was started. ``leaving``:
+    damaged places from which what is alive is not copied away yet, for the disk is full.
+    """
+
+    running: bool
+    rounds: int
+    checked_bytes: int
+    total_bytes: int
+    damaged: int
+    quarantined: int
+    repaired: int
+    leaving: int = 0
 
 
-class Propose(Message, frozen=True, tag=64):
-    """Con.propose (Alg. 5:17): the place is the configuration's own."""
-
-    configuration: Configuration
-    proposer: ClientId
-
-
-class Decided(Message, frozen=True, tag=65):
-    """The decision for the place, whosever it was."""
-
-    configuration: Configuration
-    proposer: ClientId
-
-
-class GetHint(Message, frozen=True, tag=66):
-    domain: DomainName
-
-
-class Hint(Message, frozen=True, tag=67):
-    """The last configuration of the domain that the service was told is finalized. Never needed for safety."""
-
-    configuration: Configuration | None
-
-
-class TellFinalized(Message, frozen=True, tag=68):
-    configuration: Configuration
-
-
-class Undecided(Message, frozen=True, tag=69):
-    """The member could not reach a decision (no leader, no majority): ask another, or later."""
-
-    why: str
-
-
-class DescribeConsensus(Message, frozen=True, tag=70):
-    pass
-
-
-class ConsensusDescription(Message, frozen=True, tag=71):
-    member: ServerId
-    leader: str
-    term: int
-    decisions: int
-    members_reachable: int
-    members_total: int
+class Done(Message, frozen=True, tag=39):
+    """What was asked is done."""
 
 
 Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects
 """Requests about one configuration."""
 
+Upkeep = Scrub | SetLogLevel
+"""Requests to a process, about itself."""
+
 Question = Keyed | Describe
-"""Requests that are always answered."""
+"""Requests to the protocol's state machine that are always answered."""
 
 Request = Question | Introduce
-Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description
-ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus
+Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done
+ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
-AnyMessage = Request | Reply | ConsensusRequest | ConsensusReply
+AnyMessage = Request | Upkeep | Reply | ConsensusRequest | ConsensusReply

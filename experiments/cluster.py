@@ -13,10 +13,12 @@ def _cli(*arguments: str) -> None:
 
 
 @contextmanager
-def local_cluster(servers: int, dap: str, k: int | None = None, consensus: int = 0, security: str = "none") -> Iterator[Path]:
+def local_cluster(
+    servers: int, dap: str, k: int | None = None, consensus: int = 0, security: str = "none", durability: str = "memory"
+) -> Iterator[Path]:
     """The cluster file of a running cluster whose initial configuration has all ``servers``."""
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
-        shape = ["--dap", dap, *(["--k", str(k)] if k else []), "--security", security]
+        shape = ["--dap", dap, *(["--k", str(k)] if k else []), "--security", security, "--durability", durability]
         _cli("init", f"{directory}/c", "--servers", str(servers), "--consensus", str(consensus), "--base-port", "0", *shape)
         _cli("up", f"{directory}/c", "--detach")
         try:

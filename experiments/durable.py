@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ares.api import connect
-from ares.cli.process import AnnouncedListener
 from ares.configuration import Configuration, Server
 from ares.dap.element import sealed
 from ares.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
@@ -32,9 +31,10 @@ from ares.runtime.journal_thread import WriterThread
 from ares.runtime.loop import run
 from ares.runtime.ports import Use
 from ares.runtime.settings import Settings
+from ares.runtime.transports import listener_at
 from ares.server.durable_server import restored, run_durable_server
 from ares.server.facts import fact_bytes_max
-from ares.server.host import run_server
+from ares.server.host import Host, run_server
 from ares.tag import Tag
 from experiments.speed import KEYS, small
 
@@ -59,14 +59,18 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
     settings = Settings.load(file)
     server = next(server for server in settings.servers.values() if server.id == id)
     keep_freed_memory(SERVER_BYTES)
-    listener, stop = AnnouncedListener(server.id, server.address), asyncio.Event()
+    listener, stop = listener_at(server.address), asyncio.Event()
     if durability == "memory":
-        await run_server(server.id, server.identity, settings.initial, listener, stop)
+        await run_server(server.id, server.identity, settings.initial, listener, stop, serving=say_ready)
     owner = Owner(settings.initial.id, server.id, server.identity)
     journal = open_journal(server.data, owner)
     if sync_ms:
         journal = LogJournal(server.data, owner, WriterThread(), SlowDisk(sync_ms / 1000))
-    await run_durable_server(server.id, server.identity, settings.initial, journal, listener, stop)
+    await run_durable_server(server.id, server.identity, settings.initial, journal, listener, stop, serving=say_ready)
+
+
+def say_ready(_: Host) -> None:
+    print("READY", flush=True)
 
 
 @contextmanager

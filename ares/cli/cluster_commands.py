@@ -12,13 +12,13 @@ from ares.cli.options import Common, command
 from ares.errors import BadInput
 
 if TYPE_CHECKING:
-    from ares.cli.supervisor import Supervisor
+    from ares.cli.supervisor import Member, Supervisor
     from ares.runtime.settings import Settings
 
 START_TIMEOUT_S = 30.0
 
 _LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
-_KEPT = "what was stored in the cluster is on its disks"
+_KEPT = "what was stored in the cluster is on its servers' disks"
 
 
 class Dap(StrEnum):
@@ -35,7 +35,7 @@ class Durability(StrEnum):
     FSYNC = "fsync"
 
 
-MEMORY = Durability.MEMORY
+FSYNC = Durability.FSYNC
 
 
 class Security(StrEnum):
@@ -63,7 +63,7 @@ def init(
     common: Common,
     directory: Directory,
     servers: Annotated[int, typer.Option(min=1, help="How many storage servers.")] = 5,
-    consensus: Annotated[int, typer.Option(min=0, help="How many consensus members; an odd number is best.")] = 3,
+    consensus: Annotated[int | None, typer.Option(min=0, help="How many consensus members; an odd number is best. Default: 3, or an etcd.")] = None,
     dap: Annotated[Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")] = Dap.ABD,
     k: Annotated[int | None, typer.Option(help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")] = None,
     delta: Annotated[int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")] = None,
@@ -71,20 +71,25 @@ def init(
     base_port: Annotated[int, typer.Option(min=0, max=65535, help="The first of the ports, counted up from there; 0: choose free ones.")] = 7400,
     security: Annotated[Security | None, typer.Option(help="curve: everybody has a key. none: accept an address that others can reach.")] = None,
     allow_no_faults: Annotated[bool, typer.Option("--allow-no-faults", help="Accept a cluster that one crash stops.")] = False,
-    durability: Annotated[Durability, typer.Option(help="fsync: what is acknowledged is on the disk. memory: lost when servers stop.")] = MEMORY,
+    durability: Annotated[Durability, typer.Option(help="fsync: what is acknowledged is on the disk. memory: lost when servers stop.")] = FSYNC,
+    etcd: Annotated[str | None, typer.Option(metavar="HOST:PORT[,...]", help="An etcd that runs already decides. No consensus members then.")] = None,
+    spares: Annotated[int, typer.Option(min=0, help="How many more servers, in no configuration, that can replace others.")] = 0,
+    autopilot: Annotated[bool, typer.Option("--autopilot", help="Replace servers that are gone by spares, without being asked.")] = False,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
     from ares.runtime.cluster_file import Plan, create
 
-    plan = Plan(servers, consensus, dap.value, k, delta, host, base_port, security, allow_no_faults, durability.value)
+    endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
+    members = (0 if endpoints else 3) if consensus is None else consensus
+    plan = Plan(servers, members, dap.value, k, delta, host, base_port, security, allow_no_faults, durability.value, endpoints, spares, autopilot)
     settings = create(directory, plan)
     initial = settings.initial
-    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {len(settings.members)} consensus members", initial.describe()]
+    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {_deciders(settings)}", initial.describe()]
     if dap is Dap.EC and k is None:
         lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
     if settings.security is not None:
         lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
-    lines += [f"note: {note}" for note in settings.notes]
+    lines += _spare(settings) + [f"note: {note}" for note in settings.notes]
     lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
     data = {
         "file": str(settings.path),
@@ -94,6 +99,7 @@ def init(
         "crashes_survived": initial.crashes_survived,
         "servers": {id: server.address for id, server in settings.servers.items()},
         "consensus": {id: member.address for id, member in settings.members.items()},
+        "etcd": [] if settings.etcd is None else list(settings.etcd.endpoints),
         "notes": list(settings.notes),
     }
     common.report(data, "\n".join(lines))
@@ -103,10 +109,13 @@ def up(
     common: Common,
     directory: Directory,
     detach: Annotated[bool, typer.Option("--detach", help="Return when everything serves, instead of staying until Ctrl-C.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew as an empty cluster, after all servers had stopped.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew as an empty cluster: whatever its stopped servers hold is removed.")] = False,
 ) -> None:
-    """Run all processes of a cluster here. Every server and consensus member is a process of its own; their logs are in DIR/logs."""
-    from ares.cli.supervisor import Supervisor, members_of
+    """Run all processes of a cluster here, or those that do not run any more; logs are in DIR/logs. Each server and consensus member is a process.
+
+    With durability = "fsync" a server that starts again has everything that it ever acknowledged.
+    """
+    from ares.cli.supervisor import Supervisor
     from ares.runtime.settings import FILE_NAME, Settings
 
     settings = Settings.load(directory / FILE_NAME)
@@ -116,16 +125,17 @@ def up(
         signal.signal(number, lambda *_: stop.set())
     supervisor = Supervisor(settings.path)
     with supervisor.alone():
-        settings = _ready_to_start(directory, settings, supervisor, fresh)
-        pids = supervisor.start(members_of(settings), common.timeout_s or START_TIMEOUT_S, stop.is_set)
-    _show(common, settings, pids)
+        settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
+        started = supervisor.start(missing, common.timeout_s or START_TIMEOUT_S, stop.is_set)
+        pids = supervisor.running() | started
+    _show(common, settings, pids, list(started))
     if not detach:
         typer.echo("Ctrl-C stops the cluster" + ("." if settings.durable else ", and what it holds is lost then."), err=True)
         raise typer.Exit(_stay(supervisor, stop, _KEPT if settings.durable else _LOST))
 
 
 def down(common: Common, directory: Directory) -> None:
-    """Stop what `up` started. What the cluster held in memory (durability = "memory") is gone then."""
+    """Stop what `up` started; a later `up` goes on. What servers kept in memory only (durability = "memory") is gone then."""
     from ares.cli.supervisor import Supervisor
     from ares.runtime.settings import FILE_NAME, Settings
 
@@ -159,28 +169,44 @@ def consensus(common: Common, file: File, id: Id) -> None:
     run_consensus_member(file, id)
 
 
-def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool) -> "Settings":
-    """The settings to start with: those given, or the renewed ones of a cluster that begins afresh."""
-    from ares.cli.supervisor import NotStarted, remove_data, started_before
+def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool) -> "tuple[Settings, list[Member]]":
+    """The settings to start with, those given or the renewed ones of a cluster that begins afresh; and what of the cluster does not run."""
+    from ares.cli.supervisor import NotStarted, members_of, remove_data, started_before
     from ares.runtime.cluster_file import renew_identities
 
-    if pids := supervisor.running():
+    pids = supervisor.running()
+    missing = [member for member in members_of(settings) if member.id not in pids]
+    if pids and (fresh or not missing or not settings.durable):
         who = ", ".join(f"{id} (pid {pid})" for id, pid in pids.items())
         raise NotStarted(f"{directory} is up already: {who}. `ares-cli down {directory}` stops it")
     if fresh:
         remove_data(settings)
-        return renew_identities(settings)
+        settings = renew_identities(settings)
+        return settings, members_of(settings)
     if not settings.durable and (started := started_before(settings)):
         why = f"{', '.join(started)} ran before and stopped; {_LOST}, and a server that forgot may not answer as if it had not"
         raise NotStarted(f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster")
-    return settings
+    return settings, missing
 
 
-def _show(common: Common, settings: "Settings", pids: dict[str, int]) -> None:
+def _spare(settings: "Settings") -> list[str]:
+    """Which servers are in no configuration yet, and what becomes of them."""
+    spares = [id for id in settings.servers if id not in settings.initial.server_ids]
+    if settings.autopilot is not None:
+        return [f"the autopilot replaces servers that are gone; spares: {', '.join(spares) or 'none yet'}"]
+    return [f"spares, for `ares-cli reconfig`: {', '.join(spares)}"] if spares else []
+
+
+def _deciders(settings: "Settings") -> str:
+    return f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"
+
+
+def _show(common: Common, settings: "Settings", pids: dict[str, int], started: list[str]) -> None:
     addresses = {process.id: process.address for process in settings.processes()}
     if common.json:
         data = {id: {"address": address, "pid": pids[id]} for id, address in addresses.items()}
-        return common.report({"name": settings.name, "file": str(settings.path), "processes": data, "notes": list(settings.notes)}, "")
+        head = {"name": settings.name, "file": str(settings.path), "started": started}
+        return common.report(head | {"processes": data, "notes": list(settings.notes)}, "")
     from rich.console import Console
     from rich.table import Table
 
@@ -189,6 +215,8 @@ def _show(common: Common, settings: "Settings", pids: dict[str, int]) -> None:
         table.add_row(id, "server" if id in settings.servers else "consensus", address, str(pids[id]))
     console = Console()
     console.print(table)
+    if len(started) < len(addresses):
+        console.print(f"started now: {', '.join(started)}; the others ran already", highlight=False, soft_wrap=True)
     console.print(settings.initial.describe(), highlight=False, soft_wrap=True)
     for note in settings.notes:
         console.print(f"note: {note}", highlight=False, soft_wrap=True)

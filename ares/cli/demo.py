@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from ares.cli.demo_processes import Processes
     from ares.cli.demo_show import Narrator
     from ares.cli.demo_steps import Story
     from ares.runtime.settings import Settings
@@ -37,7 +38,10 @@ def demo(
     directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where to make the temporary directory.", show_default=False)] = None,
     mib: Annotated[int, typer.Option(min=1, max=256, metavar="MIB", help="The size of the generated file.")] = 8,
 ) -> None:
-    """Start a cluster, lose a server, move everything elsewhere twice while clients read and write, lose the consensus leader; then stop it all."""
+    """Start a cluster, kill a server that comes back with its data, move everything elsewhere twice while clients read and write, lose the leader.
+
+    At the end every process is killed at once and started again: what was written is there. Then all is stopped and removed.
+    """
     from rich.console import Console
 
     from ares.cli.demo_show import Narrator
@@ -50,8 +54,8 @@ def demo(
     story = Story(narrator, mib)
     begin = time.perf_counter()
     try:
-        with _signals(_interrupt), _cluster(narrator, directory) as (settings, pids):
-            run(story.run(structs.replace(common, cluster=settings.path).settings(), pids))
+        with _signals(_interrupt), _cluster(narrator, directory) as (settings, processes):
+            run(story.run(structs.replace(common, cluster=settings.path).settings(), processes))
     except AresError as error:
         if not common.json:
             raise
@@ -65,8 +69,9 @@ def demo(
 
 
 @contextlib.contextmanager
-def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, dict[str, int]]]":
-    """The processes of a new cluster in a temporary directory, and their pids by id. At the end of it neither is left."""
+def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, Processes]]":
+    """A new cluster in a temporary directory, and its processes, which run. At the end of it neither is left."""
+    from ares.cli.demo_processes import Processes
     from ares.cli.supervisor import Supervisor, members_of
     from ares.runtime.cluster_file import Plan, create
 
@@ -79,7 +84,7 @@ def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Se
                 pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
             step.note = f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\nin {home.name}"
             step.data = {"pids": pids}
-        yield settings, pids
+        yield settings, Processes(settings, supervisor)
     finally:
         with _signals(signal.SIG_IGN), narrator.step("stop every process, remove the directory"):
             supervisor.stop()

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import os
-import signal
 import time
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import Any
 from ares.api import connect
 from ares.cli.connection import size
 from ares.cli.demo_files import SharedFile
+from ares.cli.demo_processes import Processes
 from ares.cli.demo_show import Narrator
 from ares.cli.demo_traffic import Traffic
 from ares.client import session
@@ -19,6 +19,7 @@ from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.configuration import Configuration
 from ares.errors import AresError
+from ares.identity import ServerId
 from ares.reconfig.reconfigure import Progress, Reconfigured
 from ares.runtime.settings import Settings
 
@@ -29,6 +30,7 @@ LULL_S = 1.2
 """How long the traffic goes on undisturbed between two disturbances, to have something to compare with."""
 
 ELECTION_S = 10.0
+EVERYBODY = "all of them at once"
 
 
 class DemoFailed(AresError):
@@ -39,7 +41,6 @@ class Story:
     """What happens while the processes run. ``mib``: the size of the generated file."""
 
     def __init__(self, narrator: Narrator, mib: int) -> None:
-        self._pids: dict[str, int] = {}
         self._tell = narrator
         self._mib = mib
         self._file = SharedFile(narrator, mib)
@@ -50,9 +51,9 @@ class Story:
         self.objects_read = 0
         self.killed: list[str] = []
 
-    async def run(self, settings: Settings, pids: dict[str, int]) -> None:
-        """The whole story; ``pids`` by id of server or member. Raises :class:`AresError` at the first step that fails."""
-        self._pids = pids
+    async def run(self, settings: Settings, processes: Processes) -> None:
+        """The whole story. Raises :class:`AresError` at the first step that fails."""
+        self._processes = processes
         async with connect(settings) as manager, connect(settings) as second, connect(settings) as third:
             store = await self._create(manager)
             await self._write_files(store)
@@ -62,9 +63,11 @@ class Story:
             async with Follower(self._tell, self.traffic):
                 await self._begin_traffic(await second.domain(DOMAIN), await third.domain(DOMAIN))
                 await self._kill_server("s0", store)
+                await self._start_again("s0", manager)
                 await self._erasure_code(store)
                 await self._lose_the_leader(manager, store)
                 await self._end_traffic()
+        await self._kill_everything()
         async with connect(settings) as newcomer:
             store = await newcomer.domain(DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
@@ -121,8 +124,22 @@ class Story:
             step.note = f"reads and writes go on with {' and '.join(store.configuration.server_ids[1:])}; one more crash would stop them"
             self._check_traffic()
 
+    async def _start_again(self, server: str, manager: Manager) -> None:
+        with self._tell.step(f"start {server} again: it has what it acknowledged, from its disk") as step:
+            self._phase(f"{server} is back")
+            await self._processes.start([server])
+            description = (await manager.status()).servers[ServerId(server)]
+            hosted = description.hosted if description is not None else ()
+            objects = sum(its.objects for its in hosted if its.configuration.domain == DOMAIN)
+            if objects < len(self._digests):
+                raise DemoFailed(f"{server} came back with {objects} objects, and it had acknowledged {len(self._digests)} at least")
+            await asyncio.sleep(LULL_S)
+            step.note = f"the same server as before, with all of its {objects} objects: it counts, and one more crash is survived again"
+            step.data = {"objects": objects}
+            self._check_traffic()
+
     async def _erasure_code(self, store: ObjectStore) -> None:
-        with self._tell.step("reconfigure: from replication to erasure coding, on the four servers that are left") as step:
+        with self._tell.step("reconfigure: from replication to erasure coding, on four of the five servers") as step:
             self._phase("moving to EC")
             result = await store.reconfigure(Configuration.ec(["s1", "s2", "s3", "s4"], k=2))
             self._phase("on EC")
@@ -155,6 +172,15 @@ class Story:
             step.data = {"operations": len(self.traffic.samples), "failures": len(self.traffic.failures)}
             self._check_traffic()
 
+    async def _kill_everything(self) -> None:
+        with self._tell.step("kill -9 every server and every consensus member at once, and start them again") as step:
+            everybody = self._processes.ids
+            self._processes.kill(everybody)
+            self.killed.append(EVERYBODY)
+            await self._processes.start(everybody)
+            step.note = "as after a power cut: nothing ran, and what was acknowledged is on the disks"
+            step.data = {"killed": everybody}
+
     def _phase(self, name: str) -> None:
         self.phases.append(name)
         self.traffic.phase = name
@@ -164,7 +190,7 @@ class Story:
             raise DemoFailed(f"{len(self.traffic.failures)} operations failed or were wrong. The first: {self.traffic.failures[0]}")
 
     def _kill(self, id: str) -> None:
-        os.kill(self._pids[id], signal.SIGKILL)
+        self._processes.kill([id])
         self.killed.append(id)
 
     async def _leader(self, manager: Manager, but_not: str) -> tuple[str, int]:

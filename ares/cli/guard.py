@@ -7,7 +7,7 @@ from msgspec import Struct
 from ares.runtime.ports import Consensus
 from ares.runtime.settings import Settings
 from ares.runtime.zmq_gate import Lock
-from ares.server.admission import Admission
+from ares.server.admission import Admission, Client, Role
 
 
 class Guard(Struct, frozen=True):
@@ -26,8 +26,18 @@ def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
     from ares.runtime.clients_file import AuthorisedClients
 
     key = security.process_key(id, public_key)
-    clients = AuthorisedClients(security.clients_path)
+    clients = AuthorisedClients(security.clients_path, extra=processes_as_clients(settings))
     return Guard(Lock(key, clients), Admission(clients, Verifier(security.decision_key, settings.initial)))
+
+
+def processes_as_clients(settings: Settings) -> dict[str, Client]:
+    """The cluster's own processes, by key: servers read from each other to repair what rotted, and consensus members may reconfigure (autopilot).
+
+    Whoever writes the cluster file names them there, by their public keys; a server that was broken into can so read what others hold, no more.
+    """
+    servers = [Client(server.id, server.public_key, Role.READ) for server in settings.servers.values()]
+    members = [Client(member.id, member.public_key, Role.RECONFIGURE) for member in settings.members.values()]
+    return {client.key: client for client in [*servers, *members]}
 
 
 def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:

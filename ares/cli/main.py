@@ -20,8 +20,10 @@ from ares.cli import (
     history_command,
     keys_commands,
     object_commands,
+    scrub_command,
     status_command,
     torture_command,
+    upkeep_commands,
 )
 from ares.cli.local_files import Interrupted
 from ares.cli.options import ALL, Common, taking_options
@@ -66,6 +68,8 @@ _MODULES = (
     history_command,
     demo,
     torture_command,
+    upkeep_commands,
+    scrub_command,
 )
 for commands in _MODULES:
     commands.register(app)

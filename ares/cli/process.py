@@ -1,39 +1,73 @@
-"""What the commands `server` and `consensus` run: one process, from the cluster file to a clean end on SIGTERM."""
+"""What the commands `server` and `consensus` run: one process, from the cluster file to a clean end on SIGTERM (ares/cli/stopping.py)."""
 
 import asyncio
+import contextlib
 import logging
-import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from ares.cli.guard import Guard, certifying, guard_of
+from ares.cli.monitoring import Monitor, Subject, WatchedMember, WatchedServer
+from ares.cli.piloting import piloted
+from ares.cli.stopping import stop_on_signals
 from ares.errors import BadInput
 from ares.identity import ServerId
-from ares.runtime import logs
+from ares.runtime import logs, service_manager
 from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
-from ares.runtime.batching import Handle
 from ares.runtime.cluster_file import is_free
-from ares.runtime.home import STORE_NAME, Claim, claim_identity, held, store_identity
+from ares.runtime.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
+from ares.runtime.limits import fitting
 from ares.runtime.loop import run
 from ares.runtime.settings import MemberSettings, ServerSettings, Settings, split_address
+from ares.runtime.transports import listener_at
 from ares.runtime.zmq_gate import Lock
-from ares.runtime.zmq_server import ZmqListener
+from ares.server.metrics import Traffic
 
 log = logging.getLogger(__name__)
 
 
-class AnnouncedListener(ZmqListener):
-    """Prints READY, the process's id and the address bound as soon as it serves: whoever started the process waits for that line."""
+class Life:
+    """What one process does beside its work: says that it starts, serves and stops, to systemd and over HTTP, and hears when it is to stop.
 
-    def __init__(self, id: str, address: str, lock: Lock | None = None) -> None:
-        super().__init__(address, lock)
-        self._id = id
+    ``listener`` is for the work, ``stop`` is set when it is to end.
+    """
 
-    async def serve(self, handle: Handle) -> str:
-        address = await super().serve(handle)
-        typer.echo(f"READY {self._id} {address}")
-        return address
+    def __init__(self, settings: Settings, own: ServerSettings | MemberSettings, lock: Lock | None) -> None:
+        self.stop = asyncio.Event()
+        traffic = Traffic() if own.http else None
+        self.listener = listener_at(own.address, lock, fitting(settings.limits), traffic)
+        self._id = own.id
+        self._monitor: Monitor[Any] | None = None
+        if traffic is not None:
+            self._monitor = Monitor(own.id, own.http, traffic, self.listener)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Over HTTP, as long as this lasts. Raises :class:`BadInput` if that cannot be."""
+        if self._monitor is None:
+            yield
+            return
+        self._monitor.start()
+        try:
+            yield
+        finally:
+            self._monitor.close()
+
+    def serving(self, subject: Subject[Any]) -> None:
+        """Say READY, the process's id and the address bound: whoever started the process waits for that line."""
+        stop_on_signals(self.stop, self._ending)
+        typer.echo(f"READY {self._id} {self.listener.address}")
+        if self._monitor is not None:
+            self._monitor.watch(subject)
+        service_manager.tell(service_manager.READY, f"{self._id} serves")
+
+    def _ending(self) -> None:
+        if self._monitor is not None:
+            self._monitor.ending()
+        service_manager.tell(service_manager.STOPPING, f"{self._id} finishes what it took")
 
 
 def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
@@ -48,8 +82,9 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     logs.set_up(id)
     guard = guard_of(settings, id, server.public_key)
     with held(server.data):
-        if not is_free(*split_address(server.address)):  # found now, not when the identity is spent
-            raise BadInput(f"{id} cannot listen on {server.address}: another program does, or it is no address of this machine; nothing was started")
+        for address in filter(None, (server.address, server.http)):  # found now, not when the identity is spent
+            if not is_free(*split_address(address)):
+                raise BadInput(f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started")
         if settings.durable:
             run(_serve_durably(settings, server, store_identity(server.data, server.identity, forget), guard))
             return
@@ -74,38 +109,50 @@ def run_consensus_member(file: Path, id: str) -> None:
 
 
 async def _serve_objects(settings: Settings, server: ServerSettings, identity: str, guard: Guard) -> None:
-    from ares.server.host import run_server
+    from ares.server.host import Host, run_server
+
+    def serving(host: Host) -> None:
+        life.serving(WatchedServer(host, None))
 
     keep_freed_memory(SERVER_BYTES)
-    listener = AnnouncedListener(server.id, server.address, guard.lock)
-    await run_server(server.id, identity, settings.initial, listener, _stop_on_signals(), guard.admission)
+    life = Life(settings, server, guard.lock)
+    with life.told():
+        await run_server(server.id, identity, settings.initial, life.listener, life.stop, guard.admission, serving)
 
 
 async def _serve_durably(settings: Settings, server: ServerSettings, claim: Claim, guard: Guard) -> None:
+    from ares.cli.rebuilding import Rebuilding
     from ares.runtime.journal_log import open_journal
     from ares.runtime.journal_segments import Owner
+    from ares.runtime.timed_disk import TimedDisk
     from ares.server.durable_server import run_durable_server
+    from ares.server.host import Host
+    from ares.server.scrubbing import Care, ScrubPlan
+
+    def serving(host: Host) -> None:
+        life.serving(WatchedServer(host, disk.syncs))
 
     if claim.lost:
         log.warning("what an earlier run of this server held is set aside: serving under a new identity", extra={"identity": claim.identity})
     keep_freed_memory(SERVER_BYTES)
-    journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity))
-    listener = AnnouncedListener(server.id, server.address, guard.lock)
-    await run_durable_server(server.id, claim.identity, settings.initial, journal, listener, _stop_on_signals(), guard.admission)
+    life, disk = Life(settings, server, guard.lock), TimedDisk()
+    plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME)
+    with life.told():
+        journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity), disk=disk)
+        async with contextlib.aclosing(Rebuilding(settings, server)) as rebuilding:
+            caring = Care(plan, rebuilding)
+            await run_durable_server(server.id, claim.identity, settings.initial, journal, life.listener, life.stop, guard.admission, serving, caring)
 
 
 async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Guard) -> None:
+    from ares.runtime.consensus_host import ConsensusHost
     from ares.runtime.consensus_host import run_consensus_member as serve
 
+    def serving(host: ConsensusHost) -> None:
+        life.serving(WatchedMember(host))
+
     raft_addresses = {other.id: other.raft for other in settings.members.values()}
-    listener = AnnouncedListener(member.id, member.address, guard.lock)
-    certified, stop = certifying(settings), _stop_on_signals()
-    await serve(member.id, raft_addresses, listener, member.data, settings.password(), stop, certified, guard.admission)
-
-
-def _stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
+    life, certified, flown = Life(settings, member, guard.lock), certifying(settings), piloted(settings, member)
+    with life.told():
+        password = settings.password()
+        await serve(member.id, raft_addresses, life.listener, member.data, password, life.stop, certified, guard.admission, serving, flown)

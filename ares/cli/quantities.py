@@ -4,13 +4,14 @@ import re
 
 from ares.errors import BadInput
 
-_BYTES = {"": 1, "K": 2**10, "M": 2**20}
+_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
 def parse_size(text: str) -> int:
-    """Bytes: a number, with K or M for 1024 or 1024 * 1024 of them."""
-    return _parsed(text.upper(), _BYTES, "a size is a number of bytes, or one with K or M, for example 512K", text)
+    """Bytes: a number, with K, M or G for 1024, 1024 * 1024 or 1024 * 1024 * 1024 of them; 512KiB is 512K."""
+    short = text.upper().removesuffix("IB") if text.upper().endswith(("KIB", "MIB", "GIB")) else text.upper()
+    return _parsed(short, _BYTES, "a size is a number of bytes, or one with K, M or G, for example 512K", text)
 
 
 def parse_seconds(text: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from ares.cli.connection import printable
 from ares.client.manager import FILE_DOMAINS, Manager, Status
 from ares.client.store import ObjectStore
 from ares.configuration import Configuration, Server
@@ -21,6 +22,11 @@ PROBE_S = 3.0
 
 PROBES_AT_ONCE = 64
 NAMES_SHOWN_MAX = 3
+
+
+SILENT = "no answer"
+FORGETFUL = "restarted without its memory"
+_WORDS = {SILENT: "is down"}
 
 
 class Standing(Struct, frozen=True):
@@ -41,16 +47,19 @@ class Standing(Struct, frozen=True):
         return self.margin >= 0 and not self.trouble
 
     def outlook(self) -> str:
-        """One sentence: what could fail next."""
-        absent = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
-        tail = f"; missing: {absent}" if absent else ""
+        """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
+        absent = ", ".join(f"{server} {_WORDS.get(why, why)}" for server, why in sorted(self.missing.items()))
+        tail = f": {absent}" if absent else ""
+        head = f"{printable(self.domain)}: {_shape(self.active[0])}"
         if self.margin < 0:
-            return f"NO QUORUM: {-self.margin} more of its servers must answer{tail}"
+            return f"{head}, NO QUORUM, {-self.margin} more of its servers must answer{tail}"
         if self.trouble:
-            return f"NO ANSWER: {self.trouble}"
-        if self.margin == 0:
-            return f"survives no more crashes: the next one stops it{tail}"
-        return f"survives {self.margin} more crash{'es' if self.margin > 1 else ''}{tail}"
+            return f"{head}, NO ANSWER: {self.trouble}"
+        return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}"
+
+
+def _shape(configuration: Configuration) -> str:
+    return f"EC {configuration.n}/{configuration.k}" if configuration.dap == "ec" else f"ABD {configuration.n}"
 
 
 def is_of_file(domain: str) -> bool:
@@ -170,6 +179,6 @@ def _standing(domain: str, active: list[Configuration], identities: dict[ServerI
         for server in configuration.servers:
             if identities.get(server.id) != server.identity:
                 present -= 1
-                missing[server.id] = "restarted without its memory" if server.id in identities else "no answer"
+                missing[server.id] = FORGETFUL if server.id in identities else SILENT
         margins.append(present - configuration.quorum_size)
     return Standing(domain, active, missing, min(margins), trouble)

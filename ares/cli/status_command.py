@@ -1,9 +1,10 @@
 """The command status: who answers, what every domain runs on, and what could fail next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from ares.cli.connection import printable, size, with_manager
 from ares.cli.options import Common, command
@@ -57,6 +58,7 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
         "name": settings.name,
         "servers": {id: {"address": settings.servers[id].address} | _server_data(description) for id, description in found.servers.items()},
         "consensus": {id: _member_data(members.get(id)) for id in _members(settings)},
+        "autopilot": _autopilot(settings, found.members),
         "domains": [
             {
                 "domain": standing.domain,
@@ -71,6 +73,14 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
             for standing in standings
         ],
     }
+
+
+def _autopilot(settings: "Settings", members: "Sequence[ConsensusDescription]") -> str | None:
+    """What the autopilot does, in the words of the member that leads; None where there is none."""
+    if settings.autopilot is None:
+        return None
+    said = [f"{member.member}: {member.autopilot or 'it was started without'}" for member in members if member.leader == member.member]
+    return ", ".join(said) or "no consensus member leads, so that nothing is replaced now"
 
 
 def _members(settings: "Settings") -> dict[ServerId, str]:
@@ -92,7 +102,7 @@ def _files_data(standings: "Sequence[Standing]") -> dict[str, Any]:
 def _member_data(member: "ConsensusDescription | None") -> dict[str, Any]:
     if member is None:
         return {"reachable": False}
-    return {"reachable": True, "leader": member.leader, "term": member.term, "decisions": member.decisions}
+    return {"reachable": True, "leader": member.leader, "term": member.term, "decisions": member.decisions, "autopilot": member.autopilot}
 
 
 def _server_data(description: "Description | None") -> dict[str, Any]:
@@ -107,6 +117,7 @@ def _server_data(description: "Description | None") -> dict[str, Any]:
         "objects": sum(hosted.objects for hosted in description.hosted),
         "bytes": sum(hosted.bytes for hosted in description.hosted),
         "unknown_keys": description.unknown_keys,
+        "stored": None if description.stored is None else structs.asdict(description.stored),
     }
 
 
@@ -124,9 +135,10 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]", fi
         servers.add_row(id, settings.servers[id].address, *_server_cells(description))
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
-    for id, description in found.servers.items():
-        if description is not None and description.unknown_keys:
-            console.print(f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key", style="yellow", soft_wrap=True)
+    if disks := _disks(found.servers):
+        console.print(disks, soft_wrap=True)
+    for line in (line for id, description in found.servers.items() if description is not None for line in _warnings(id, description)):
+        console.print(line, style="yellow", soft_wrap=True)
     console.print()
     if addresses := _members(settings):
         members = {member.member: member for member in found.members}
@@ -136,6 +148,8 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]", fi
         console.print(consensus)
         outlook = _consensus_outlook(len(members), len(addresses)) if settings.etcd is None else _etcd_outlook(found.members, len(addresses))
         console.print(outlook, soft_wrap=True)
+    if (flown := _autopilot(settings, found.members)) is not None:
+        console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
     _show_domains(console, standings, files)
 
 
@@ -145,11 +159,11 @@ def _show_domains(console: "Console", standings: "Sequence[Standing]", files: "S
     from ares.cli.standing import outlook_of_files
 
     for standing in standings:
-        console.print(Text(f"\ndomain {printable(standing.domain)}: {standing.active[0].describe()}", style="bold"), soft_wrap=True)
+        console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)
+        console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}"), soft_wrap=True)
         for pending in standing.active[1:]:
             then = "the move is under way, or was left for the next `ares-cli reconfig` to finish"
             console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)
-        console.print(Text(f"  {standing.outlook()}", style=_colour([standing])), soft_wrap=True)
     if files:
         console.print(Text(f"\n{printable(outlook_of_files(files))}; --all shows them", style=_colour(files)), soft_wrap=True)
 
@@ -166,6 +180,23 @@ def _server_cells(description: "Description | None") -> list[str]:
     data = _server_data(description)
     memory, stored = size(description.memory_bytes), size(data["bytes"])
     return ["[green]up[/green]", description.identity[:SHORT], memory, str(data["objects"]), stored, _duration(description.uptime_s)]
+
+
+def _disks(servers: "Mapping[ServerId, Description | None]") -> str:
+    """What stores take on disks, and how much of that is needed: what is not is given back by and by, and some is kept free for new data."""
+    told = {id: description.stored for id, description in servers.items() if description is not None and description.stored is not None}
+    each = ", ".join(f"{id} {size(stored.disk_bytes)} ({size(stored.live_bytes)} needed)" for id, stored in told.items())
+    return f"on disk: {each}" if each else ""
+
+
+def _warnings(id: ServerId, description: "Description") -> list[str]:
+    """What a person should know of a server that answers."""
+    lines = []
+    if description.unknown_keys:
+        lines.append(f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key")
+    if description.stored is not None and description.stored.quarantined:
+        lines.append(f"{id} holds {description.stored.quarantined} versions whose data is damaged on its disk and not repaired yet: `ares-cli scrub`")
+    return lines
 
 
 def _member_cells(member: "ConsensusDescription | None") -> list[str]:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,7 +33,7 @@ _LOG_LINES = 12
 
 
 class NotStarted(AresError):
-    """The cluster was not started; whatever had been started for it is stopped again."""
+    """Not all that was to be started was; whatever of it had been started is stopped again."""
 
 
 class Member(Struct, frozen=True):
@@ -67,21 +67,21 @@ class Supervisor:
         return pids
 
     def start(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> dict[str, int]:
-        """Start the processes and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
+        """Start the processes, of which none runs, and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
 
-        Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none is left running.
+        Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none of them is left running.
         """
         self._check_ports(members)
         self._logs.mkdir(exist_ok=True)
-        begun = {}
+        begun: dict[str, int] = {}
         try:
             for member in members:
                 begun[member.id] = self._spawn(member)
             self._await_ready(begun, time.monotonic() + timeout_s, interrupted)
         except BaseException:
-            self.stop()
+            self.stop([member.id for member in members])
             raise
-        return {id: child.pid for id, child in self._children.items()}
+        return {id: self._children[id].pid for id in begun}
 
     def ended(self) -> dict[str, int]:
         """Those of the processes started by this supervisor that have ended since the last call, with their exit status."""
@@ -95,21 +95,28 @@ class Supervisor:
         """Where the process writes what it has to say."""
         return self._logs / f"{id}.log"
 
-    def stop(self) -> list[str]:
-        """Stop every process of the cluster that was started here: SIGTERM, and SIGKILL after STOP_S seconds. Returns the ids stopped."""
+    def stop(self, ids: Collection[str] | None = None) -> list[str]:
+        """Stop these processes of the cluster, or all that were started here: SIGTERM, and SIGKILL after STOP_S seconds. Returns the ids stopped."""
+        return self._end(ids, [signal.SIGTERM, signal.SIGKILL])
+
+    def kill(self, ids: Collection[str]) -> list[str]:
+        """kill -9; they are gone when this returns."""
+        return self._end(ids, [signal.SIGKILL])
+
+    def _end(self, ids: Collection[str] | None, signals: Sequence[signal.Signals]) -> list[str]:
         waiting: dict[int, str] = {}
-        for path in sorted(self._run.glob("*.pid")):
+        paths = [path for path in sorted(self._run.glob("*.pid")) if ids is None or path.stem in ids]
+        for path in paths:
             if (process := self._find(path)) is not None:
                 waiting[process[1]] = path.stem
         stopped = sorted(waiting.values())
-        self._signal_and_await(waiting, signal.SIGTERM, STOP_S)
-        self._signal_and_await(waiting, signal.SIGKILL, STOP_S)
+        for number in signals:
+            self._signal_and_await(waiting, number, STOP_S)
         if waiting:
             raise AresError(f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; their pids are in {self._run}")
-        for child in self._children.values():
-            child.wait()
-        self._children.clear()
-        for path in self._run.glob("*.pid"):
+        for path in paths:
+            if (child := self._children.pop(path.stem, None)) is not None:
+                child.wait()
             path.unlink(missing_ok=True)
         return stopped
 
@@ -151,7 +158,7 @@ class Supervisor:
         return ["-m", "ares", kind, str(self._file), "--id", id]
 
     def _check_ports(self, members: list[Member]) -> None:
-        """Before anything starts: a server that has started once cannot start again as itself."""
+        """Before anything starts: a server that keeps its state in memory and has started once cannot start again as itself."""
         taken = [f"{address} ({member.id})" for member in members for address in member.addresses if not is_free(*split_address(address))]
         if taken:
             raise NotStarted(f"nothing was started: {', '.join(taken)} cannot be listened on; another process does, or it is not this machine's")
@@ -175,7 +182,7 @@ class Supervisor:
         pending = dict(begun)
         while pending:
             if interrupted():
-                raise NotStarted("interrupted: everything that had been started is stopped again")
+                raise NotStarted("interrupted: everything that this had started is stopped again")
             for id, begin in list(pending.items()):
                 if f"READY {id} ".encode() in self._log(id, begin):
                     del pending[id]
@@ -193,18 +200,21 @@ class Supervisor:
     def _story(self, id: str, begin: int, what: str) -> str:
         last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
         said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
-        then = f"Put the cause right, then `ares-cli up {self._file.parent} --fresh`."
-        return f"{id} {what}, and everything that had been started is stopped again. {then} The end of {self.log_path(id)}:\n{said}"
+        return f"{id} {what}, and everything that this had started is stopped again. Put the cause right. The end of {self.log_path(id)}:\n{said}"
 
 
 def members_of(settings: Settings) -> list[Member]:
     """Every process of a cluster, consensus members first."""
-    consensus = [Member(member.id, "consensus", (member.address, member.raft)) for member in settings.members.values()]
-    return [*consensus, *(Member(server.id, "server", (server.address,)) for server in settings.servers.values())]
+    consensus = [Member(member.id, "consensus", _listening(member.address, member.raft, member.http)) for member in settings.members.values()]
+    return [*consensus, *(Member(server.id, "server", _listening(server.address, server.http)) for server in settings.servers.values())]
+
+
+def _listening(*addresses: str) -> tuple[str, ...]:
+    return tuple(filter(None, addresses))
 
 
 def started_before(settings: Settings) -> list[str]:
-    """The servers that once ran and so have lost what they held."""
+    """The servers that once ran and so, if they kept it in memory only, have lost what they held."""
     return [server.id for server in settings.servers.values() if was_claimed(server.data)]
 
 

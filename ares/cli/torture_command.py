@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ares.cli.cluster_commands import FSYNC, Durability
 from ares.cli.options import Common, command
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def torture(
     servers: Annotated[int, typer.Option(min=3, max=32, help="How many storage servers.")] = 7,
     consensus: Annotated[int, typer.Option(min=1, max=15, help="How many consensus members; never more than a minority is hurt at once.")] = 3,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the results go. Default: a new one.", show_default=False)] = None,
+    durability: Annotated[Durability, typer.Option(help="memory: a server that was killed comes back empty, as somebody else.")] = FSYNC,
+    etcd: Annotated[bool, typer.Option("--etcd", help="So many members of an etcd decide, and are hurt, instead; needs the program etcd.")] = False,
     partitions: Annotated[bool, typer.Option("--partitions/--no-partitions", help="Cut processes off from each other, if possible.")] = True,
 ) -> None:
     """Kill, stop, cut off and reconfigure a cluster of its own while clients use it, then judge whether they ever saw anything wrong.
@@ -50,9 +53,10 @@ def torture(
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out
-    options = Options(60 * minutes, number, directory, servers, consensus, partitions)
+    options = Options(60 * minutes, number, directory, servers, consensus, partitions, etcd, durability=durability.value)
+    deciders = "etcd members" if etcd else "consensus members"
     try:
-        with console.status(f"seed {number}: starting {servers} servers and {consensus} consensus members") as status:
+        with console.status(f"seed {number}: starting {servers} servers and {consensus} {deciders}") as status:
             summary = run(options, _progress(console, status.update, f"seed {number}"), console.print)
     except KeyboardInterrupt:
         typer.echo("interrupted: everything is stopped, and there is no verdict", err=True)

@@ -55,10 +55,11 @@ class Jobs(ABC):
         job = Job(label, timeout_s, now + timeout_s, done, idle, key, progress)
         self._jobs[job] = None
         if key is not None:
-            queue = self._queues.setdefault(key, deque())
-            queue.append((job, operation))
-            if len(queue) > 1:
+            queue = self._queues.get(key)
+            if queue is not None:
+                queue.append((job, operation))
                 return job
+            self._queues[key] = deque([(job, operation)])
         self._launch(job, operation)
         return job
 
@@ -116,7 +117,7 @@ class Jobs(ABC):
     def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
         job = task.job
         if job.idle and not task.retrying:
-            job.deadline = self._now + job.timeout_s
+            job.deadline = max(job.deadline, self._now + job.timeout_s)
         while True:
             try:
                 effect = task.generator.send(value) if error is None else task.generator.throw(error)
@@ -131,7 +132,10 @@ class Jobs(ABC):
                 case Report():
                     error = _told(job, effect)
                 case Pause():
-                    task.retrying = True
+                    if effect.retry:
+                        task.retrying = True
+                    elif job.idle:
+                        job.deadline = max(job.deadline, self._now + effect.seconds + job.timeout_s)
                     self._pause_count += 1
                     return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
                 case Agree() | Announce():

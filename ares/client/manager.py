@@ -62,7 +62,7 @@ class Manager(ObjectStore):
         self._switches = switches
         self._decided = decided
         self._domains: dict[DomainName, ObjectStore] = {DEFAULT_DOMAIN: self}
-        super().__init__(runner, View(client, initial, switches, runner.session.suspects), timeout_s, self.identified)
+        super().__init__(runner, View(client, initial, switches, runner.session.readiness), timeout_s, self.identified)
 
     async def __aenter__(self) -> "Manager":
         return self
@@ -148,16 +148,17 @@ class Manager(ObjectStore):
         domain: str = DEFAULT_DOMAIN,
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
+        bytes_per_s: float | None = None,
     ) -> Reconfigured:
         """:meth:`ObjectStore.reconfigure`, of any domain."""
         if domain == DEFAULT_DOMAIN:
-            return await super().reconfigure(configuration, progress=progress, timeout_s=timeout_s)
+            return await super().reconfigure(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s)
         store = await self.domain(domain, timeout_s=timeout_s)
-        return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
+        return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s)
 
     async def status(self) -> Status:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
-        described = await self._describe(list(self._book.values()))
+        described = await self.describe(list(self._book.values()))
         members = await self._consensus.describe(DESCRIBE_S)
         return Status({server: described.get(server) for server in self._book}, members)
 
@@ -167,7 +168,7 @@ class Manager(ObjectStore):
         Raises :class:`BadInput` for servers nobody knows, :class:`ConfigurationRefused` when one does not answer: it could not take part.
         """
         resolved = configuration.resolved(self._book)
-        described = await self._describe(list(resolved.servers), brief=True)
+        described = await self.describe(list(resolved.servers), brief=True)
         for server in resolved.servers:
             says = described.get(server.id)
             if says is not None and says.server != server.id:
@@ -180,7 +181,8 @@ class Manager(ObjectStore):
         servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
         return msgspec.structs.replace(resolved, servers=servers)
 
-    async def _describe(self, servers: list[Server], brief: bool = False) -> dict[ServerId, Description]:
+    async def describe(self, servers: Sequence[Server], brief: bool = False) -> dict[ServerId, Description]:
+        """What each of these servers says of itself; the silent ones are missing. ``brief``: only who they are."""
         described: dict[ServerId, Description] = {}
         for first in range(0, len(servers), SERVERS_MAX):
             some = describe_servers(servers[first : first + SERVERS_MAX], DESCRIBE_S, brief)
@@ -196,7 +198,7 @@ class Manager(ObjectStore):
 
     def _opened(self, first: Configuration) -> ObjectStore:
         if first.domain not in self._domains:
-            view = View(self._client, first, self._switches, self._runner.session.suspects)
+            view = View(self._client, first, self._switches, self._runner.session.readiness)
             self._domains[first.domain] = ObjectStore(self._runner, view, self._timeout_s, self.identified)
         return self._domains[first.domain]
 

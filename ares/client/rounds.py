@@ -124,7 +124,7 @@ class Denial(str):
 
 
 class Round:
-    """A Gather under way. ``requests`` are kept for sending again; times are the session's."""
+    """A Gather under way. ``requests`` are kept for sending again; times are the session's. ``unasked``: servers that were spared so far."""
 
     __slots__ = (
         "call",
@@ -138,6 +138,7 @@ class Round:
         "started",
         "tally",
         "task",
+        "unasked",
     )
 
     def __init__(self, call: CallId, task: Task, gather: Gather, requests: Question | Sequence[Question], now: float) -> None:
@@ -156,6 +157,7 @@ class Round:
         self.resend_at = now + self.resend_after_s
         self.give_up_at = now + gather.give_up_s if gather.give_up_s is not None else None
         self.patient_until: float | None = None
+        self.unasked: list[ServerId] = []
 
     @property
     def resent(self) -> bool:

@@ -19,6 +19,8 @@ from ares.messages import AnyMessage
 from ares.runtime.ports import Connections, Consensus
 
 HINT_TIMEOUT_S = 2.0
+HINT_ATTEMPTS = 3
+"""An operation that no server can answer any more ends when it has no hint, and the consensus service may be electing a leader just then."""
 
 Result = TypeVar("Result")
 
@@ -124,11 +126,16 @@ class Runner:
         helper.add_done_callback(self._helpers.discard)
 
     async def _hint(self, domain: DomainName) -> None:
-        try:
-            newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
-        except (ConsensusUnavailable, NotAuthorized) as error:
-            log.debug("no hint for %s: %s", domain, error)
-            newer = None
+        newer = None
+        for _ in range(HINT_ATTEMPTS):
+            try:
+                newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
+                break
+            except ConsensusUnavailable as error:
+                log.debug("no hint for %s: %s", domain, error)
+            except NotAuthorized as error:
+                log.debug("no hint for %s: %s", domain, error)
+                break
         self.session.hinted(domain, newer, self._loop.time())
         self._schedule()
 

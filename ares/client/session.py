@@ -13,31 +13,37 @@ from ares.client.rounds import RESEND_S_MAX, Denial, Round, Task
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
 from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable, Uncertain
-from ares.identity import CallId, ConfigurationId, DomainName, ServerId
+from ares.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ServerId
 from ares.messages import AnyMessage, Introduce, Reason, Refused
 from ares.quorum import Outcome
+from ares.readiness import Readiness
 
 TICK_S = 0.025
 STALL_S = 1.0
+HEDGE_USUAL = 3.0
+"""A query that takes so many times as long as rounds usually do, and at least a tick, is put to the servers that were spared."""
+
+USUAL_ROUNDS = 64
 DENIED_S = 0.25
 HINT_AGAIN_S = 2.0
 
 
 class Session(Jobs):
     """All operations of one client. ``hints``: domains whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of
-    configurations that were not spoken to before. ``suspects``: servers that let a round wait, until they say something again."""
+    configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hints: list[DomainName] = []
         self.contacts: list[Server] = []
-        self.suspects: set[ServerId] = set()
+        self.readiness = Readiness()
         self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
         self._last_call = 0
         self._rounds: dict[CallId, Round] = {}
         self._met: set[ConfigurationId] = set()
         self._hints_wanted: set[DomainName] = set()
         self._hint_again_at: dict[DomainName, float] = {}
+        self._usual_s = 0.0
 
     # -- rounds ---------------------------------------------------------------------------------------------------------
 
@@ -54,24 +60,46 @@ class Session(Jobs):
         outbox = self._outbox
         round = self._rounds[call] = Round(call, task, gather, requests, self._now)
         if gather.configuration.id not in self._met:
-            self._met.add(gather.configuration.id)
-            self.contacts.extend(gather.configuration.servers)
-        if isinstance(requests, Sequence):
-            for server, request in zip(round.tally.asked, requests, strict=True):
+            self._meet(gather.configuration, call)
+        asked, needed = round.tally.asked, round.tally.needed
+        if gather.sparing and len(asked) > needed:
+            order = self.readiness.order(gather.configuration.server_ids)
+            round.unasked = [asked[position] for position in order[needed:]]
+            for position in order[:needed]:
+                outbox[asked[position]].append(requests[position] if isinstance(requests, Sequence) else requests)
+        elif isinstance(requests, Sequence):
+            for server, request in zip(asked, requests, strict=True):
                 outbox[server].append(request)
         else:
-            for server in round.tally.asked:
+            for server in asked:
                 outbox[server].append(requests)
+
+    def _meet(self, configuration: Configuration, call: CallId) -> None:
+        """First contact: all servers are to know the configuration, those too that this client would not ask soon. Each knows c0 by itself."""
+        self._met.add(configuration.id)
+        self.contacts.extend(configuration.servers)
+        if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (DEFAULT_DOMAIN, 0):
+            for server in configuration.server_ids:
+                self._outbox[server].append(Introduce(call, configuration))
+
+    def _ask_rest(self, round: Round) -> None:
+        unasked, round.unasked = round.unasked, []
+        for server in unasked:
+            self._outbox[server].append(round.request_for(server))
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""
         outbox, self._outbox = self._outbox, defaultdict(list)
+        for server, messages in outbox.items():
+            self.readiness.sent(server, messages[-1].call)
+        self.readiness.next_turn()
         return outbox
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Replies from a server. Late, doubled and unexpected ones are dropped."""
         self._now = now
-        self.suspects.discard(server)
+        if messages:
+            self.readiness.heard(server, messages[-1].call)
         rounds = self._rounds
         for message in messages:
             round = rounds.get(message.call)
@@ -94,8 +122,10 @@ class Session(Jobs):
             self._conclude(round)
         elif round.patient_until is None and gather.patience_s is not None:
             round.patient_until = self._now + gather.patience_s(tally.answers)
+            self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:
+        self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
         del self._rounds[round.call]
         round.task.call = None
         self._step(round.task, round.tally.answers)
@@ -139,9 +169,11 @@ class Session(Jobs):
             denial = Denial(refusal.detail)
             denial.untouched = refusal.call == round.call and not round.resent
             tally.refuse(server, denial)
+            self._ask_rest(round)
             self._denied(round)
             return
         tally.refuse(server, refusal.detail)
+        self._ask_rest(round)
         if tally.outcome is Outcome.REACHED:
             self._look(round)
         elif tally.outcome is Outcome.UNREACHABLE:
@@ -202,8 +234,11 @@ class Session(Jobs):
         elif now >= round.task.job.deadline:
             self._throw(round, self._unavailable(round))
         else:
+            if round.unasked and now >= round.started + max(TICK_S, HEDGE_USUAL * self._usual_s):
+                self._ask_rest(round)
             if now >= round.resend_at:
                 self._suspect(round)
+                round.unasked = []
                 round.resend_after_s = min(round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s))
                 round.resend_at = now + round.resend_after_s
                 for server in tally.asked:
@@ -213,4 +248,5 @@ class Session(Jobs):
                 self._want_hint(round.gather.configuration.domain)
 
     def _suspect(self, round: Round) -> None:
-        self.suspects.update(server for server in round.tally.asked if server not in round.tally.answers)
+        silent = (server for server in round.tally.asked if server not in round.tally.answers and server not in round.unasked)
+        self.readiness.suspects.update(silent)

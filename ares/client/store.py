@@ -20,6 +20,7 @@ from ares.fragment.reading import FileProgress
 from ares.fragment.store import File
 from ares.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName
 from ares.reconfig.reconfigure import Progress, Reconfigured, reconfigure
+from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.tag import Tag
@@ -155,17 +156,34 @@ class ObjectStore:
         return self.configuration
 
     async def reconfigure(
-        self, configuration: Configuration, *, progress: Callable[[Progress], None] | None = None, timeout_s: float | None = None
+        self,
+        configuration: Configuration,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        timeout_s: float | None = None,
+        bytes_per_s: float | None = None,
     ) -> Reconfigured:
         """Move the domain to ``configuration``. Reads and writes go on meanwhile; any client may call this at any time.
 
-        If somebody else's proposal was decided first, that one is completed and the result says ``ours=False``. Raises
-        :class:`ares.errors.ConfigurationRefused` if a server that it names does not answer, and :class:`ares.errors.ConsensusUnavailable`.
+        ``bytes_per_s``: how fast data moves (default: as fast as it can). If somebody else's proposal was decided first, that one is completed and
+        the result says ``ours=False``. Raises :class:`ares.errors.ConfigurationRefused` if a server that it names does not answer, and
+        :class:`ares.errors.ConsensusUnavailable`.
         """
+        throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         wished = await self._identify(configuration)
-        operation = reconfigure(self._view, wished)
-        label = f"reconfiguration of {self.name!r}"
-        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, progress=progress)
+        return await self.run(lambda view: reconfigure(view, wished, throttle), "reconfiguration", progress=progress, timeout_s=timeout_s)
+
+    async def run(
+        self,
+        make: Callable[[View], Operation[Result]],
+        what: str,
+        *,
+        progress: Callable[[Any], None] | None = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
+        label = f"{what} of {self.name!r}"
+        return await self._runner.run(make(self._view), label, self._timeout(timeout_s), idle=True, progress=progress)
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
         """The file ``name`` whose blocks are objects of this domain; see :class:`ares.fragment.store.File`.

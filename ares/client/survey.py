@@ -6,7 +6,7 @@ from ares.client.operations import stat
 from ares.configuration import Configuration, Server
 from ares.effects import Gather, Operation, Together
 from ares.errors import Superseded, Unavailable
-from ares.identity import DomainName, ObjectName, ServerId
+from ares.identity import NO_DOMAIN, ObjectName, ServerId
 from ares.messages import Describe, Description, Listed
 from ares.reconfig.listing import list_page
 from ares.reconfig.traversal import detour, find_next_config, read_config
@@ -14,9 +14,6 @@ from ares.reconfig.view import View
 from ares.value import TOMBSTONE
 
 WINDOW_OBJECTS = 64
-
-NO_DOMAIN = DomainName("")
-"""Where a list of servers that is no configuration is placed, so that nothing that is known of a real domain applies to it."""
 
 
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:

@@ -9,7 +9,7 @@ from servers that listed it; if it was trimmed meanwhile, or no version is settl
 deadline. It never returns a version that it could not put together, nor an older one in its place.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from ares.errors import DecodeFailed, Unavailable
 from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.messages import DELETED, DataReply, GetData, GetTag, PutData, Question
 from ares.pointer import latest
+from ares.readiness import Readiness
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Answered, Value
 
@@ -53,17 +54,17 @@ class FoundTag(Struct, frozen=True, gc=False):
 
 
 class DataAccess:
-    """The primitives for one configuration. ``suspects``: servers that have been silent lately, asked for elements last."""
+    """The primitives for one configuration. ``readiness``: whom to ask for elements."""
 
-    def __init__(self, configuration: Configuration, coding: Coding, suspects: Set[ServerId]) -> None:
+    def __init__(self, configuration: Configuration, coding: Coding, readiness: Readiness) -> None:
         self.configuration = configuration
         self._coding = coding
-        self._suspects = suspects
+        self._readiness = readiness
 
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
         """The highest tag at a quorum (Alg. 3:2-8)."""
         id = self.configuration.id
-        answers = yield Gather(self.configuration, lambda call: GetTag(call, id, object), "get-tag")
+        answers = yield Gather(self.configuration, lambda call: GetTag(call, id, object), "get-tag", sparing=True)
         replies = answers.values()
         return FoundTag(max([reply.tag for reply in replies]), latest([reply.successor for reply in replies]))
 
@@ -103,7 +104,12 @@ class DataAccess:
             reading = Reading(self.configuration, object, needed, held)
             try:
                 answers = yield Gather(
-                    self.configuration, self._queries(object, needed, carry, held), "get-data", settled=reading.settled, patience_s=patience_s
+                    self.configuration,
+                    self._queries(object, needed, carry, held),
+                    "get-data",
+                    settled=reading.settled,
+                    patience_s=patience_s,
+                    sparing=True,
                 )
                 if not reading.complete and not reading.withheld and reading.tag is not None:
                     yield from self._fetch(object, reading, answers, carry)
@@ -120,9 +126,7 @@ class DataAccess:
         id, servers, n = self.configuration.id, self.configuration.server_ids, self.configuration.n
 
         def requests(call: CallId) -> Sequence[Question]:
-            order = [(call + offset) % n for offset in range(n)]
-            if self._suspects:
-                order.sort(key=lambda position: servers[position] in self._suspects)
+            order = self._readiness.order(servers)
             batch = [GetData(call, id, object, False, None, carry, held)] * n
             with_element = GetData(call, id, object, True, None, carry, held)
             for position in order[:needed]:

@@ -66,7 +66,7 @@ class ReedSolomon:
     def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
         chosen = [elements[index] for index in sorted(elements)[: self.k]]
         try:
-            stripes = [self._driver.decode(list(parts)) for parts in zip(*chosen, strict=True)]
+            stripes = [self._driver.decode([bytes(part) for part in parts]) for parts in zip(*chosen, strict=True)]  # of other types it would abort
         except (ECDriverError, ValueError) as error:
             raise DecodeFailed("an object", f"the erasure code says {error}") from error
         value: bytes = stripes[0] if len(stripes) == 1 else b"".join(stripes)

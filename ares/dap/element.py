@@ -16,10 +16,14 @@ from ares.tag import Tag
 _layout = struct.Struct(">QQiq")
 
 
+def seal_seed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int) -> int:
+    """What the digest of an element's data is seeded with: the digest of all that is not data. Raises struct.error for what cannot be sealed."""
+    return xxh3_64_intdigest(configuration + _layout.pack(tag.number, tag.writer, index, length) + object.encode())
+
+
 def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: Sequence[bytes]) -> int:
     """64 bits (XXH3), seeded with the digest of all that is not data."""
-    head = configuration + _layout.pack(tag.number, tag.writer, index, length) + object.encode()
-    seed = xxh3_64_intdigest(head)
+    seed = seal_seed(configuration, object, tag, index, length)
     if len(parts) == 1:
         return xxh3_64_intdigest(parts[0], seed)
     digest = xxh3_64(seed=seed)
@@ -40,3 +44,13 @@ def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element
     except struct.error:
         return False
     return element.checksum == expected
+
+
+def hollow(element: Element) -> Element:
+    """What is kept of an element that rotted: that it was there. It is not intact, so it is never answered."""
+    return Element(element.index, element.length, element.checksum, ())
+
+
+def is_hollow(element: Element) -> bool:
+    """Whether its data is missing. No other element of a value that has bytes is without any."""
+    return element.length > 0 and element.size == 0

@@ -1,16 +1,14 @@
 """Which primitives a configuration speaks."""
 
-from collections.abc import Set
-
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess
 from ares.dap.coding import coding_for
-from ares.identity import ServerId
+from ares.readiness import Readiness
 
 
-def data_access(configuration: Configuration, suspects: Set[ServerId] = frozenset()) -> DataAccess:
+def data_access(configuration: Configuration, readiness: Readiness | None = None) -> DataAccess:
     """The client half. Raises :class:`ares.errors.ConfigurationRefused` if its erasure code is not available here."""
-    return DataAccess(configuration, coding_for(configuration), suspects)
+    return DataAccess(configuration, coding_for(configuration), readiness or Readiness())
 
 
 def capacity(configuration: Configuration) -> int:

@@ -16,19 +16,17 @@ from msgspec import Struct
 from ares.configuration import Configuration, Status, Successor
 from ares.dap.client import DataAccess, Found
 from ares.dap.registry import data_access
-from ares.effects import Agree, Announce, Operation, Report, Together
+from ares.effects import Agree, Announce, Now, Operation, Pause, Report, Together
 from ares.errors import ConfigurationRefused, Superseded, Uncertain
 from ares.identity import ObjectName
 from ares.messages import Decided
 from ares.reconfig.collection import gc_config
 from ares.reconfig.listing import list_page
+from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
 from ares.tag import TAG_ZERO
 from ares.value import WITHHELD
-
-WINDOW_OBJECTS = 128
-"""How many objects move at once when batching; small enough for memory, large enough to fill every message."""
 
 
 class Progress(Struct, frozen=True):
@@ -57,25 +55,39 @@ class Reconfigured(Struct, frozen=True):
     announced: bool = True
 
 
-def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
-    """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12)."""
+def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
+    """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
+
+    ``throttle``: how fast data moves.
+    """
     yield Report(Progress("read-config"))
     yield from read_config(view)
+    result = yield from advance(view, wished, throttle)
+    return result
+
+
+def advance(view: View, wished: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
+    """``reconfigure`` from the sequence as it is known. If ``wished`` was made from the last entry, it follows that one or does not come about."""
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
+    result = yield from install(view, wished, decided.configuration, throttle)
+    return result
+
+
+def install(view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
+    """What remains once ``target`` is decided, whoever began with it (Alg. 5:8-12)."""
     try:
-        result = yield from _install(view, wished, decided)
+        result = yield from _install(view, wished, target, throttle)
     except Uncertain as error:
         error.may_have_taken_effect = True
-        error.advice = f"configuration {decided.configuration.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
+        error.advice = f"configuration {target.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
         raise
     return result
 
 
-def _install(view: View, wished: Configuration, decided: Decided) -> Operation[Reconfigured]:
-    target = decided.configuration
+def _install(view: View, wished: Configuration, target: Configuration, throttle: Throttle | None) -> Operation[Reconfigured]:
     yield from announce_successor(view, target)
-    mover = Mover(view, target)
+    mover = Mover(view, target, throttle)
     yield from mover.update_config()
     yield Report(mover.progress("finalize-config"))
     yield from finalize_config(view, target)
@@ -143,9 +155,11 @@ def finalize_config(view: View, target: Configuration) -> Operation[None]:
 class Mover:
     """update-config (Alg. 5:23-36): the newest version of every object of the domain, from every active configuration into ``target``."""
 
-    def __init__(self, view: View, target: Configuration) -> None:
+    def __init__(self, view: View, target: Configuration, throttle: Throttle | None = None) -> None:
         self._view = view
         self._target = target
+        self._throttle = throttle
+        self._window = Window(view.switches.batch)
         self._sources: list[tuple[Configuration, Successor]] = []
         self._seen: set[ObjectName] = set()
         self._overtaken = False
@@ -173,7 +187,7 @@ class Mover:
                 page = yield from list_page(source, after, carry=carry)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)
-                yield Together(self._moves(fresh), WINDOW_OBJECTS if self._view.switches.batch else 1)
+                yield Together(self._moves(fresh), self._window)
                 after = page.after
 
     @property
@@ -190,7 +204,10 @@ class Mover:
         a later source, where it was completed, has it.
         """
         while True:
+            began: float = yield Now()
             versions = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry))
+            answered: float = yield Now()
+            self._window.took(answered - began)
             there = yield from self._view.dap(self._target).get_version(object)
             if self._done_by_others:
                 return
@@ -199,6 +216,7 @@ class Mover:
                 self.skipped += 1
                 yield Report(self.progress("update-config"))
                 return
+            yield from self._wait_for_turn(max(found.length for found in versions if found.tag == newest))
             values = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
             found = max(reversed(values), key=lambda found: found.tag)
             if found.value is not WITHHELD:
@@ -207,6 +225,14 @@ class Mover:
                 self.bytes += max(found.length, 0)
                 yield Report(self.progress("update-config"))
                 return
+
+    def _wait_for_turn(self, length: int) -> Operation[None]:
+        """Before the value travels: what is fetched and waits would only take memory."""
+        if self._throttle is not None:
+            now: float = yield Now()
+            wait_s = self._throttle.wait_s(now, length)
+            if wait_s > 0:
+                yield Pause(wait_s, retry=False)
 
     def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[list[Found]]:
         answers = []

@@ -62,7 +62,7 @@ class ConfigurationSequence:
         """Enter a configuration whose place is certain: decided, or vouched for by the consensus service."""
         new = successor.configuration
         held = self._entries.get(new.index)
-        if held is not None and held.id != new.id:
+        if held is not None and held != new and held.id != new.id:  # looking is quicker than a digest
             raise ConfigurationRefused(
                 f"two configurations for index {new.index} of domain {new.domain!r}: {held.describe()} and {new.describe()}. "
                 "The consensus service decided twice; nothing was moved. Check that all its members belong to this cluster"

@@ -1,14 +1,13 @@
 """What one client knows and remembers of one domain, shared by all its operations on it."""
 
-from collections.abc import Set
-
 from msgspec import Struct
 
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess
 from ares.dap.memory import Memory
 from ares.dap.registry import data_access
-from ares.identity import ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.identity import ClientId, ConfigurationId, DomainName, ObjectName
+from ares.readiness import Readiness
 from ares.reconfig.sequence import ConfigurationSequence
 
 
@@ -34,13 +33,13 @@ class View:
     stand for two values. (The papers have such a client crash.)
     """
 
-    def __init__(self, client: ClientId, first: Configuration, switches: Switches, suspects: Set[ServerId] = frozenset()) -> None:
+    def __init__(self, client: ClientId, first: Configuration, switches: Switches, readiness: Readiness | None = None) -> None:
         self.client = client
         self.switches = switches
         self.sequence = ConfigurationSequence(first)
         self.spent: dict[ObjectName, int] = {}
         self.memory = Memory()
-        self._suspects = suspects
+        self._readiness = readiness or Readiness()
         self._daps: dict[ConfigurationId, DataAccess] = {}
 
     @property
@@ -53,5 +52,5 @@ class View:
         if dap is None:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
-            dap = self._daps[configuration.id] = data_access(configuration, self._suspects)
+            dap = self._daps[configuration.id] = data_access(configuration, self._readiness)
         return dap

@@ -6,6 +6,7 @@ where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -14,7 +15,9 @@ from ares.codec import Frame, decode, encode
 from ares.errors import BadMessage
 from ares.identity import CallId, ServerId
 from ares.messages import AnyMessage, DataReply, PutData, Reason, Refused
-from ares.runtime.ports import Sender
+from ares.runtime.metering import counted
+from ares.runtime.ports import Handle, Sender
+from ares.server.metrics import Traffic
 
 BATCH_MESSAGES_MAX = 4096
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -30,7 +33,6 @@ _log = logging.getLogger(__name__)
 
 Peer = TypeVar("Peer", bound=Hashable)
 Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
-Handle = Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]
 
 
 def batches(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, list[Frame]]]:
@@ -149,21 +151,43 @@ class BatchConnections(ABC):
 
 
 class BatchListener(ABC):
-    """The part of :class:`ares.runtime.ports.Listener` that is the same over every wire; a subclass binds, flushes and closes."""
+    """The part of :class:`ares.runtime.ports.Listener` that is the same over every wire; a subclass binds, takes, flushes and closes.
 
-    def __init__(self) -> None:
+    ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing.
+    """
+
+    def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
+        self.address = ""
+        self._traffic = traffic
         self._serving = False
+        self._paused = False
 
-    def _start(self, handle: Handle) -> None:
-        self._handle = handle
+    def _start(self, handle: Handle, address: str) -> None:
+        self.address = address
+        self._handle = handle if self._traffic is None else counted(handle, self._traffic)
         self._loop = asyncio.get_running_loop()
         self._outgoing = TickQueues[Sender](self._loop, self._flush)
         self._serving = True
 
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            if self._serving:
+                self._loop.call_soon(self._drain)
+
     def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        if self._traffic is not None:
+            self._traffic.count_replies(messages)
         if self._serving:
             self._outgoing.post(sender, messages)
+
+    @abstractmethod
+    def _drain(self) -> None:
+        """Take what came, unless paused."""
 
     @abstractmethod
     def _flush(self) -> None:
@@ -171,6 +195,21 @@ class BatchListener(ABC):
 
     def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
         """Treat one batch; returns how many messages it held."""
+        traffic = self._traffic
+        if traffic is None:
+            return self._treat(sender, frames)
+        begin_s = time.perf_counter()
+        messages = self._treat(sender, frames)
+        traffic.batches.add(time.perf_counter() - begin_s)
+        traffic.received_bytes += sum(map(len, frames))
+        return messages
+
+    def _leaves(self, frames: Sequence[Frame]) -> None:
+        """A batch of replies goes out."""
+        if self._traffic is not None:
+            self._traffic.sent_bytes += sum(map(len, frames))
+
+    def _treat(self, sender: Sender, frames: Sequence[Frame]) -> int:
         try:
             messages = decode(frames)
         except BadMessage as error:

@@ -9,9 +9,10 @@ import fcntl
 import logging
 import os
 import re
+import stat
 import time
 import tomllib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,11 +23,13 @@ from ares.runtime.keys import is_key
 from ares.server.admission import ROLES, Client
 
 LOOK_AGAIN_S = 1.0
+FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 _HEAD = """\
 # Who may connect to this cluster, and what they may do: read, write, reconfigure, admin, each including the ones before.
 # `ares-cli keys` writes this file; servers look at it again within a second. Every machine of the cluster needs the same.
+format = 1
 """
 _CLIENT = """
 [[client]]
@@ -45,20 +48,29 @@ class _ClientTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
+    format: int = FORMAT
     client: list[_ClientTable] = []
 
 
 def read_clients(path: Path) -> list[Client]:
     """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it."""
     try:
-        mode = path.stat().st_mode & 0o777
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            text = file.read()
+        directory = path.parent.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: the file of authorised clients cannot be read: {error}") from error
     if mode & 0o022:
         raise BadInput(f"{path}: others can write it (mode {mode:o}) and so authorise themselves: chmod 644 {path}")
+    if directory & stat.S_IWOTH and not directory & stat.S_ISVTX:
+        raise BadInput(f"{path.parent}: others can put another file of authorised clients there: chmod o-w {path.parent}")
     try:
-        tables = msgspec.convert(tomllib.loads(text), _ClientsTable).client
+        content = tomllib.loads(text)
+        if content.get("format", FORMAT) != FORMAT:
+            why = f"format: expected {FORMAT}, found {content['format']}: the file was written by another release of ares"
+            raise BadInput(f"{path}: {why}; use that one, or a newer one")
+        tables = msgspec.convert(content, _ClientsTable).client
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise BadInput(f"{path}: expected [[client]] tables of name, role and key: {error}") from error
     clients = []
@@ -110,15 +122,19 @@ class KeyedSender(bytes):
 
 
 class AuthorisedClients:
-    """The file as a running process sees it (:class:`ares.server.admission.Authorised`). Raises :class:`BadInput` if it cannot be used at all."""
+    """The file as a running process sees it (:class:`ares.server.admission.Authorised`). Raises :class:`BadInput` if it cannot be used at all.
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    ``extra``: clients that are authorised whatever the file says of others, by key; for a key that stands in both the file counts.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic, extra: Mapping[str, Client] | None = None) -> None:
         self.unknown_keys = 0
         self._path = path
         self._clock = clock
+        self._extra = dict(extra or {})
         self._looked_at_s = clock()
         self._seen = self._signature()
-        self._clients = {client.key: client for client in read_clients(path)}
+        self._clients = self._extra | {client.key: client for client in read_clients(path)}
 
     def client(self, sender: Hashable) -> Client | None:
         """Who sent a batch; None if the key is not authorised (any more)."""
@@ -146,7 +162,7 @@ class AuthorisedClients:
 
     def _read_again(self) -> None:
         try:
-            self._clients = {client.key: client for client in read_clients(self._path)}
+            self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
             _log.info("the authorised clients changed: %d now", len(self._clients))
         except BadInput as error:
             _log.error("the authorised clients stay as they were: %s", error)

@@ -27,8 +27,12 @@ PASSWORD_NAME = "secrets/consensus.password"
 _PORTS = range(20_000, 32_000)
 """Below the ports that Linux hands out to outgoing connections: what is free here now is likely to stay so until the cluster starts."""
 
+_HTTP_HOST = "127.0.0.1"
+"""Figures are for this machine, until somebody writes another address."""
+
 _HEAD = """\
 # A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
+# At http a process says how it is: GET /health, and GET /metrics for Prometheus.
 format = {format}
 name = "{name}"
 {durability}
@@ -79,6 +83,24 @@ id = "{id}"
 address = "{address}"
 raft = "{raft}"
 """
+_ETCD = """
+# This etcd keeps the decisions; its endpoints are members of one etcd cluster. Clients need this table, servers do not talk to etcd. May follow it:
+# prefix = "/ares", what all keys in there begin with; ca = "pem/ca.pem" for TLS, certificate and key for an etcd that asks clients for one;
+# user = "ares" and password = "secrets/etcd.password", a file of mode 600.
+[etcd]
+endpoints = [{endpoints}]
+"""
+_HTTP = """\
+http = "{address}"
+"""
+_AUTOPILOT = """
+# With this table, a server that was silent for after_s seconds is replaced by a spare: one that is up and in fewer configurations. every_s: how often
+# servers are looked at. bytes_per_s: how fast data moves for that.
+[autopilot]
+after_s = 60
+every_s = 5
+bytes_per_s = 33554432
+"""
 _INITIAL = """
 # {description}.
 # Every client starts from this table: never edit it while the cluster holds data, use `ares-cli reconfig`.
@@ -89,7 +111,11 @@ servers = [{servers}]
 
 
 class Plan(Struct, frozen=True):
-    """What `init` was asked for. ``base_port`` 0: free ports are chosen; ``k`` None with "ec": the largest that survives one crash."""
+    """What `init` was asked for. ``base_port`` 0: free ports are chosen; ``k`` None with "ec": the largest that survives one crash.
+
+    ``etcd``: endpoints (``host:port``) of one that keeps the decisions, in place of consensus members. ``spares``: servers that are in no
+    configuration in the beginning. ``autopilot``: let them take the places of servers that are gone.
+    """
 
     servers: int = 5
     consensus: int = 3
@@ -100,7 +126,15 @@ class Plan(Struct, frozen=True):
     base_port: int = 7400
     security: str | None = None
     allow_no_faults: bool = False
-    durability: Durability = "memory"
+    durability: Durability = "fsync"
+    etcd: tuple[str, ...] = ()
+    spares: int = 0
+    autopilot: bool = False
+
+    @property
+    def server_ids(self) -> list[str]:
+        """Those of the initial configuration, then the spares."""
+        return [f"s{index}" for index in range(self.servers + self.spares)]
 
 
 def create(directory: Path, plan: Plan) -> Settings:
@@ -113,6 +147,7 @@ def create(directory: Path, plan: Plan) -> Settings:
     for existing in (path, password, directory / KEYS_NAME):
         if existing.exists():
             raise BadInput(f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself")
+    _check_who_decides(plan)
     keys = _keys(plan)
     text = _text(plan, keys)
     Settings.parse(text, path)
@@ -161,8 +196,16 @@ def _configuration(plan: Plan) -> Configuration:
         raise BadInput(str(error)) from error
 
 
+def _check_who_decides(plan: Plan) -> None:
+    if plan.etcd and plan.consensus:
+        raise BadInput("either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written")
+    if plan.etcd and plan.security == "curve":
+        why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
+        raise BadInput(f"--etcd and --security curve do not go together: {why}; nothing was written")
+
+
 def _keys(plan: Plan) -> NewKeys | None:
-    ids = [*(f"s{index}" for index in range(plan.servers)), *(f"r{index}" for index in range(plan.consensus))]
+    ids = [*plan.server_ids, *(f"r{index}" for index in range(plan.consensus))]
     return NewKeys(ids, plan.consensus) if plan.security == "curve" else None
 
 
@@ -171,17 +214,23 @@ def _text(plan: Plan, keys: NewKeys | None) -> str:
     if plan.security is None and not is_loopback(plan.host):
         why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
         raise BadInput(f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none")
-    ports = iter(_free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20))
+    chosen = _free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20)
+    ports = iter(chosen)
+    https = (f"{_HTTP_HOST}:{port}" for port in chosen[len(plan.server_ids) + 2 * plan.consensus :])
     parts = [_HEAD.format(format=FORMAT, name=f"ares-{secrets.token_hex(3)}", durability=_DURABILITY[plan.durability])]
     parts.append(_SECURITY if plan.security == "none" else "" if keys is None else _CURVE)
     parts.append(_DECISIONS.format(key=keys.decision_key) if keys is not None and plan.consensus else "")
     parts.append(_MEMBERS.format(password=PASSWORD_NAME) if plan.consensus else "")
-    for server in configuration.servers:
-        parts.append(_SERVER.format(id=server.id, address=f"{plan.host}:{next(ports)}", identity=new_identity()))
-        parts.append(_PUBLIC_KEY.format(key=keys.public_key(server.id)) if keys is not None else "")
+    for id in plan.server_ids:
+        parts.append(_SERVER.format(id=id, address=f"{plan.host}:{next(ports)}", identity=new_identity()))
+        parts.append(_PUBLIC_KEY.format(key=keys.public_key(id)) if keys is not None else "")
+        parts.append(_HTTP.format(address=next(https)))
     for index in range(plan.consensus):
         parts.append(_MEMBER.format(id=f"r{index}", address=f"{plan.host}:{next(ports)}", raft=f"{plan.host}:{next(ports)}"))
         parts.append(_PUBLIC_KEY.format(key=keys.public_key(f"r{index}")) if keys is not None else "")
+        parts.append(_HTTP.format(address=next(https)))
+    parts.append(_ETCD.format(endpoints=", ".join(f'"{endpoint}"' for endpoint in plan.etcd)) if plan.etcd else "")
+    parts.append(_autopilot(plan))
     parts.append(_CLIENT.format(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret") if keys is not None else "")
     names = ", ".join(f'"{name}"' for name in configuration.server_ids)
     parts.append(_INITIAL.format(description=configuration.describe(), dap=configuration.dap, servers=names))
@@ -191,13 +240,20 @@ def _text(plan: Plan, keys: NewKeys | None) -> str:
     return "".join(parts)
 
 
+def _autopilot(plan: Plan) -> str:
+    """The table, as a remark unless it was asked for; nothing where nobody could fly it."""
+    if plan.autopilot or not plan.consensus:
+        return _AUTOPILOT if plan.autopilot else ""
+    return "".join(line if line.startswith(("#", "\n")) else f"# {line}" for line in _AUTOPILOT.splitlines(keepends=True))
+
+
 def _free_ports(plan: Plan) -> list[int]:
-    wanted = plan.servers + 2 * plan.consensus
+    wanted = 2 * len(plan.server_ids) + 3 * plan.consensus
     free: list[int] = []
     for port in secrets.SystemRandom().sample(_PORTS, len(_PORTS)):
         if len(free) == wanted:
             return free
-        if is_free(plan.host, port):
+        if is_free(plan.host, port) and is_free(_HTTP_HOST, port):
             free.append(port)
     raise BadInput(f"fewer than {wanted} ports from {_PORTS.start} to {_PORTS.stop} are free on {plan.host}")
 

@@ -15,6 +15,11 @@ from msgspec import Struct
 
 from ares.errors import BadInput
 
+MIB = 1024 * 1024
+
+
+FORMAT = 1
+
 
 class ClientSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
@@ -31,12 +36,43 @@ class ClientSettings(Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None = None
 
 
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the clients of one process may make it hold (docs/limits.md).
+
+    ``connections``: how many at once. ``received_bytes``: what came in from all of them and was not looked at yet. ``unread_bytes``: replies that
+    they, all together, have not taken yet.
+    """
+
+    connections: int = 4_000
+    received_bytes: int = 1024 * MIB
+    unread_bytes: int = 512 * MIB
+
+
+class AutopilotSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the table is, servers that are gone are replaced by others (docs/autopilot.md).
+
+    ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
+    """
+
+    after_s: float = 60.0
+    every_s: float = 5.0
+    bytes_per_s: int = 32 * MIB
+
+
+class ScrubSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How servers with a store verify what is on their disks: every so many hours (0: only when asked to), and how fast (docs/store.md)."""
+
+    every_h: float = 168.0
+    bytes_per_s: int = 8 * MIB
+
+
 class ServerTable(Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     address: str
     identity: str
     data: str | None = None
     public_key: str | None = None
+    http: str | None = None
 
 
 class MemberTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +81,7 @@ class MemberTable(Struct, frozen=True, forbid_unknown_fields=True):
     raft: str
     data: str | None = None
     public_key: str | None = None
+    http: str | None = None
 
 
 class EtcdTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +113,9 @@ class FileTable(Struct, frozen=True, forbid_unknown_fields=True):
     decision_key: str | None = None
     consensus_password: str | None = None
     client: ClientSettings = ClientSettings()
+    limits: Limits = Limits()
+    scrub: ScrubSettings = ScrubSettings()
+    autopilot: AutopilotSettings | None = None
     server: list[ServerTable] = []
     consensus: list[MemberTable] = []
     etcd: EtcdTable | None = None
@@ -89,6 +129,9 @@ class FileTable(Struct, frozen=True, forbid_unknown_fields=True):
 _TABLES: Mapping[str, type[Struct]] = {
     "": FileTable,
     "client": ClientSettings,
+    "limits": Limits,
+    "scrub": ScrubSettings,
+    "autopilot": AutopilotSettings,
     "server": ServerTable,
     "consensus": MemberTable,
     "etcd": EtcdTable,
@@ -106,12 +149,22 @@ def refuse(path: Path, key: str, why: str) -> NoReturn:
 def decode(text: str, path: Path) -> FileTable:
     """The tables in ``text``, every key known and of its type. Raises :class:`BadInput`."""
     try:
-        return msgspec.convert(tomllib.loads(text), FileTable)
+        tables = tomllib.loads(text)
+        _check_format(path, tables)
+        return msgspec.convert(tables, FileTable)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: expected TOML: {error}") from error
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         _explain(path, what, place.strip("`").removeprefix("$").removeprefix("."))
+
+
+def _check_format(path: Path, tables: Mapping[str, object]) -> None:
+    """Before anything else: in another format other keys are known."""
+    format = tables.get("format", FORMAT)
+    if type(format) is int and format != FORMAT:
+        age = "a newer" if format > FORMAT else "another"
+        refuse(path, "format", f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one")
 
 
 def _explain(path: Path, what: str, place: str) -> NoReturn:

@@ -6,26 +6,32 @@ after a while (``Undecided``), and the client asks another.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from ares.errors import AresError, ConsensusUnavailable
+from ares.errors import AresError, BadInput, ConsensusUnavailable
 from ares.identity import ServerId
 from ares.messages import (
     AnyMessage,
+    ConsensusDescription,
     ConsensusReply,
     ConsensusRequest,
     DescribeConsensus,
+    Done,
     GetHint,
     Hint,
     Propose,
     Reason,
     Refused,
+    SetLogLevel,
     TellFinalized,
     Undecided,
 )
+from ares.runtime.logs import set_level
 from ares.runtime.ports import Consensus, Listener, Sender
 from ares.runtime.raft_member import RaftMember
 from ares.server.admission import Admission
@@ -34,25 +40,56 @@ PATIENCE_S = 2.0
 """How long a member tries before it says that it cannot decide."""
 
 UNDER_WAY_MAX = 1_000
+UNDER_WAY_OF_CLIENT_MAX = UNDER_WAY_MAX // 2
+"""No client alone keeps the others from deciding."""
 
 _log = logging.getLogger(__name__)
+
+
+class Pilot(Protocol):
+    """What works beside a member as long as it runs (ares/client/autopilot.py)."""
+
+    def sentence(self) -> str:
+        """What it does, or did last."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
 
 
 class ConsensusHost:
     """Serves ``consensus`` (a Raft member) to the clients of ``listener``; TellFinalized is acknowledged by a Hint of what was told.
 
-    ``admission``: what each client may ask; None: everything.
+    ``admission``: what each client may ask; None: everything. ``pilot``: what works beside the member, and is told of in its description.
     """
 
-    def __init__(self, consensus: Consensus, listener: Listener, admission: Admission | None = None) -> None:
+    def __init__(self, consensus: Consensus, listener: Listener, admission: Admission | None = None, pilot: Pilot | None = None) -> None:
         self._consensus = consensus
         self._listener = listener
         self._admission = admission
+        self._pilot = pilot
         self._under_way: set[asyncio.Task[None]] = set()
+        self._of_client: Counter[Sender] = Counter()
+        self._finishing = False
 
     async def start(self) -> str:
         """Begin to serve; returns the address bound. Raises :class:`ares.errors.BadInput` if it cannot be bound."""
         return await self._listener.serve(self._handle)
+
+    async def describe(self) -> tuple[ConsensusDescription, int, int]:
+        """What the member says of itself, how many requests are under way, and how many attempts to connect with an unknown key there were.
+
+        Raises :class:`ConsensusUnavailable` when the member stopped.
+        """
+        [description] = await self._consensus.describe(PATIENCE_S)
+        if self._pilot is not None:
+            description = replace(description, autopilot=self._pilot.sentence())
+        return description, len(self._under_way), self._admission.unknown_keys if self._admission is not None else 0
+
+    async def finish(self) -> None:
+        """Take nothing more, as if the network had lost it, and wait for what is under way: as long as a member tries, at most."""
+        self._finishing = True
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=PATIENCE_S)
 
     async def close(self) -> None:
         """Drop what is under way (clients ask another member) and stop listening; the member stays as it is. Idempotent."""
@@ -64,6 +101,8 @@ class ConsensusHost:
 
     def _handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         at_once: list[AnyMessage] = []
+        if self._finishing:
+            return at_once
         if self._admission is not None:
             messages, at_once = self._admission.admit(sender, messages)
         for message in messages:
@@ -71,17 +110,29 @@ class ConsensusHost:
                 at_once.append(Refused(message.call, Reason.BAD_REQUEST, "this is a consensus member, not a storage server"))
             elif len(self._under_way) >= UNDER_WAY_MAX:
                 at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_MAX} requests are under way"))
+            elif self._of_client[sender] >= UNDER_WAY_OF_CLIENT_MAX:
+                at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_OF_CLIENT_MAX} requests of this client are under way"))
             else:
                 task = asyncio.get_running_loop().create_task(self._serve(sender, message))
                 self._under_way.add(task)
-                task.add_done_callback(self._under_way.discard)
+                self._of_client[sender] += 1
+                task.add_done_callback(lambda task: self._end(task, sender))
         return at_once
 
+    def _end(self, task: asyncio.Task[None], sender: Sender) -> None:
+        self._under_way.discard(task)
+        self._of_client[sender] -= 1
+        if not self._of_client[sender]:
+            del self._of_client[sender]
+
     async def _serve(self, sender: Sender, request: ConsensusRequest) -> None:
+        reply: ConsensusReply | Refused | Done
         try:
             reply = await self._answer(request)
         except ConsensusUnavailable as error:
             reply = Undecided(request.call, error.why)
+        except BadInput as error:
+            reply = Refused(request.call, Reason.BAD_REQUEST, str(error))
         except AresError as error:
             reply = Undecided(request.call, str(error))
         except Exception:
@@ -89,7 +140,7 @@ class ConsensusHost:
             reply = Undecided(request.call, "an internal error; its log has the details")
         self._listener.reply(sender, [reply])
 
-    async def _answer(self, request: ConsensusRequest) -> ConsensusReply:
+    async def _answer(self, request: ConsensusRequest) -> ConsensusReply | Done:
         match request:
             case Propose(call, configuration, proposer):
                 return replace(await self._consensus.propose(configuration, proposer, PATIENCE_S), call=call)
@@ -99,8 +150,11 @@ class ConsensusHost:
             case GetHint(call, domain):
                 return Hint(call, await self._consensus.hint(domain, PATIENCE_S))
             case DescribeConsensus(call):
-                [description] = await self._consensus.describe(PATIENCE_S)
+                description, _, _ = await self.describe()
                 return replace(description, call=call)
+            case SetLogLevel(call, level):
+                set_level(level)
+                return Done(call)
 
 
 async def run_consensus_member(
@@ -112,18 +166,30 @@ async def run_consensus_member(
     stop: asyncio.Event,
     certified: Callable[[Consensus], Consensus] | None = None,
     admission: Admission | None = None,
+    serving: Callable[[ConsensusHost], None] = lambda host: None,
+    piloted: Callable[[Consensus, Callable[[], bool]], Pilot] | None = None,
 ) -> None:
-    """Be the consensus member ``member`` until ``stop`` is set; returns when listener, Raft and directory are closed.
+    """Be the consensus member ``member`` until ``stop`` is set and what it took is answered; listener, Raft and directory are closed then.
 
     ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions,
-    ``admission`` says who may ask. Raises :class:`ares.errors.BadInput` if an address, the password or the directory cannot be used.
+    ``admission`` says who may ask. ``serving`` is told of the host. ``piloted`` makes what works beside the member, given the consensus service as
+    this member offers it and what says whether it leads. Raises :class:`ares.errors.BadInput` if an address, the password or the directory cannot be
+    used.
     """
     raft = RaftMember(member, raft_addresses, directory, password)
     raft.start()
-    host = ConsensusHost(raft if certified is None else certified(raft), listener, admission)
+    consensus = raft if certified is None else certified(raft)
+    pilot = None if piloted is None else piloted(consensus, lambda: raft.leads)
+    host = ConsensusHost(consensus, listener, admission, pilot)
+    flying = None if pilot is None else asyncio.create_task(pilot.run())
     try:
         await host.start()
+        serving(host)
         await stop.wait()
+        await host.finish()
     finally:
         await host.close()
+        if flying is not None:
+            flying.cancel()
+            await asyncio.gather(flying, return_exceptions=True)
         await raft.close()

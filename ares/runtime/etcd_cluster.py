@@ -118,9 +118,9 @@ class EtcdCluster:
         """The answer of the first endpoint that gives one, beginning with the one that answered last."""
         clock = asyncio.get_running_loop()
         deadline_s = clock.time() + timeout_s
-        order, turn, said = tuple(self._order), 0, dict.fromkeys((endpoint.address for endpoint in self._endpoints), "not asked")
         if not self._all_met:
             await self._meet_all(min(SILENCE_S, timeout_s))
+        order, turn, said = tuple(self._order), 0, dict.fromkeys((endpoint.address for endpoint in self._endpoints), "not asked")
         while (left_s := deadline_s - clock.time()) > 0:
             endpoint = order[turn % len(order)]
             try:
@@ -144,7 +144,10 @@ class EtcdCluster:
         raise ConsensusUnavailable(f"within {timeout_s:g} s etcd said: {words}")
 
     async def _meet_all(self, timeout_s: float) -> None:
-        """Before the first request: endpoints that belong to different clusters are found out while both can still be asked."""
+        """Before the first request: endpoints that belong to different clusters are found out while both can still be asked.
+
+        Those that were silent come last from then on; a short request would otherwise be over before it gets to the others.
+        """
 
         async def meet(endpoint: _Endpoint) -> None:
             with contextlib.suppress(TimeoutError, rpc.AioRpcError):
@@ -152,6 +155,7 @@ class EtcdCluster:
                     await self._meet(endpoint)
 
         await asyncio.gather(*(meet(endpoint) for endpoint in self._endpoints))
+        self._order.sort(key=lambda endpoint: not endpoint.met)
         self._all_met = True
 
     async def _meet(self, endpoint: _Endpoint) -> None:

@@ -24,6 +24,8 @@ from ares.errors import BadInput, ForeignStore, StoreLost
 
 CLAIM_NAME = "identity"
 STORE_NAME = "journal"
+SCRUBBED_NAME = "scrubbed"
+"""Holds the time of the last scrub."""
 LOCK_NAME = "lock"
 
 

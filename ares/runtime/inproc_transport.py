@@ -1,5 +1,6 @@
 """A transport within one event loop, for tests: the same batches, encoded and decoded, over ``loop.call_soon`` instead of sockets."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,8 +8,8 @@ from ares.codec import Frame
 from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.messages import AnyMessage
-from ares.runtime.batching import BatchConnections, BatchListener, Handle, batches
-from ares.runtime.ports import Sender
+from ares.runtime.batching import BatchConnections, BatchListener, batches
+from ares.runtime.ports import Handle, Sender
 
 
 class _Origin(NamedTuple):
@@ -78,15 +79,21 @@ class InprocListener(BatchListener):
     def __init__(self, network: InprocNetwork, address: str) -> None:
         super().__init__()
         self._network = network
-        self._address = address
+        self._wanted = address
+        self._held: deque[tuple[_Origin, Sequence[Frame]]] = deque()
 
     async def serve(self, handle: Handle) -> str:
-        self._network.attach(self._address, self)
-        self._start(handle)
-        return self._address
+        self._network.attach(self._wanted, self)
+        self._start(handle, self._wanted)
+        return self.address
 
     def take(self, origin: _Origin, frames: Sequence[Frame]) -> None:
-        self._receive(origin, frames)
+        self._held.append((origin, frames))
+        self._drain()
+
+    def _drain(self) -> None:
+        while self._held and self._serving and not self._paused:
+            self._receive(*self._held.popleft())
 
     def _flush(self) -> None:
         self._outgoing.send_each(self._send)
@@ -95,10 +102,10 @@ class InprocListener(BatchListener):
         assert isinstance(sender, _Origin)
         for _, frames in batches(messages):
             copied = [bytes(frame) for frame in frames]  # as a wire would: a client never shares memory with a server's mapped store
-            self._loop.call_soon(self._network.carry_reply, self._address, sender, copied)
+            self._loop.call_soon(self._network.carry_reply, self.address, sender, copied)
 
     async def close(self) -> None:
         if self._serving:
             self._flush()
             self._serving = False
-            self._network.detach(self._address)
+            self._network.detach(self.address)

@@ -3,18 +3,31 @@
 import errno
 import mmap
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 BUFFERS_MAX = 512
 """Given to one system call; Linux takes 1024."""
 
+BLOCK_BYTES = 4096
+
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that say: no room, and nothing else is wrong."""
 
 
+def share_of_file_system(directory: Path, share: int) -> int:
+    """Bytes of which there are ``share`` in the whole file system that ``directory`` is on or will be made on, free or not. Raises OSError."""
+    whole = os.statvfs(next(place for place in (directory, *directory.absolute().parents) if place.exists()))
+    return whole.f_blocks * whole.f_frsize // share
+
+
 class Disk:
     """Files by descriptor. Every method raises OSError."""
+
+    def salt(self) -> int:
+        """64 bits that nobody could guess."""
+        return secrets.randbits(64)
 
     def create(self, path: Path, size: int) -> int:
         """A new file that reads as ``size`` zeros and takes no room yet."""
@@ -46,6 +59,19 @@ class Disk:
             pieces.append(piece)
         return b"".join(pieces)
 
+    def open_past_cache(self, path: Path) -> int:
+        """For :meth:`read_into`: what is on the disk, and not what memory has of it, where the file system allows that."""
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        """Fill ``buffer`` from ``offset`` on, as far as there is something; how far. Offset, memory and size are multiples of BLOCK_BYTES."""
+        return os.preadv(descriptor, [buffer], offset)
+
     def map(self, descriptor: int, size: int) -> memoryview:
         """The file's first ``size`` bytes, read only; sees what is written."""
         return memoryview(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ))
@@ -75,7 +101,8 @@ class Disk:
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        os.unlink(path)
+        """One that is gone already is no error: somebody else had the same idea."""
+        path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:
         return os.listdir(directory)

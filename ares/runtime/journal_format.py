@@ -137,8 +137,17 @@ def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
 # -- reading ------------------------------------------------------------------------------------------------------------
 
 
-def parse_frame(view: memoryview, start: int, seed: int) -> Frame | None:
-    """The frame at ``start`` of a segment; None if there is none, or its check is wrong."""
+def metadata_bytes(prefix: Buffer) -> int:
+    """How long prefix, table and body of a frame are that begins with these PREFIX_BYTES; any number, if it is none."""
+    _, _, _, body_bytes, count = _prefix.unpack_from(prefix)
+    return PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
+
+
+def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None) -> Frame | None:
+    """The frame at ``start`` of a segment; None if there is none, or its check is wrong.
+
+    ``size``: how long the segment is, if ``view`` need not hold the parts.
+    """
     table_start = start + PREFIX_BYTES
     if table_start > len(view):
         return None
@@ -155,7 +164,7 @@ def parse_frame(view: memoryview, start: int, seed: int) -> Frame | None:
         parts.append((end, end + length))
         end += length
     end += -end % ALIGNMENT
-    return Frame(magic, sequence, synced, start, end, body, tuple(parts)) if end <= len(view) else None
+    return Frame(magic, sequence, synced, start, end, body, tuple(parts)) if end <= (len(view) if size is None else size) else None
 
 
 def decode_head(frame: Frame) -> Head:
@@ -171,19 +180,29 @@ def decode_head(frame: Frame) -> Head:
 
 def decode_batch(frame: Frame, view: memoryview) -> Batch:
     """The batch in a frame; the parts of its large elements are views into the segment. Raises :class:`Damage`."""
-    try:
-        batch = _decode_batch(frame.body)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+    batch = decode_body(frame)
     facts = batch.facts
     for position, fact in enumerate(facts):
         if type(fact) is PutData and fact.element.frame != -1:
-            first, count = fact.element.frame, len(fact.element.parts)
-            own = frame.parts[first : first + count] if first >= 0 else ()
-            if len(own) != count:
-                raise Damage(f"batch {frame.sequence} lacks data of {fact.object!r}")
-            facts[position] = attach(fact, [view[begin:end] for begin, end in own])
+            facts[position] = attach(fact, [view[begin:end] for begin, end in detached(frame, fact)])
     return batch
+
+
+def decode_body(frame: Frame) -> Batch:
+    """The batch in a frame without the data of its large elements. Raises :class:`Damage`."""
+    try:
+        return _decode_batch(frame.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+
+
+def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
+    """Where the data of a large element is. Raises :class:`Damage`."""
+    first, count = put.element.frame, len(put.element.parts)
+    own = frame.parts[first : first + count] if first >= 0 else ()
+    if len(own) != count:
+        raise Damage(f"batch {frame.sequence} lacks data of {put.object!r}")
+    return own
 
 
 def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
@@ -212,20 +231,22 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
     return highest
 
 
-def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tuple[list[Frame], int]:
-    """The batches to keep of the segment that was written last, and where they end: all that were acknowledged, cut where the rest breaks.
+def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tuple[list[Frame], int, int]:
+    """The batches to keep of the segment that was written last: all that were acknowledged, cut where the rest breaks.
 
-    Raises :class:`Damage` when a batch is not whole of which a later frame says that it was durable.
+    Then up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole of which a later frame says
+    that it was durable.
     """
     frames = list(walk(view, start, salt, sequence))
     end = frames[-1].end if frames else start
     durable = max(durable_before(view, end, salt), max((frame.synced for frame in frames), default=0))
     if durable >= sequence + len(frames):
         raise Damage(f"batch {sequence + len(frames)} is not readable, and those up to {durable} were durable")
+    sure = max((frame.end for frame in frames if frame.sequence <= durable), default=start)
     for position, frame in enumerate(frames):
         if frame.sequence > durable and not _whole(decode_batch(frame, view)):
-            return frames[:position], frame.start
-    return frames, end
+            return frames[:position], sure, frame.start
+    return frames, sure, end
 
 
 def _whole(batch: Batch) -> bool:

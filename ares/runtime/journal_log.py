@@ -14,17 +14,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ares.codec import DETACHED_BYTES_MIN
 from ares.messages import PutData
-from ares.runtime.journal_disk import FULL, Disk
-from ares.runtime.journal_format import FRAME_BYTES_MAX, Batch, attach, encode_batch
+from ares.runtime.journal_disk import FULL, Disk, share_of_file_system
+from ares.runtime.journal_examination import SegmentExamination
+from ares.runtime.journal_format import FRAME_BYTES_MAX, Batch, encode_batch
 from ares.runtime.journal_recovery import Recovery
-from ares.runtime.journal_segments import NEW_SUFFIX, Owner, Segment, Work, create_segment
+from ares.runtime.journal_segments import NEW_SUFFIX, Owner, Segment, Work, create_segment, mapped
 from ares.runtime.journal_thread import Background, WriterThread
 from ares.runtime.ports import Use
 from ares.server.facts import Fact, fact_bytes_max
 
 SEGMENT_BYTES = 32 * 1024 * 1024
+SEGMENT_BYTES_MIN = 512 * 1024
+SEGMENTS_MIN = 16
+"""As many fit into a small file system, until segments have SEGMENT_BYTES_MIN."""
+
 LEFT_SHARE = 8
 """This part of a segment is not for data."""
 
@@ -59,6 +63,7 @@ class LogJournal:
         self._settling: list[int] = []
         self._settled: dict[int, int] = {}
         self._head: Segment | None = None
+        self._durable = (0, 0)
         self._next = 1
         self._synced = 0
         self._gathered: list[Fact] = []
@@ -75,6 +80,7 @@ class LogJournal:
         self._settled = dict(self._sizes)
         self._synced = self._next - 1
         if self._head is not None:
+            self._durable = (self._head.number, self._head.end)
             self._allocate(self._head, min(self._head.size, self._head.end + self._left[Use.DATA]))
 
     # -- room -----------------------------------------------------------------------------------------------------------
@@ -83,11 +89,16 @@ class LogJournal:
         if use is Use.DATA and not self._spare_bytes and not self._hold_spare():
             return None
         place = self._room(bytes, use)
-        if place is None and use is Use.COMPACTION and self._spare_bytes:
-            self._disk.unlink(self._spare)
-            self._spare_bytes = 0
+        if place is None and use is Use.COMPACTION and self._give_spare():
             place = self._room(bytes, use)
         return place
+
+    def _give_spare(self) -> bool:
+        if not self._spare_bytes:
+            return False
+        self._disk.unlink(self._spare)
+        self._spare_bytes = 0
+        return True
 
     def _hold_spare(self) -> bool:
         bytes = self._segment_bytes // SPARE_SHARE + self._left[Use.DATA]
@@ -163,11 +174,23 @@ class LogJournal:
         work, self._work = self._work, Work(self._disk)
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
-        self._background.submit(work.run, partial(self._committed, self._next - 1, moved, settling, done))
+        end = (self._head.number, self._head.end) if self._head is not None else self._durable
+        self._allocate_ahead(work)
+        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done))
 
-    def _committed(self, sequence: int, moved: list[PutData], settling: list[int], done: Done, error: OSError | None) -> None:
+    def _allocate_ahead(self, work: Work) -> None:
+        """Where waiting is allowed, so that :meth:`reserve` seldom has to."""
+        head, step = self._head, self._segment_bytes // AHEAD_SHARE
+        if head is not None:
+            wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
+            if wanted - head.allocated >= step:
+                work.allocate(head, wanted)
+
+    def _committed(
+        self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[int], done: Done, error: OSError | None
+    ) -> None:
         if error is None:
-            self._synced = sequence
+            self._synced, self._durable = sequence, end
             self._settled.update((number, self._sizes[number]) for number in settling)
         done(error, moved)
 
@@ -182,7 +205,7 @@ class LogJournal:
         buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)))
         end = head.end + sum(map(len, buffers))
         assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
-        self._moved.extend(_mapped(facts, head.view, head.end + len(buffers[0])))
+        self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
         self._work.write(head, head.end, buffers, sequence)
         for number in self._discards:
             self._work.discard(self._directory / f"{number:08}.log")
@@ -197,6 +220,22 @@ class LogJournal:
     def read(self, place: int) -> Iterator[Fact]:
         for batch in self._sealed[place].batches():
             yield from batch.facts
+
+    def durable(self) -> Mapping[int, int]:
+        number, end = self._durable
+        is_there = number in self._sealed or (self._head is not None and self._head.number == number)
+        return self._settled if number in self._settled or not is_there else {**self._settled, number: end}
+
+    def examination(self, place: int) -> SegmentExamination | None:
+        end = self.durable().get(place)
+        segment = self._sealed.get(place, self._head)
+        return None if end is None or segment is None else SegmentExamination(self._disk, segment.path, segment.head, end)
+
+    def seal(self, place: int) -> bool:
+        if self._head is None or self._head.number != place:
+            return True
+        needed = FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        return bool(self._begin(needed) or (self._give_spare() and self._begin(needed)))
 
     def discard(self, place: int) -> None:
         del self._sealed[place], self._sizes[place], self._settled[place]
@@ -214,19 +253,10 @@ class LogJournal:
                 self._disk.close(self._head.descriptor)
 
 
-def _mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
-    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
-    for fact in facts:
-        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
-            element, parts = fact.element, []
-            for part in element.parts:
-                parts.append(view[start : start + len(part)])
-                start += len(part)
-            yield attach(fact, parts)
-
-
-def open_journal(directory: Path, owner: Owner, segment_bytes: int = SEGMENT_BYTES) -> LogJournal:
+def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None) -> LogJournal:
     """The journal of a server, to be recovered; call it on the server's event loop, with the directory held (ares/runtime/home.py).
+
+    ``segment_bytes``: SEGMENT_BYTES unless the file system is so small that what is kept free would be most of it.
 
     Its thread needs the interpreter between two waits for the disk; it gets it sooner from a busy loop than Python's 5 ms. Every mapped segment takes
     a descriptor.
@@ -234,4 +264,5 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int = SEGMENT_BYT
     sys.setswitchinterval(SWITCH_S)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return LogJournal(directory, owner, WriterThread(), segment_bytes=segment_bytes)
+    fitting = max(SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN)))
+    return LogJournal(directory, owner, WriterThread(), disk, segment_bytes or fitting)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ares.dap.element import intact, is_hollow
 from ares.messages import PutData
-from ares.runtime.ports import Use
+from ares.runtime.ports import Use, Verdict
 from ares.server.facts import Fact, fact_bytes_max
 
 Done = Callable[[OSError | None, Sequence[PutData]], None]
@@ -65,6 +66,18 @@ class MemoryJournal:
     def read(self, place: int) -> Iterator[Fact]:
         yield from list(self._kept.facts[place])
 
+    def durable(self) -> Mapping[int, int]:
+        return {place: size for place, size in self._sizes.items() if place in self._kept.facts}
+
+    def examination(self, place: int) -> "_KeptExamination | None":
+        return _KeptExamination(list(self._kept.facts[place])) if place in self.durable() else None
+
+    def seal(self, place: int) -> bool:
+        if place == self._place:
+            self._place += 1
+            self._sizes[self._place] = 0
+        return True
+
     def discard(self, place: int) -> None:
         del self._sizes[place]
         self._discarded.append(place)
@@ -75,6 +88,17 @@ class MemoryJournal:
 
     def close(self) -> None:
         pass
+
+
+class _KeptExamination:
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self._facts = facts
+
+    def run(self, pace: Callable[[int], None]) -> Verdict:
+        pace(_size(self._facts))
+        puts = [fact for fact in self._facts if isinstance(fact, PutData) and not is_hollow(fact.element)]
+        damaged = tuple(key for put in puts if not intact(*(key := (put.configuration, put.object, put.tag)), put.element))
+        return Verdict(not damaged, damaged)
 
 
 def _size(facts: Sequence[Fact]) -> int:

@@ -70,7 +70,7 @@ class Recovery:
     def _torn(self, last: Segment) -> list[Batch]:
         try:
             written = memoryview(self._disk.read(last.descriptor, last.size))
-            frames, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
+            frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
             batches = [decode_batch(frame, last.view) for frame in frames]
         except Damage as damage:
             raise StoreDamaged(last.path, str(damage)) from damage
@@ -78,6 +78,8 @@ class Recovery:
         self.next = last.head.first + len(frames)
         last.taken = last.allocated = last.end
         self._disk.truncate(last.descriptor, last.end)
+        # Again, for it may be a failed sync after which the process ended: what is read then need not be on the disk, and no sync would put it there.
+        self._disk.write(last.descriptor, [written[sure : last.end]], sure)
         self._disk.truncate(last.descriptor, last.size)  # zeros behind the end: what was cut must not be taken for batches another time
         self._disk.sync(last.descriptor)
         self._disk.sync_directory(self._directory)

@@ -1,12 +1,13 @@
 """The files of a journal: segments, each named by its number, and the work on them that waits for the disk."""
 
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ares.codec import DETACHED_BYTES_MIN
 from ares.errors import ForeignStore, StoreDamaged
-from ares.runtime.journal_disk import Disk
+from ares.messages import PutData
+from ares.runtime.journal_disk import FULL, Disk
 from ares.runtime.journal_format import (
     FORMAT,
     HEAD,
@@ -16,6 +17,7 @@ from ares.runtime.journal_format import (
     Damage,
     Head,
     UnknownFormat,
+    attach,
     decode_batch,
     decode_head,
     encode_head,
@@ -23,6 +25,7 @@ from ares.runtime.journal_format import (
     parse_frame,
     walk,
 )
+from ares.server.facts import Fact
 
 SUFFIX = ".log"
 NEW_SUFFIX = ".new"
@@ -109,7 +112,7 @@ def create_segment(
 
     It has its name only after :class:`Work` gave it. Raises OSError; nothing is left then.
     """
-    head = Head(FORMAT, owner.cluster, owner.server, owner.identity, number, secrets.randbits(64), first, tuple(earlier))
+    head = Head(FORMAT, owner.cluster, owner.server, owner.identity, number, disk.salt(), first, tuple(earlier))
     frame = encode_head(head)
     start = sum(map(len, frame))
     allocated = start + room
@@ -150,6 +153,7 @@ class Work:
         self._disk = disk
         self._steps: list[_Write | _Begin] = []
         self._discarded: list[Path] = []
+        self._ahead: tuple[Segment, int] | None = None
         self._last_sequence = 0
 
     def write(self, segment: Segment, offset: int, buffers: list[Buffer], sequence: int) -> None:
@@ -160,6 +164,10 @@ class Work:
     def begin(self, old: Segment | None, new: Segment, head: list[Buffer]) -> None:
         """``new`` follows ``old``, which has its end."""
         self._steps.append(_Begin(old, new, head))
+
+    def allocate(self, segment: Segment, end: int) -> None:
+        """Room up to ``end`` of the segment that is the last one now, if there is any; without it, who needs it asks again and is told why."""
+        self._ahead = (segment, end)
 
     def discard(self, path: Path) -> None:
         """Remove a file, once all else is durable."""
@@ -179,10 +187,24 @@ class Work:
             self._begin(step)
         if dirty is not None:
             self._disk.sync(dirty.segment.descriptor)
+        if self._ahead is not None:
+            self._allocate(*self._ahead)
         for path in self._discarded:
             self._disk.unlink(path)
         if dirty is not None:
             self._mark(dirty)
+
+    def _allocate(self, segment: Segment, end: int) -> None:
+        start = segment.allocated  # may have grown since
+        if start >= end:
+            return
+        try:
+            self._disk.allocate(segment.descriptor, start, end)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return
+        segment.allocated = max(segment.allocated, end)
 
     def _begin(self, step: _Begin) -> None:
         disk, new = self._disk, step.new
@@ -199,3 +221,14 @@ class Work:
         end = last.offset + sum(map(len, last.buffers))
         if end + PREFIX_BYTES <= last.segment.allocated:
             self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), end)
+
+
+def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
+    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
+    for fact in facts:
+        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
+            element, parts = fact.element, []
+            for part in element.parts:
+                parts.append(view[start : start + len(part)])
+                start += len(part)
+            yield attach(fact, parts)

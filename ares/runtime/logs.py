@@ -9,7 +9,12 @@ from datetime import UTC, datetime
 
 from pythonjsonlogger.json import JsonFormatter
 
+from ares.errors import BadInput
+
+LEVELS = ("debug", "info", "warning", "error")
 FIELDS = ("asctime", "levelname", "name", "message")
+
+_log = logging.getLogger(__name__)
 
 
 class _Formatter(JsonFormatter):
@@ -23,3 +28,11 @@ def set_up(server: str, level: int = logging.INFO) -> None:
     handler.setFormatter(_Formatter(list(FIELDS), static_fields={"server": server}))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
+
+
+def set_level(name: str) -> None:
+    """Log from the level ``name`` on, from now on. Raises :class:`ares.errors.BadInput` for one that is not among LEVELS."""
+    if name not in LEVELS:
+        raise BadInput(f"a log level is one of {', '.join(LEVELS)}, not {name!r}")
+    _log.info("the log level becomes %s", name)
+    logging.getLogger().setLevel(name.upper())

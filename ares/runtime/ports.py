@@ -7,13 +7,30 @@ import enum
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from ares.configuration import Configuration
 from ares.identity import ClientId, DomainName, ServerId
 from ares.messages import AnyMessage, ConsensusDescription, Decided, PutData
 from ares.server.facts import Fact
+from ares.server.places import Key as Key
 
 Sender = Hashable
 """Names the client that a request came from, for the reply; valid while its connection lasts."""
+
+
+Handle = Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]
+"""What a server does with a batch: the replies to that sender that can be given at once."""
+
+
+class Loop(Protocol):
+    """What a server needs of an event loop, on which all of it happens. asyncio's is one, and a simulation has its own."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> object:
+        """Call it after what is happening now."""
+
+    def time(self) -> float:
+        """Seconds, from some moment on."""
 
 
 class Connections(Protocol):
@@ -36,7 +53,17 @@ class Connections(Protocol):
         """Close every connection; idempotent."""
 
 
-class Listener(Protocol):
+class Throttle(Protocol):
+    """What keeps requests away from a server that has enough of them."""
+
+    def pause(self) -> None:
+        """Take no more requests until :meth:`resume`: they wait with the clients, but for a few that are here already. Replies leave. Idempotent."""
+
+    def resume(self) -> None:
+        """Take requests again; idempotent."""
+
+
+class Listener(Throttle, Protocol):
     """A server's side of a transport.
 
     ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. A batch that is not one (garbage, another
@@ -46,7 +73,7 @@ class Listener(Protocol):
 
     bad_batches: int
 
-    async def serve(self, handle: Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]) -> str:
+    async def serve(self, handle: Handle) -> str:
         """Bind and start; returns the address bound (``host:port``). Raises :class:`ares.errors.BadInput` if it cannot be bound."""
 
     def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
@@ -86,6 +113,25 @@ class Use(enum.IntEnum):
     COMPACTION = 2  # may take the last of it
 
 
+class Verdict(Struct, frozen=True):
+    """What an examination found. ``whole``: all is there, as it was written.
+
+    ``damaged``: the elements that are not, as far as it can be told whose they were. ``readable``: None, unless the disk failed to read something;
+    then the large elements that it can read. To look at the data of others in memory might be to wait for the disk, and to fail with it.
+    """
+
+    whole: bool
+    damaged: tuple[Key, ...] = ()
+    readable: frozenset[Key] | None = None
+
+
+class Examination(Protocol):
+    """Reads a place from the disk and verifies it all, wherever waiting is allowed; whatever happens to the journal meanwhile."""
+
+    def run(self, pace: Callable[[int], None]) -> Verdict:
+        """``pace(bytes)`` is called before so many bytes are read; what it raises ends this. Raises OSError if it could not be done."""
+
+
 class Journal(Protocol):
     """What a server must not forget: facts (ares/server/facts.py), in places. All is called on one thread, the event loop's.
 
@@ -117,6 +163,15 @@ class Journal(Protocol):
 
     def read(self, place: int) -> Iterator[Fact]:
         """The facts of such a place. Raises :class:`ares.errors.StoreDamaged`."""
+
+    def durable(self) -> Mapping[int, int]:
+        """Bytes of every place that are durable: those of :meth:`places`, and of one that facts are appended to."""
+
+    def examination(self, place: int) -> Examination | None:
+        """Of what is durable there now; None if there is no such place (any more)."""
+
+    def seal(self, place: int) -> bool:
+        """No fact is appended to ``place`` any more: it is among :meth:`places` after the next commit. False when there is no room for another."""
 
     def discard(self, place: int) -> None:
         """What survives of such a place was committed elsewhere: forget it with the next commit. Views into it stay valid."""

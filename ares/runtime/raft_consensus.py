@@ -1,4 +1,5 @@
-"""The decision table replicated by Raft, over PySyncObj. The only importer of pysyncobj; ares/runtime/raft_member.py puts the Consensus port over it.
+"""The decision table replicated by Raft, over PySyncObj. With raft_transport.py the only importer
+of pysyncobj; ares/runtime/raft_member.py puts the Consensus port over it.
 
 What is handed to Raft, and so crosses the network inside a pickle, is plain: names, numbers and the bytes of configurations. The members authenticate
 each other by a password, without which PySyncObj would load pickles from anybody. What PySyncObj 0.3.17 leaves open is closed here:
@@ -8,30 +9,25 @@ each other by a password, without which PySyncObj would load pickles from anybod
   moment; and an acknowledgement given to a leader of an earlier term counts in a later one (:meth:`ReplicatedTable.admitted`);
 * a crash between writing the dump and cutting the journal makes it forget entries at the next start, and it takes damaged files for empty ones
   (:func:`_examine`);
-* it drops a connection that was silent for a while just when it wants to ask for a vote over it, which makes fail-over slow: members greet each
-  other; and it waits for minutes for an answer to a lost SYN (:class:`_Transport`).
+* what its transport does with connections, slow ones and strangers' ones (ares/runtime/raft_transport.py).
 """
 
 import asyncio
 import contextlib
 import logging
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pysyncobj import FAIL_REASON, SERIALIZER_STATE, SyncObj, SyncObjConf, SyncObjException, replicated
 from pysyncobj.journal import FileJournal, MetaStorer
-from pysyncobj.tcp_connection import CONNECTION_STATE
-from pysyncobj.transport import TCPTransport
 
 from ares.errors import BadInput
 from ares.reconfig.decision import Decision, DecisionTable
 from ares.runtime.raft_directory import Dump, Entry, MemberDirectory
+from ares.runtime.raft_transport import Transport
 
-GREETING_S = 1.0
-CONNECT_S = 2.0
 COMPACT_AFTER_ENTRIES = 10_000
 _DAY_S = 86_400.0
 
@@ -62,35 +58,6 @@ def crossing(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Outcome]) 
     return callback
 
 
-class _Transport(TCPTransport):  # type: ignore[misc]
-    """Durability before promises, a look at what comes in, greetings over idle connections, and a limit for connecting."""
-
-    _greet_at_s = 0.0
-
-    def send(self, node: Any, message: dict[str, Any]) -> bool:
-        self._syncObj.make_durable(message)
-        return bool(super().send(node, {**message, "sender_term": self._syncObj._getTerm()}))
-
-    def _onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:
-        admitted = self._syncObj.admitted(message)
-        if admitted is not None:
-            super()._onMessageReceived(node, admitted)
-
-    def _onTick(self) -> None:
-        super()._onTick()
-        if time.monotonic() >= self._greet_at_s:
-            self._greet_at_s = time.monotonic() + GREETING_S
-            for node in self._nodes:
-                self.send(node, {"type": "greeting"})
-
-    def _connectIfNecessarySingle(self, node: Any) -> bool:
-        connection = self._connections.get(node)
-        connecting = connection is not None and connection.state == CONNECTION_STATE.CONNECTING
-        if connecting and time.monotonic() - self._lastConnectAttempt[node] > CONNECT_S:
-            connection.disconnect()
-        return bool(super()._connectIfNecessarySingle(node))
-
-
 class ReplicatedTable(SyncObj):  # type: ignore[misc]
     """The table, and the replicated commands on it, which PySyncObj applies in a thread of its own at every member.
 
@@ -102,7 +69,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         self._directory = directory
         self._durable: tuple[object, ...] = ()
         self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
-        super().__init__(address, others, self._settings(address, password), transportClass=_Transport)
+        super().__init__(address, others, self._settings(address, password), transportClass=Transport)
         self.addOnTickCallback(self._make_own_entries_durable)
 
     @classmethod

@@ -19,6 +19,10 @@ from ares.reconfig.decision import DecisionTable
 Entry = tuple[bytes, int, int]
 """One entry of the Raft log: command, index, term."""
 
+FORMAT = 1
+"""Of the directory: what its files are, and of the dump, which members also send to each other."""
+
+_MAGIC = b"ares-dump"
 _DIGEST_BYTES = 16
 
 
@@ -34,13 +38,14 @@ _dump_decoder = msgspec.msgpack.Decoder(Dump)
 
 
 class MemberDirectory:
-    """``lock``, ``journal``, ``journal.meta`` (term and vote) and ``dump`` of the member that holds the lock."""
+    """``lock``, ``format``, ``journal``, ``journal.meta`` (term and vote) and ``dump`` of the member that holds the lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / "journal"
         self.votes = path / "journal.meta"
         self.dump = path / "dump"
+        self.format = path / "format"
         self._lock: int | None = None
 
     def lock(self, member: ServerId) -> None:
@@ -65,8 +70,20 @@ class MemberDirectory:
         owner = os.pread(lock, 256, 0).decode(errors="replace")
         if owner not in ("", member):
             raise BadInput(f"{self.path} belongs to consensus member {owner}, not to {member}: votes are not transferable; nothing was started")
+        self._check_format()
         os.pwrite(lock, member.encode(), 0)
         os.fsync(lock)
+
+    def _check_format(self) -> None:
+        """A directory that says nothing is new, or of the first format, which did not say so."""
+        found = self.format.read_text(encoding="ascii", errors="replace").strip() if self.format.exists() else ""
+        if not found:
+            self.format.write_text(f"{FORMAT}\n", encoding="ascii")
+            _sync(self.format)
+            _sync(self.path)
+        elif found != str(FORMAT):
+            why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
+            raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
 
     def unlock(self) -> None:
         """Let another process in; idempotent."""
@@ -90,18 +107,23 @@ class MemberDirectory:
 
     def write_dump(self, path: Path, dump: Dump) -> None:
         """Write ``dump`` to ``path``, the file that is about to become the dump."""
-        body = msgspec.msgpack.encode(dump)
+        body = _MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(dump)
         with path.open("wb") as file:
             file.write(_digest(body) + body)
 
     def read_dump(self) -> Dump:
-        """The dump. Raises :class:`BadInput` if it is damaged."""
+        """The dump. Raises :class:`BadInput` if it is damaged, or of a format that this release does not know."""
         content = self.dump.read_bytes()
         body = content[_DIGEST_BYTES:]
         if _digest(body) != content[:_DIGEST_BYTES]:
             raise self.damaged(self.dump, "its checksum does not fit")
+        head, content = body[: len(_MAGIC) + 1], body[len(_MAGIC) + 1 :]
+        if head[:-1] != _MAGIC:
+            raise self.damaged(self.dump, "it is not a dump")
+        if head[-1] != FORMAT:
+            raise BadInput(f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the same release of ares at every member")
         try:
-            return _dump_decoder.decode(body)
+            return _dump_decoder.decode(content)
         except msgspec.MsgspecError as error:
             raise self.damaged(self.dump, str(error)) from error
 

@@ -25,7 +25,8 @@ from ares.runtime.settings import split_address
 
 CONFIGURATION_BYTES_MAX = 64 * 1024
 ATTEMPT_S = 1.0
-"""After so long without an answer a command is handed in again."""
+ATTEMPT_S_MAX = 8.0
+"""After so long without an answer a command is handed in again, and then after twice as long: it may be late because there are many."""
 
 PAUSE_S = 0.05
 
@@ -103,12 +104,19 @@ class RaftMember:
         return None if content is None else _decode(content)
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
-        """What this one member says of itself."""
+        """What this one member says of itself. A leader that it is not connected with is none: alone, a follower never looks for another."""
         machine = self._running()
         leader = machine._getLeader()
-        name = self._names[leader.id] if leader is not None else ""
+        known = leader is not None and (leader == machine.selfNode or machine.isNodeConnected(leader))
+        name = self._names[leader.id] if known else ""
         reachable = 1 + sum(machine.isNodeConnected(node) for node in machine.otherNodes)
         return [ConsensusDescription(NO_CALL, self.member, name, machine._getTerm(), machine.table.count, reachable, len(self._names))]
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member is the leader, as far as it knows: one that was cut off finds out after a moment."""
+        machine = self._machine
+        return machine is not None and machine.tick_thread_alive() and bool(machine._isLeader())
 
     async def close(self) -> None:
         """Leave the others, flush the journal, unlock the directory; idempotent."""
@@ -128,13 +136,14 @@ class RaftMember:
         """What a replicated command returned; it is handed in until it is answered or ``timeout_s`` passed."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        why = "it was given no time"
+        why, attempt_s = "it was given no time", ATTEMPT_S
         while (left_s := deadline_s - loop.time()) > 0:
             outcome: asyncio.Future[Outcome] = loop.create_future()
             hand_in(self._running(), crossing(loop, outcome))
             try:
-                result, why = await asyncio.wait_for(outcome, min(ATTEMPT_S, left_s))
+                result, why = await asyncio.wait_for(outcome, min(attempt_s, left_s))
             except TimeoutError:
+                attempt_s = min(2 * attempt_s, ATTEMPT_S_MAX)
                 why = "no majority of the members confirmed it in time"
                 continue
             if not why:

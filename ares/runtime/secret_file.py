@@ -17,10 +17,11 @@ def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.P
     others or of another shape.
     """
     try:
-        mode = path.stat().st_mode & 0o777
-        if mode & 0o077:
-            refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
-        text = path.read_text(encoding="utf-8").strip()
+        with open(path, encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777  # of this very file, whatever has the name a moment later
+            if mode & 0o077:
+                refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
+            text = file.read().strip()
     except OSError as error:
         refuse(cluster_file, key, f"{path} cannot be read: {error.strerror}")
     except UnicodeDecodeError:

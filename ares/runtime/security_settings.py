@@ -67,6 +67,9 @@ class SecuritySettings(Struct, frozen=True):
         if path is None:
             why = "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or write key = 'FILE' under [client]"
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
+        if is_key(Path(path).name):  # a slip that must not be repeated in an error
+            why = "expected the path of a file that holds it, and was given what looks like the key itself: write it into a file of mode 600"
+            refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
         return SecretKey(read_key(self.file, "the client's key (--key, ARES_KEY or client.key)", Path(path), "the client"))
 
 

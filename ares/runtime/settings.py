@@ -16,14 +16,16 @@ from msgspec import Struct
 from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
 from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import DEFAULT_DOMAIN, ServerId
+from ares.runtime.autopilot_settings import AutopilotSettings, autopilot_settings
+from ares.runtime.cluster_tables import FORMAT as FORMAT
 from ares.runtime.cluster_tables import ClientSettings as ClientSettings
-from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ServerTable, decode, refuse
+from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ScrubSettings, ServerTable, decode, refuse
 from ares.runtime.etcd_settings import EtcdSettings, etcd_settings
 from ares.runtime.keys import keyed
+from ares.runtime.limits import Limits, check_limits
 from ares.runtime.secret_file import read_secret
 from ares.runtime.security_settings import SecuritySettings, located, security_settings
 
-FORMAT = 1
 FILE_NAME = "cluster.toml"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -31,23 +33,28 @@ _IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
 class ServerSettings(Struct, frozen=True):
-    """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory."""
+    """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
+
+    ``http``: where it says how it is (ares/runtime/http_status.py); empty: nowhere.
+    """
 
     id: ServerId
     address: str
     identity: str
     data: Path
     public_key: str = ""
+    http: str = ""
 
 
 class MemberSettings(Struct, frozen=True):
-    """A consensus member: where clients (``address``) and the other members (``raft``) find it, and its directory."""
+    """A consensus member: where clients (``address``) and the other members (``raft``) find it, its directory, and ``http`` as a server's."""
 
     id: ServerId
     address: str
     raft: str
     data: Path
     public_key: str = ""
+    http: str = ""
 
 
 class Settings(Struct, frozen=True):
@@ -68,6 +75,9 @@ class Settings(Struct, frozen=True):
     security: SecuritySettings | None
     notes: tuple[str, ...]
     durable: bool = False
+    limits: Limits = Limits()
+    scrub: ScrubSettings = ScrubSettings()
+    autopilot: AutopilotSettings | None = None
 
     @staticmethod
     def load(path: Path | str) -> "Settings":
@@ -147,8 +157,8 @@ class _Checks:
         file = self._file
         etcd = etcd_settings(self._path, file)
         security = security_settings(self._path, file)
-        servers = [ServerSettings(ServerId(it.id), it.address, it.identity, self._data(it), it.public_key or "") for it in file.server]
-        members = [MemberSettings(ServerId(it.id), it.address, it.raft, self._data(it), it.public_key or "") for it in file.consensus]
+        servers = [ServerSettings(ServerId(it.id), it.address, it.identity, self._data(it), it.public_key or "", it.http or "") for it in file.server]
+        members = [MemberSettings(ServerId(it.id), it.address, it.raft, self._data(it), it.public_key or "", it.http or "") for it in file.consensus]
         return Settings(
             path=self._path.absolute(),
             name=file.name,
@@ -161,6 +171,9 @@ class _Checks:
             security=security,
             notes=_notes(len(members), etcd),
             durable=file.durability == "fsync",
+            limits=file.limits,
+            scrub=file.scrub,
+            autopilot=autopilot_settings(self._path, file),
         )
 
     def _refuse(self, key: str, why: str) -> NoReturn:
@@ -168,8 +181,6 @@ class _Checks:
 
     def _check_head(self) -> None:
         file = self._file
-        if file.format != FORMAT:
-            self._refuse("format", f"expected {FORMAT}, found {file.format}: the file was written for another release of ares")
         if not _NAME.fullmatch(file.name):
             self._refuse("name", f"expected letters, digits, '.', '_' and '-' (at most 64), found {file.name!r}")
         if file.durability not in ("fsync", "memory"):
@@ -178,6 +189,11 @@ class _Checks:
             self._refuse("security", f'expected "curve", "none" or no such key, found {file.security!r}')
         if not (math.isfinite(file.client.timeout_s) and file.client.timeout_s > 0):
             self._refuse("client.timeout_s", f"expected seconds, more than 0, found {file.client.timeout_s}")
+        check_limits(self._path, file.limits)
+        if not (math.isfinite(file.scrub.every_h) and file.scrub.every_h >= 0):
+            self._refuse("scrub.every_h", f"expected hours, or 0 for never, found {file.scrub.every_h}")
+        if file.scrub.bytes_per_s < 1:
+            self._refuse("scrub.bytes_per_s", f"expected bytes a second, 1 or more, found {file.scrub.bytes_per_s}")
         if not file.server:
             self._refuse("server", "expected at least one [[server]] table, found none")
         if file.consensus and not file.consensus_password:
@@ -206,8 +222,21 @@ class _Checks:
             protected = etcd is not None and etcd.ca is not None and (key, address) in endpoints
             if self._file.security is None and not is_loopback(host) and not protected:
                 why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
-                self._refuse(key, f'{why}. `ares-cli init --security curve` makes keys; if its network is trusted, write security = "none"')
-        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address in [*places, *endpoints])
+                tls = (key, address) in endpoints
+                then = "For an etcd elsewhere use TLS: name its ca" if tls else "`ares-cli init --security curve` makes keys"
+                self._refuse(key, f'{why}. {then}; if its network is trusted, write security = "none"')
+        everything = [*places, *endpoints, *self._http_addresses()]
+        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address in everything)
+
+    def _http_addresses(self) -> list[tuple[str, str]]:
+        """Checked. Any address may be written there, with keys or without: nothing can be read or changed by it but figures."""
+        addresses = [(f"{key}.http", table.http) for key, table in self._file.processes() if table.http is not None]
+        for key, address in addresses:
+            try:
+                split_address(address)
+            except ValueError as error:
+                self._refuse(key, str(error))
+        return addresses
 
     def _check_unique(self, values: Iterable[tuple[str, str]]) -> None:
         seen: dict[str, str] = {}

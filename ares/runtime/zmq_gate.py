@@ -6,6 +6,7 @@ are refused, before anything of them reaches the server's socket. Without an aut
 """
 
 import asyncio
+from collections.abc import Hashable, Iterable
 from typing import Protocol
 
 import zmq
@@ -54,6 +55,11 @@ class Gate:
         socket.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
+    def revoked(self, senders: Iterable[Hashable]) -> list[KeyedSender]:
+        """Those of the clients that were let in who would not be now."""
+        admits = self._lock.doorkeeper.admits
+        return [sender for sender in senders if isinstance(sender, KeyedSender) and not admits(sender.key, "connected before")]
+
     def _attend(self) -> None:
         """Answer what was asked, within measure; the descriptor tells of a change only once."""
         if self._socket.closed:
@@ -77,12 +83,8 @@ class Gate:
         self._socket.close()
 
 
-def receive_keyed(socket: Socket) -> list[bytes] | None:
-    """The next multipart message, if there is one; its first part, the connection, knows the key of the client."""
-    try:
-        connection = socket.recv(zmq.NOBLOCK, copy=False)
-    except zmq.Again:
-        return None
+def keyed_sender(connection: zmq.Frame) -> KeyedSender:
+    """Who is at the other end of a connection, as the first part of every message over it says."""
     sender = KeyedSender(connection.bytes)
     sender.key = str(connection.get("User-Id"))
-    return [sender, *socket.recv_multipart()]
+    return sender

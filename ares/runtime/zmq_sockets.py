@@ -58,10 +58,12 @@ def create_socket(context: zmq.Context[Socket], kind: int) -> Socket:
 
 
 def send(socket: Socket, frames: Sequence[bytes | zmq.Frame]) -> bool:
-    """Hand one multipart message to ZeroMQ; False if it takes none at the moment."""
+    """Hand one multipart message to ZeroMQ; False if it takes none at the moment, or (ROUTER) if the client that it is for has left."""
     try:
         socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
-    except zmq.Again:
+    except zmq.ZMQError as error:
+        if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+            raise
         return False
     return True
 
@@ -72,6 +74,25 @@ def receive(socket: Socket) -> list[bytes] | None:
         return socket.recv_multipart(zmq.NOBLOCK)
     except zmq.Again:
         return None
+
+
+def receive_from(socket: Socket) -> tuple[zmq.Frame, list[bytes]] | None:
+    """The next multipart message of a ROUTER, if there is one: the connection that it came over, and its parts."""
+    try:
+        connection = socket.recv(zmq.NOBLOCK, copy=False)
+    except zmq.Again:
+        return None
+    return connection, socket.recv_multipart()
+
+
+def descriptor_of(connection: zmq.Frame) -> int:
+    """The descriptor of the connection that a message came over, whose first part this is; -1 if it had broken before ZeroMQ began to read."""
+    try:
+        descriptor = connection.get(zmq.SRCFD)
+    except zmq.ZMQError:
+        return -1
+    assert isinstance(descriptor, int)
+    return descriptor
 
 
 def ready(socket: Socket, wanted: int) -> bool:

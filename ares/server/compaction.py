@@ -7,12 +7,25 @@ once.
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from ares.server.facts import Fact, fact_bytes_max
 from ares.server.state import Outlasting
 
-SLICE_BYTES = 1024 * 1024
-SLICE_FACTS = 1000
-"""What is looked at in one turn of the event loop ends at either."""
+
+class Thrift(Struct, frozen=True):
+    """``look_bytes``: how much must have died before places are looked at again for one to give back.
+
+    What is looked at in one turn of the event loop ends at ``slice_bytes`` or ``slice_facts``.
+    """
+
+    look_bytes: int = 1024 * 1024
+    slice_bytes: int = 1024 * 1024
+    slice_facts: int = 1000
+
+
+USUAL = Thrift()
+
 
 DEAD_SHARE_MIN = 0.5
 
@@ -28,10 +41,14 @@ def _dead_share(bytes: int, live: int) -> float:
 
 
 class Compaction:
-    """What survives of one place, a slice at a time. Two steps for each slice: look at it, then move it to where it was journaled again."""
+    """What survives of one place, a slice at a time. Two steps for each slice: look at it, then move it to where it was journaled again.
 
-    def __init__(self, outlasting: Outlasting, place: int, facts: Iterator[Fact]) -> None:
+    ``facts``: of the place, as its file has them or as they are held (a None among them is a step that found nothing).
+    """
+
+    def __init__(self, outlasting: Outlasting, place: int, facts: Iterator[Fact | None], thrift: Thrift = USUAL) -> None:
         self.place = place
+        self._thrift = thrift
         self._outlasting = outlasting
         self._facts = facts
         self._slice: list[Fact] = []
@@ -46,11 +63,12 @@ class Compaction:
         return sum(map(fact_bytes_max, self._slice))
 
     def _advance(self) -> None:
-        bytes = count = 0
-        for fact in self._facts:
-            self._slice.append(fact)
-            bytes, count = bytes + fact_bytes_max(fact), count + 1
-            if bytes >= SLICE_BYTES or count >= SLICE_FACTS:
+        bytes = 0
+        for count, fact in enumerate(self._facts, 1):
+            if fact is not None:
+                self._slice.append(fact)
+                bytes += fact_bytes_max(fact)
+            if bytes >= self._thrift.slice_bytes or count >= self._thrift.slice_facts:
                 return
         self.ended = True
 

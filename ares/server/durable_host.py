@@ -8,85 +8,47 @@ A disk that is full refuses what would change something and leaves the rest as i
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
-from typing import assert_never
+import time
+from collections.abc import Callable, Container, Sequence
 
-from ares.errors import StoreDamaged
-from ares.identity import ConfigurationId, ObjectName
+import msgspec
+
 from ares.messages import (
     DELETED,
+    Ack,
     AnyMessage,
-    CollectConfig,
-    Describe,
     Description,
-    GetData,
-    GetTag,
-    Introduce,
-    ListObjects,
     PutData,
-    ReadConfig,
     Reason,
     Refused,
     Reply,
     Request,
-    WriteConfig,
+    Scrub,
+    Stored,
 )
-from ares.runtime.ports import Journal, Sender, Use
+from ares.runtime.ports import Journal, Key, Loop, Sender, Throttle, Use
 from ares.server.admission import Admission
-from ares.server.compaction import Compaction, choose
-from ares.server.facts import Fact, Pointed
-from ares.server.host import REQUESTS, Host, no_request
+from ares.server.compaction import USUAL, Thrift
+from ares.server.host import REQUESTS, Host
+from ares.server.metrics import DISK_S, Histogram
+from ares.server.reclaiming import Reclaiming, Step
 from ares.server.state import Outlasting
+from ares.server.unsynced import Unsynced
 
-log = logging.getLogger(__name__)
+_ROOM_BYTES = 64 * 1024
+"""A disk without room for so much is full for whoever asks how the server is."""
 
-LOOK_BYTES = 1024 * 1024
-"""How much must have died before places are looked at again for one to give back."""
+GATHERED_BYTES_MAX = 64 * 1024 * 1024
+"""What may wait for the next commit; then no more is taken before that begins."""
 
 Respond = Callable[[Sender, Sequence[AnyMessage]], None]
 
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 
 
-class Unsynced:
-    """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit."""
-
-    def __init__(self) -> None:
-        self.objects: set[tuple[ConfigurationId, ObjectName]] = set()
-        self.listings: set[ConfigurationId] = set()
-        self.pointers: set[ConfigurationId] = set()
-        self.replies: dict[Sender, list[AnyMessage]] = {}
-        self.appended = False
-
-    def note(self, fact: Fact) -> None:
-        """``fact`` is committed with this."""
-        self.appended = True
-        if isinstance(fact, Pointed):
-            self.pointers.add(fact.configuration.id)
-        else:
-            self.objects.add((fact.configuration, fact.object))
-            self.listings.add(fact.configuration)
-
-    def shown_by(self, request: Request) -> bool:
-        """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
-        match request:
-            case GetTag() | GetData() | PutData():
-                return (request.configuration, request.object) in self.objects or request.configuration in self.pointers
-            case ListObjects():
-                return request.configuration in self.listings or request.configuration in self.pointers
-            case ReadConfig() | WriteConfig() | CollectConfig():
-                return request.configuration in self.pointers
-            case Describe():
-                return self.appended
-            case Introduce():
-                return request.configuration.id in self.pointers
-            case _:
-                assert_never(request)
-
-
 class DurableHost(Host):
     """Serves ``outlasting``, which was restored from ``journal``. ``respond``: the listener's reply. ``fail`` is called once, when the disk fails.
+    ``throttle``: keeps requests away while too much waits for the disk.
 
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next.
     """
@@ -98,20 +60,26 @@ class DurableHost(Host):
         respond: Respond,
         fail: Callable[[OSError], None],
         admission: Admission | None = None,
+        loop: Loop | None = None,
+        thrift: Thrift = USUAL,
+        throttle: Throttle | None = None,
     ) -> None:
-        super().__init__(outlasting.replica, admission)
+        super().__init__(outlasting.replica, admission, loop)
         self._outlasting = outlasting
         self._journal = journal
         self._respond = respond
         self._fail = fail
+        self._throttle = throttle
         self._failed = False
         self._gathering = Unsynced()
         self._syncing: Unsynced | None = None
         self._scheduled = False
-        self._compaction: Compaction | None = None
-        self._unreadable: set[int] = set()
-        self._looked_at_died = -LOOK_BYTES
+        self._reclaiming = Reclaiming(outlasting, journal, thrift)
+        self.scrub: Callable[[Scrub], Reply] | None = None
         self._wakers: list[asyncio.Future[None]] = []
+        self._finishing = False
+        self._commit_begun_s = 0.0
+        self._commit_times = Histogram(DISK_S)
 
     # -- requests -------------------------------------------------------------------------------------------------------
 
@@ -119,16 +87,18 @@ class DurableHost(Host):
         """The replies that need not wait; the others follow. After the disk failed there are none."""
         replies: list[AnyMessage] = []
         for message in messages:
-            if self._failed:
+            if self._failed or self._finishing:
                 return []
             if not isinstance(message, REQUESTS):
-                replies.append(no_request(message))
+                replies.append(self._upkeep(message))
                 continue
             reply = self._answer(message)
             if isinstance(reply, Description):
                 reply = self._with_vitals(reply)
             if reply is not None and not self._waits(sender, message, reply):
                 replies.append(reply)
+        for place in self._outlasting.take_suspects():
+            self.leave(place)
         return replies
 
     def _answer(self, request: Request) -> Reply | None:
@@ -142,13 +112,15 @@ class DurableHost(Host):
             self._stop(error)
             return None
         if place is None:
-            self._looked_at_died = self._outlasting.died - LOOK_BYTES
+            self._reclaiming.look_again()
             self._schedule()
             return Refused(request.call, Reason.STORAGE, _FULL)
         reply, fact = self._outlasting.handle(request, place)
         if fact is not None:
             self._journal.append(fact)
-            self._gathering.note(fact)
+            self._gathering.note(fact, room)
+            if self._gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
+                self._throttle.pause()
             self._schedule()
         return reply
 
@@ -159,6 +131,23 @@ class DurableHost(Host):
                 unsynced.replies.setdefault(sender, []).append(reply)
                 return True
         return False
+
+    def _with_vitals(self, description: Description) -> Description:
+        outlasting = self._outlasting
+        stored = Stored(self._journal.bytes_on_disk, sum(outlasting.live.values()), len(outlasting.quarantined), outlasting.repaired)
+        return msgspec.structs.replace(super()._with_vitals(description), stored=stored)
+
+    def _commits(self) -> Histogram:
+        return self._commit_times
+
+    def _trouble(self) -> str:
+        if self._failed:
+            return "its disk failed"
+        try:
+            return "" if self._journal.reserve(_ROOM_BYTES, Use.DATA) is not None else _FULL
+        except OSError as error:
+            self._stop(error)
+            return f"its disk failed: {error.strerror}"
 
     # -- commits --------------------------------------------------------------------------------------------------------
 
@@ -172,9 +161,13 @@ class DurableHost(Host):
         if self._syncing is not None or self._failed:
             return
         try:
-            self._compact()
+            if not self._finishing:
+                self._reclaim()
             if self._gathering.appended:
                 self._syncing, self._gathering = self._gathering, Unsynced()
+                if self._throttle is not None:
+                    self._throttle.resume()
+                self._commit_begun_s = time.perf_counter()
                 self._journal.commit(self._committed)
                 return
         except OSError as error:
@@ -188,6 +181,7 @@ class DurableHost(Host):
         if error is not None:
             self._stop(error)
             return
+        self._commit_times.add(time.perf_counter() - self._commit_begun_s)
         self._outlasting.replace(moved)
         synced, self._syncing = self._syncing, None
         if synced is not None:
@@ -205,9 +199,14 @@ class DurableHost(Host):
     async def settle(self) -> None:
         """Until nothing waits for the disk, compaction included."""
         if (self._syncing is not None or self._scheduled) and not self._failed:
-            waker = self._loop.create_future()
+            waker = asyncio.get_running_loop().create_future()
             self._wakers.append(waker)
             await waker
+
+    async def finish(self) -> None:
+        """Take nothing more, as if the network had lost it, and reply to what was taken. What compaction has not done is left to the next start."""
+        self._finishing = True
+        await self.settle()
 
     def _wake(self) -> None:
         wakers, self._wakers = self._wakers, []
@@ -215,44 +214,48 @@ class DurableHost(Host):
             if not waker.done():
                 waker.set_result(None)
 
-    # -- space ----------------------------------------------------------------------------------------------------------
+    # -- the state of the store -----------------------------------------------------------------------------------------
 
-    def _compact(self) -> None:
-        """One slice, if there is a place to give back. No commit is under way, so every slice before it is durable."""
-        compaction = self._compaction
-        if compaction is None:
-            compaction = self._chosen()
-            if compaction is None:
-                return
-        try:
-            room = compaction.look()
-        except StoreDamaged as error:
-            log.error("a part of the store cannot be read any more and is kept as it is: %s", error)
-            self._unreadable.add(compaction.place)
-            self._compaction = None
-            return
-        if room:
-            self._copy(compaction, room)
-        elif compaction.ended:
-            self._journal.discard(compaction.place)
+    def _reclaim(self) -> None:
+        step = self._reclaiming.step()
+        if step is Step.APPENDED:
             self._gathering.appended = True
-            self._compaction, self._looked_at_died = None, self._outlasting.died - LOOK_BYTES
-        else:
+        elif step is Step.LOOKED:
             self._schedule()
 
-    def _copy(self, compaction: Compaction, room: int) -> None:
-        place = self._journal.reserve(room, Use.COMPACTION)
-        if place is not None:
-            for fact in compaction.move(place):
-                self._journal.append(fact)
-            self._gathering.appended = True
+    def leave(self, place: int, readable: Container[Key] | None = None) -> None:
+        """The file of ``place`` was found damaged: journal again, from memory, what is alive there, and give the place up.
 
-    def _chosen(self) -> Compaction | None:
-        if self._outlasting.died - self._looked_at_died < LOOK_BYTES:
-            return None
-        self._looked_at_died = self._outlasting.died
-        places = self._journal.places()
-        place = choose({place: bytes for place, bytes in places.items() if place not in self._unreadable}, self._outlasting.live)
-        if place is not None:
-            self._compaction = Compaction(self._outlasting, place, self._journal.read(place))
-        return self._compaction
+        ``readable``: see :class:`ares.runtime.ports.Verdict`.
+        """
+        self._reclaiming.leave(place, readable)
+        self._schedule()
+
+    def go_on(self) -> None:
+        """Try again to leave damaged places: there may be room now."""
+        if self.leaving:
+            self._schedule()
+
+    @property
+    def leaving(self) -> int:
+        """How many damaged places are not left yet."""
+        return self._reclaiming.damaged
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether damaged places cannot be left, for the disk is full."""
+        return self._reclaiming.lacks_room
+
+    @property
+    def outlasting(self) -> Outlasting:
+        """What it serves; for looking at."""
+        return self._outlasting
+
+    def repair(self, put: PutData) -> bool:
+        """Take a quarantined element that others rebuilt; whether it is here now, and durable soon. One that is not missed any more is not taken."""
+        if self._failed or self._finishing or not self._outlasting.is_quarantined((put.configuration, put.object, put.tag)):
+            return False
+        return isinstance(self._answer(put), Ack)
+
+    def _scrub(self, request: Scrub) -> Reply:
+        return super()._scrub(request) if self.scrub is None else self.scrub(request)

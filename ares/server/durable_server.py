@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from collections.abc import Callable
 
 from ares.configuration import Configuration
 from ares.errors import StoreFailed
@@ -10,25 +11,34 @@ from ares.identity import ServerId
 from ares.runtime.ports import Journal, Listener
 from ares.server.admission import Admission
 from ares.server.durable_host import DurableHost
+from ares.server.host import Host
+from ares.server.scrubbing import Care, Scrubbing
 from ares.server.state import Outlasting
 
 log = logging.getLogger(__name__)
 
 
 def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal) -> Outlasting:
-    """The server's state as ``journal`` tells it.
+    """The server's state as ``journal`` tells it, once in a process.
 
     Raises :class:`ares.errors.StoreDamaged`, :class:`ares.errors.ForeignStore` or :class:`ares.errors.BadInput`.
     """
-    outlasting = Outlasting(server, identity, initial)
     gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
     try:
-        for place, facts in journal.recover():
-            for fact in facts:
-                outlasting.restore(fact, place)
+        outlasting = recovered(server, identity, initial, journal)
     finally:
         gc.enable()
     gc.freeze()
+    return outlasting
+
+
+def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal) -> Outlasting:
+    """:func:`restored`, as often as you like."""
+    outlasting = Outlasting(server, identity, initial)
+    outlasting.begin_restoring()
+    for place, facts in journal.recover():
+        for fact in facts:
+            outlasting.restore(fact, place)
     outlasting.restored()
     return outlasting
 
@@ -41,8 +51,11 @@ async def run_durable_server(
     listener: Listener,
     stop: asyncio.Event,
     admission: Admission | None = None,
+    serving: Callable[[Host], None] = lambda host: None,
+    care: Care | None = None,
 ) -> None:
-    """Serve until ``stop`` is set; the journal is closed then. ``initial``: c0 of the cluster file. ``admission``: what each client may ask.
+    """Serve until ``stop`` is set, and reply to what was taken; the journal is closed then. ``initial``: c0 of the cluster file. ``admission``: what
+    each client may ask. ``serving`` is told of the host. ``care``: how it looks after its disk; None: not at all.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
@@ -54,14 +67,19 @@ async def run_durable_server(
         ended.set()
 
     try:
-        host = DurableHost(restored(server, identity, initial, journal), journal, listener.reply, fail, admission)
+        host = DurableHost(restored(server, identity, initial, journal), journal, listener.reply, fail, admission, throttle=listener)
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
+        serving(host)
+        caring = None if care is None else asyncio.create_task(Scrubbing(host, journal, care).run())
         waits = [asyncio.create_task(event.wait()) for event in (stop, ended)]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        await host.settle()
+        if caring is not None:
+            caring.cancel()
+            await asyncio.wait([caring])
+        await host.finish()
         await listener.close()
     finally:
         journal.close()

@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
-import resource
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ares.configuration import Configuration
-from ares.identity import ServerId
-from ares.messages import AnyMessage, Description, Introduce, Question, Reason, Refused
-from ares.runtime.ports import Listener, Sender
+from ares.errors import BadInput
+from ares.identity import CallId, ServerId
+from ares.messages import AnyMessage, Describe, Description, Done, Introduce, Question, Reason, Refused, Reply, Scrub, SetLogLevel
+from ares.runtime.logs import set_level
+from ares.runtime.ports import Listener, Loop, Sender
+from ares.runtime.resident import memory_bytes
 from ares.server.admission import Admission
+from ares.server.metrics import Histogram, Vitals, holding
 from ares.server.replica import Replica
 
 log = logging.getLogger(__name__)
@@ -20,12 +23,15 @@ REQUESTS = Question | Introduce
 
 
 class Host:
-    """Serves one replica. What comes in one batch is answered in one batch. ``admission``: what each client may ask; None: everything."""
+    """Serves one replica. What comes in one batch is answered in one batch.
 
-    def __init__(self, replica: Replica, admission: Admission | None = None) -> None:
+    ``admission``: what each client may ask; None: everything. ``loop``: where it is called; None: asyncio's, which is running.
+    """
+
+    def __init__(self, replica: Replica, admission: Admission | None = None, loop: Loop | None = None) -> None:
         self.replica = replica
         self._admission = admission
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         self._started = self._loop.time()
 
     @property
@@ -47,7 +53,7 @@ class Host:
         handle = self.replica.handle
         for message in messages:
             if not isinstance(message, REQUESTS):
-                replies.append(no_request(message))
+                replies.append(self._upkeep(message))
                 continue
             reply = handle(message)
             if isinstance(reply, Description):
@@ -56,30 +62,58 @@ class Host:
                 replies.append(reply)
         return replies
 
+    def _upkeep(self, message: AnyMessage) -> Reply:
+        """The reply to what is no request of the replica's: upkeep, or a message that is for somebody else."""
+        match message:
+            case SetLogLevel():
+                try:
+                    set_level(message.level)
+                except BadInput as error:
+                    return Refused(message.call, Reason.BAD_REQUEST, str(error))
+                return Done(message.call)
+            case Scrub():
+                return self._scrub(message)
+        return Refused(message.call, Reason.BAD_REQUEST, f"{type(message).__name__} is no request to a storage server")
+
+    def _scrub(self, request: Scrub) -> Reply:
+        return Refused(request.call, Reason.BAD_REQUEST, "this server keeps everything in memory: there is nothing on a disk to verify")
+
+    def vitals(self) -> Vitals:
+        """How it is now, for whoever watches the process."""
+        description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
+        return Vitals(description, holding(self.replica.hosted.values()), self._trouble(), self._commits())
+
+    def _commits(self) -> Histogram | None:
+        """How long group commits took, if there are any."""
+        return None
+
+    def _trouble(self) -> str:
+        """Why it cannot do all that it is for; empty if it can."""
+        return ""
+
     def _with_vitals(self, description: Description) -> Description:
         unknown_keys = self._admission.unknown_keys if self._admission is not None else 0
         uptime_s = self._loop.time() - self._started
         return msgspec.structs.replace(description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys)
 
 
-def no_request(message: AnyMessage) -> Refused:
-    """What is answered to a message that is for somebody else."""
-    return Refused(message.call, Reason.BAD_REQUEST, f"{type(message).__name__} is no request to a storage server")
-
-
-def memory_bytes() -> int:
-    """Resident memory of this process now."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize()
-
-
 async def run_server(
-    server: ServerId, identity: str, initial: Configuration, listener: Listener, stop: asyncio.Event, admission: Admission | None = None
+    server: ServerId,
+    identity: str,
+    initial: Configuration,
+    listener: Listener,
+    stop: asyncio.Event,
+    admission: Admission | None = None,
+    serving: Callable[[Host], None] = lambda host: None,
 ) -> None:
-    """Serve until ``stop`` is set. ``initial``: c0 of the cluster file. Raises :class:`ares.errors.BadInput` if the address cannot be bound."""
+    """Serve until ``stop`` is set, and send the replies to what was taken. ``initial``: c0 of the cluster file. ``serving`` is told of the host.
+
+    Raises :class:`ares.errors.BadInput` if the address cannot be bound.
+    """
     host = Host(Replica(server, identity, initial), admission)
     address = await listener.serve(host.handler)
     log.info("serving", extra={"address": address, "identity": identity})
+    serving(host)
     await stop.wait()
     await listener.close()
     log.info("stopped")

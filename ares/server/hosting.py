@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sortedcontainers import SortedDict
 
 from ares.configuration import Configuration, Successor
-from ares.dap.element import intact
+from ares.dap.element import intact, is_hollow
 from ares.dap.registry import capacity
 from ares.dap.server import Versions
 from ares.errors import AresError
@@ -53,6 +53,7 @@ class Hosting:
         self.successor: Successor | None = None
         self.collected = False
         self.bytes = 0
+        self.elements = 0
         self._element_index = position if configuration.dap == "ec" else 0
         self._capacity = capacity(configuration)
         self._objects: SortedDict[ObjectName, Versions] = SortedDict()
@@ -84,15 +85,20 @@ class Hosting:
             or (self.successor is not None and self.successor.finalized)
             or (not request.element and wanted.size > INLINE_BYTES_MAX)
             or (request.held is not None and tag <= request.held)
-            or not intact(self.configuration.id, request.object, tag, wanted)
         ):
             wanted = None
+        elif not intact(self.configuration.id, request.object, tag, wanted):
+            self.found_damaged(request.object, tag)
+            wanted = None
         return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor)
+
+    def found_damaged(self, object: ObjectName, tag: Tag) -> None:
+        """The element held under ``tag`` is not what was sealed. It counts as missing; memory alone has no means to do more about it."""
 
     def put_data(self, request: PutData) -> Ack:
         """Raises :class:`BadElement`; nothing is stored then. (t0, v0) is in every List without being stored."""
         element = request.element
-        fits = element.index == self._element_index and request.tag.number <= TAG_NUMBER_MAX
+        fits = element.index == self._element_index and request.tag.number <= TAG_NUMBER_MAX and not is_hollow(element)
         if not fits or not intact(self.configuration.id, request.object, request.tag, element):
             raise BadElement(f"element {element.index} of {request.object!r} does not fit its checksum or this server; it was not stored")
         self.keep(request.object, request.tag, element)
@@ -104,7 +110,9 @@ class Hosting:
             versions = self._objects.get(object)
             if versions is None:
                 versions = self._objects[object] = self._versions(object)
+            before = len(versions.entries)
             self.bytes += versions.put(tag, element, self._capacity)
+            self.elements += len(versions.entries) - before
 
     def _versions(self, object: ObjectName) -> Versions:
         """For an object of which nothing was held."""
@@ -120,7 +128,7 @@ class Hosting:
     def let_go(self) -> None:
         """Be collected: drop every object, and keep none from now on."""
         self.collected = True
-        self.bytes = 0
+        self.bytes = self.elements = 0
         self._objects.clear()
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:

@@ -2,23 +2,30 @@
 
 A *place* is a number that the journal chose (its segment). The ledger counts the bytes at each place that are still needed: about, which is all that
 choosing what to compact takes; what is really needed is asked of the versions themselves.
+
+An element that rotted is *hollow* (ares/dap/element.py): its tag stays in the List, where it counts, its data is missing. It is quarantined until
+somebody puts the same version again.
 """
 
-from typing import cast
-
-from ares.configuration import Configuration
+from ares.dap.element import is_hollow
 from ares.dap.server import Versions
-from ares.identity import ObjectName
-from ares.messages import Element, PutData
-from ares.server.facts import Pointed, Trimmed, pointed_bytes, put_bytes, trimmed_bytes
-from ares.server.hosting import Hosting
+from ares.identity import CallId, ConfigurationId, ObjectName
+from ares.messages import Element
+from ares.server.facts import put_bytes, trimmed_bytes
 from ares.tag import TAG_ZERO, Tag
+
+NO_CALL = CallId(0)
+"""Of a put that nobody asked for: a fact that is journaled again."""
+
+Key = tuple[ConfigurationId, ObjectName, Tag]
+"""Names a version's element at this server."""
 
 
 class Ledger:
     """``live``: bytes still needed, by place; ``died``: bytes no longer needed, ever. ``place``: where facts go now.
 
-    ``stored``, ``passed``: the last put was kept, or only raised ``trimmed``.
+    ``stored``, ``passed``: the last put was kept, or only raised ``trimmed``. ``hollows``: every element that is held hollow, and some that were;
+    ``repaired``: how many were put again. ``suspects``: places whose elements were found damaged by looking at them.
     """
 
     def __init__(self) -> None:
@@ -26,6 +33,9 @@ class Ledger:
         self.died = 0
         self.place = 0
         self.stored = self.passed = False
+        self.hollows: dict[Key, None] = {}
+        self.repaired = 0
+        self.suspects: dict[int, None] = {}
 
 
 class Share:
@@ -64,8 +74,13 @@ class PlacedVersions(Versions):
 
     def put(self, tag: Tag, element: Element, capacity: int) -> int:
         entries, share, ledger = self.entries, self._share, self._share.ledger
-        if self.position(tag) is not None:
-            return 0
+        held = self.position(tag)
+        if held is not None:
+            if not is_hollow(entries[held][1]):
+                return 0
+            ledger.stored = True
+            ledger.repaired += 1
+            return self.move(tag, element, ledger.place)
         trimmed, last = self.trimmed, entries[-1] if len(entries) == capacity else None
         grown = super().put(tag, element, capacity)
         at = self.position(tag)
@@ -82,9 +97,11 @@ class PlacedVersions(Versions):
         return grown
 
     def trim(self, tag: Tag) -> None:
-        """Join the fact, at the present place, that ``tag`` was dropped."""
-        before, self.trimmed = self.trimmed, max(self.trimmed, tag)
-        self._trimmed_at(self._share.ledger.place, before)
+        """Join the fact, at the present place, that ``tag`` was dropped. Told at several places, the last counts: the others may be about to go."""
+        before = self.trimmed
+        if tag >= before:
+            self.trimmed = tag
+            self._trimmed_at(self._share.ledger.place, before, moved=True)
 
     def position(self, tag: Tag) -> int | None:
         """Where ``tag`` is among the entries."""
@@ -92,6 +109,13 @@ class PlacedVersions(Versions):
             if held == tag:
                 return position
         return None
+
+    def knows(self, tag: Tag, capacity: int) -> bool:
+        """Whether a put of ``tag`` would change nothing: it is held with its data, or was dropped and would be again."""
+        held = self.position(tag)
+        if held is not None:
+            return not is_hollow(self.entries[held][1])
+        return tag <= self.trimmed and len(self.entries) == capacity and tag < self.entries[-1][0]
 
     def replace(self, tag: Tag, element: Element) -> None:
         """The same element, kept elsewhere in memory."""
@@ -127,52 +151,3 @@ class PlacedVersions(Versions):
 
     def _bytes(self, element: Element) -> int:
         return put_bytes(self._name_characters, element.size)
-
-
-class PlacedHosting(Hosting):
-    """A hosting whose facts have places. ``pointed_place``: where :meth:`pointed` is told; None when it is nowhere yet."""
-
-    def __init__(self, configuration: Configuration, position: int, ledger: Ledger) -> None:
-        super().__init__(configuration, position)
-        self.pointed_place: int | None = None
-        self._pointed_bytes = 0
-        self._share = Share(ledger)
-
-    def pointed(self) -> Pointed:
-        return Pointed(self.configuration, self.successor, self.collected)
-
-    def point_from(self, place: int) -> None:
-        """What the journal tells of this configuration is at ``place`` from now on."""
-        if self.pointed_place is not None:
-            self._share.add(self.pointed_place, -self._pointed_bytes)
-        self.pointed_place, self._pointed_bytes = place, pointed_bytes(self.configuration, self.successor)
-        self._share.add(place, self._pointed_bytes)
-
-    def placed(self, object: ObjectName) -> PlacedVersions | None:
-        """The versions held of ``object``."""
-        return cast(PlacedVersions | None, self._objects.get(object))
-
-    def trim(self, object: ObjectName, tag: Tag) -> None:
-        """Join the fact, at the present place, that ``tag`` was dropped."""
-        if not self.collected:
-            versions = self.placed(object)
-            if versions is None:
-                versions = self._objects[object] = self._versions(object)
-            versions.trim(tag)
-
-    def move(self, fact: PutData | Trimmed, place: int) -> None:
-        """``fact`` is at ``place`` from now on."""
-        versions = self.placed(fact.object)
-        if versions is not None and isinstance(fact, PutData):
-            self.bytes += versions.move(fact.tag, fact.element, place)
-        elif versions is not None:
-            versions.move_trimmed(place)
-
-    def let_go(self) -> None:
-        super().let_go()
-        self._share.clear()
-        if self.pointed_place is not None:
-            self._share.add(self.pointed_place, self._pointed_bytes)
-
-    def _versions(self, object: ObjectName) -> PlacedVersions:
-        return PlacedVersions(self._share, len(object))

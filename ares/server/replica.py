@@ -54,7 +54,7 @@ class Replica:
             case Introduce():
                 return self._introduced(request)
             case Describe():
-                return self._describe(request)
+                return self.describe(request)
         hosting = self._hosted.get(request.configuration)
         if hosting is None:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
@@ -85,13 +85,13 @@ class Replica:
         """What it keeps, by configuration; for looking at."""
         return self._hosted
 
+    def describe(self, request: Describe) -> Description:
+        hosted = () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
+        return Description(request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
+
     def _introduced(self, request: Introduce) -> Reply | None:
         refusal = self.introduce(request.configuration)
         return None if refusal is None else Refused(request.call, *refusal)
-
-    def _describe(self, request: Describe) -> Description:
-        hosted = () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
-        return Description(request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
 
 
 def _answer(hosting: Hosting, request: Keyed) -> Reply:

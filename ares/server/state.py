@@ -5,19 +5,20 @@ any order. So it may copy a fact to its end and forget the old place, which is h
 fact twice: no harm. What is left of a fact that its place is about to forget says :meth:`Outlasting.surviving`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import msgspec
 
 from ares.configuration import Configuration, Successor
-from ares.dap.element import intact
+from ares.dap.element import hollow, intact, is_hollow
 from ares.errors import StoreDamaged
 from ares.identity import ConfigurationId, ServerId
-from ares.messages import CollectConfig, Element, GetData, Introduce, ListObjects, PutData, Reply, Request, WriteConfig
+from ares.messages import CollectConfig, GetData, Introduce, ListObjects, PutData, Reply, Request, WriteConfig
 from ares.pointer import ConflictingSuccessor, advance
 from ares.server.facts import Fact, Pointed, Trimmed, fact_bytes_max, pointed_bytes
 from ares.server.hosting import Hosting
-from ares.server.places import Ledger, PlacedHosting
+from ares.server.placed_hosting import PlacedHosting
+from ares.server.places import Key, Ledger
 from ares.server.replica import Replica
 
 _Pointer = tuple[Successor | None, bool]
@@ -29,11 +30,14 @@ class Outlasting:
     def __init__(self, server: ServerId, identity: str, initial: Configuration) -> None:
         self._ledger = Ledger()
         self._hostings: dict[ConfigurationId, PlacedHosting] = {}
+        self._restoring = False
         self._homeless: dict[ConfigurationId, list[tuple[PutData | Trimmed, int]]] = {}
         self.replica = Replica(server, identity, initial, self._host)
 
     def _host(self, configuration: Configuration, position: int) -> PlacedHosting:
         hosting = self._hostings[configuration.id] = PlacedHosting(configuration, position, self._ledger)
+        if self._restoring:
+            hosting.begin_restoring()
         return hosting
 
     @property
@@ -46,6 +50,43 @@ class Outlasting:
         """Bytes of the journal that are still needed, about, by place."""
         return self._ledger.live
 
+    @property
+    def quarantined(self) -> list[Key]:
+        """The versions whose element is held hollow, and is missed: a configuration whose successor is finalized needs its elements no more."""
+        ledger = self._ledger
+        ledger.hollows = {key: None for key in ledger.hollows if self._is_hollow(key)}
+        return [key for key in ledger.hollows if not self._is_left(key[0])]
+
+    @property
+    def repaired(self) -> int:
+        """How many quarantined elements were put again."""
+        return self._ledger.repaired
+
+    def take_suspects(self) -> list[int]:
+        """Places at which something was found damaged when it was asked for, since the last time."""
+        suspects, self._ledger.suspects = list(self._ledger.suspects), {}
+        return suspects
+
+    def missing_bytes(self, key: Key) -> int:
+        """How large the whole value is of which an element is missed."""
+        versions = self._hostings[key[0]].placed(key[1])
+        element = versions.element(key[2]) if versions is not None else None
+        return element.length if element is not None else 0
+
+    def is_quarantined(self, key: Key) -> bool:
+        """Whether this version's element is among :attr:`quarantined`."""
+        return self._is_hollow(key) and not self._is_left(key[0])
+
+    def _is_hollow(self, key: Key) -> bool:
+        hosting = self._hostings.get(key[0])
+        versions = hosting.placed(key[1]) if hosting is not None else None
+        element = versions.element(key[2]) if versions is not None else None
+        return element is not None and is_hollow(element)
+
+    def _is_left(self, id: ConfigurationId) -> bool:
+        successor = self._hostings[id].successor
+        return successor is not None and successor.finalized
+
     # -- serving --------------------------------------------------------------------------------------------------------
 
     def room(self, request: Request) -> int:
@@ -53,10 +94,7 @@ class Outlasting:
         match request:
             case PutData():
                 hosting = self._hostings.get(request.configuration)
-                if hosting is None or hosting.collected:
-                    return 0
-                versions = hosting.placed(request.object)
-                return 0 if versions is not None and versions.position(request.tag) is not None else fact_bytes_max(request)
+                return 0 if hosting is None or hosting.knows(request.object, request.tag) else fact_bytes_max(request)
             case Introduce():
                 return 0 if request.configuration.id in self._hostings else pointed_bytes(request.configuration)
             case WriteConfig() | CollectConfig() | GetData() | ListObjects():
@@ -108,6 +146,12 @@ class Outlasting:
 
     # -- restarting -----------------------------------------------------------------------------------------------------
 
+    def begin_restoring(self) -> None:
+        """Every fact of a journal follows, then :meth:`restored`; nothing is served until then."""
+        self._restoring = True
+        for hosting in self._hostings.values():
+            hosting.begin_restoring()
+
     def restore(self, fact: Fact, place: int) -> None:
         """Join a fact that the journal has at ``place``; elements are not verified, for that would read them all: each is, before it is answered.
 
@@ -121,7 +165,7 @@ class Outlasting:
         if hosting is None:
             self._homeless.setdefault(fact.configuration, []).append((fact, place))
         elif isinstance(fact, PutData):
-            hosting.keep(fact.object, fact.tag, fact.element)
+            hosting.restore(fact, place)
         else:
             hosting.trim(fact.object, fact.tag)
 
@@ -146,6 +190,9 @@ class Outlasting:
         """Every fact was given. Raises :class:`StoreDamaged` if some belong to no configuration: a configuration is durable before what it holds."""
         if self._homeless:
             raise StoreDamaged(f"of {self.replica.server}", f"it has objects of {len(self._homeless)} configurations that it knows nothing of")
+        for hosting in self._hostings.values():
+            hosting.restored()
+        self._restoring = False
 
     # -- giving space back ----------------------------------------------------------------------------------------------
 
@@ -170,8 +217,16 @@ class Outlasting:
             return None
         if intact(fact.configuration, fact.object, fact.tag, fact.element):
             return fact
-        rotten = fact.element
-        return msgspec.structs.replace(fact, element=Element(rotten.index, rotten.length, rotten.checksum, ()))
+        return msgspec.structs.replace(fact, element=hollow(fact.element))
+
+    def held_at(self, place: int, readable: Container[Key] | None = None) -> Iterator[Fact | None]:
+        """What is held of the facts at ``place``, from memory, with a None for each object that was looked at. ``place`` gets no more of them.
+
+        ``readable``: large elements whose data may be looked at, for those of others are where the disk cannot be read; they come hollow. None: all.
+        """
+        for hosting in list(self._hostings.values()):
+            yield hosting.pointed() if hosting.pointed_place == place else None
+            yield from hosting.held_at(place, readable)
 
     def move(self, fact: Fact, place: int) -> None:
         """``fact``, which survived, is journaled at ``place`` too; forget where else it is."""

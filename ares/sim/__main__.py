@@ -11,7 +11,7 @@ import multiprocessing
 import sys
 import time
 
-from ares.sim.many import Named, run_many
+from ares.sim.many import Named, quiet, run_many
 from ares.sim.plan import Plan, draw
 from ares.sim.run import Verdict, run_plan
 from ares.sim.scenarios import SCENARIOS
@@ -23,6 +23,7 @@ FAILURES_MAX = 20
 
 def main() -> int:
     arguments = _arguments()
+    quiet()
     scenarios = [arguments.scenario] if arguments.scenario else sorted(SCENARIOS)
     if arguments.seed is not None:
         return max(_one(draw(arguments.seed, scenario), arguments.story, arguments.shrink) for scenario in scenarios)

@@ -13,7 +13,7 @@ from ares.codec import decode, encode
 from ares.configuration import Configuration
 from ares.dap.client import Found
 from ares.effects import Agree, Announce, Operation
-from ares.errors import ObjectNotFound
+from ares.errors import ObjectNotFound, Unavailable
 from ares.fragment.block import genesis_name
 from ares.identity import ClientId, DomainName, ObjectName, ServerId
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
@@ -25,13 +25,19 @@ from ares.sim.plan import ClientPlan, Step, Wish
 from ares.sim.story import name_configuration
 from ares.sim.world import World
 from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, Value
+from ares.value import TOMBSTONE, Answered, Value
 from ares.verify.history import Event
 
 PATIENCE_S = 100_000.0
 """Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
 
 TICK_S = 0.1
+
+FULL = "disk is full"
+"""Operations may fail for this reason."""
+
+PADDING = b"."
+"""What makes values longer than the history needs."""
 
 
 class Surroundings(Protocol):
@@ -64,7 +70,7 @@ class SimClient:
         self._versions: dict[str, Tag | None] = {}
         self._ticking = False
         self.session = Session()
-        self.view = View(ClientId(number), c0, plan.switches, self.session.suspects)
+        self.view = View(ClientId(number), c0, plan.switches, self.session.readiness)
         self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
 
     @property
@@ -114,7 +120,7 @@ class SimClient:
 
     def _operation(self, step: Step, value: str | None, base: Tag | None) -> Operation[Any]:
         key = ObjectName(step.key)
-        data: Value = TOMBSTONE if value is None else value.encode()
+        data: Value = TOMBSTONE if value is None else value.encode().ljust(step.value_bytes, PADDING)
         match step.operation:
             case "write":
                 return write(self.view, key, data)
@@ -139,6 +145,9 @@ class SimClient:
         now = self._world.now
         if isinstance(error, ObjectNotFound):
             self._run.events.append(Event(event.client, "read", event.key, None, event.invoked, now))
+        elif isinstance(error, Unavailable) and any(FULL in why for why in error.missing.values()):
+            if error.may_have_taken_effect:
+                self._run.events.append(event)
         elif error is not None:
             if step.operation != "reconfigure":
                 raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
@@ -215,19 +224,28 @@ def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
         assert result.base is not None, "a changed write has a base"
         base = event.base or _pair(result.base)
         return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=tag, base=base)
-    value = None if result.value is TOMBSTONE else result.value.decode() if isinstance(result.value, bytes) else "WITHHELD"
+    value = None if result.value is TOMBSTONE else _text(result.value) if isinstance(result.value, bytes) else "WITHHELD"
     return Event(event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base)
+
+
+def _text(value: bytes) -> str:
+    """As histories have it."""
+    return value.rstrip(PADDING).decode()
 
 
 def _pair(tag: Tag) -> tuple[int, int]:
     return tag.number, tag.writer
 
 
+def _shown(value: Answered) -> str:
+    return _text(value) if isinstance(value, bytes) else repr(value)
+
+
 def _told(result: Any) -> str:
     if isinstance(result, Found):
-        return f"{result.value!r} {result.tag.number}.{result.tag.writer}"
+        return f"{_shown(result.value)} {result.tag.number}.{result.tag.writer}"
     if isinstance(result, Covered):
-        return f"{'changed' if result.changed else 'unchanged'}: {result.value!r} {result.tag.number}.{result.tag.writer}"
+        return f"{'changed' if result.changed else 'unchanged'}: {_shown(result.value)} {result.tag.number}.{result.tag.writer}"
     if isinstance(result, Reconfigured):
         return f"{name_configuration(result.configuration)}, {'its own' if result.ours else 'decided by another'}"
     if isinstance(result, FileOperation):

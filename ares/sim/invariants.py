@@ -58,7 +58,7 @@ class ServerWatch:
         new, old = hosting.successor, self._pointers.get(hosting.configuration.id)
         if new is old:
             return
-        if new is None or (old is not None and _rank(new) < _rank(old)):
+        if new is None or (old is not None and rank(new) < rank(old)):
             raise Violation(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
         self._places.see(new.configuration)
         self._pointers[hosting.configuration.id] = new
@@ -77,5 +77,6 @@ class ServerWatch:
             raise Violation(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
 
 
-def _rank(successor: Successor) -> tuple[int, int]:
+def rank(successor: Successor) -> tuple[int, int]:
+    """nextC moves to higher ones only."""
     return (successor.configuration.index, successor.status)

@@ -44,7 +44,7 @@ class Step(Struct, frozen=True):
     """One operation of a client, ``pause_s`` after the one before it. A versioned write is over what the client last saw of the key.
 
     A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
-    ``mine``: over what others changed, too.
+    ``mine``: over what others changed, too. ``value_bytes``: what a written value has at least.
     """
 
     pause_s: float
@@ -56,6 +56,7 @@ class Step(Struct, frozen=True):
     wish: Wish | None = None
     change: Change | None = None
     mine: bool = False
+    value_bytes: int = 0
 
 
 class ClientPlan(Struct, frozen=True):
@@ -73,10 +74,11 @@ class Fault(Struct, frozen=True):
 
     crash: everything unsynced is lost, the rest is there after the restart. kill: the process dies, what it wrote may be synced or not.
     disk: a restart with a new identity, once in a run. cut: nothing passes between ``servers`` and everybody else; cut-in, cut-out: in one
-    direction. slow: messages take 50 times as long. consensus: no leader.
+    direction. slow: messages take 50 times as long. consensus: no leader. Of servers with journals: full: no room on the disk; broken: a sync
+    fails, and the process ends; rot: bits turn over.
     """
 
-    kind: Literal["crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus"]
+    kind: Literal["crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus", "full", "broken", "rot"]
     at: float
     lasts_s: float
     servers: tuple[int, ...] = ()
@@ -97,7 +99,11 @@ class Chances(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """A whole run. ``chaos_s``: when faults end and everything must complete. ``live``: whether reads must complete too (delta suffices)."""
+    """A whole run. ``chaos_s``: when faults end and everything must complete. ``live``: whether reads must complete too (delta suffices).
+
+    ``segment_bytes``: of the servers' journals; 0: what they sync is simulated, too (ares/sim/server.py). ``scrubs``: they verify
+    their disks all the time.
+    """
 
     scenario: str
     seed: int
@@ -108,6 +114,8 @@ class Plan(Struct, frozen=True):
     faults: tuple[Fault, ...]
     chaos_s: float
     live: bool = True
+    segment_bytes: int = 0
+    scrubs: bool = False
 
     def describe(self) -> str:
         """The parameters, for a person."""
@@ -135,7 +143,13 @@ def draw(seed: int, scenario: str) -> Plan:
     disks = [fault for fault in faults if fault.kind == "disk"]
     faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
-    return Plan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
+    plan = Plan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
+    return _with_journals(plan, rng, shape) if shape.segment_bytes else plan
+
+
+def _with_journals(plan: Plan, rng: Random, shape: Shape) -> Plan:
+    chances = msgspec.structs.replace(plan.chances, sync_s=rng.choice(shape.sync_s))
+    return msgspec.structs.replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
 
 
 def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> ClientPlan:
@@ -159,7 +173,8 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
     if key.startswith(VERSIONED):
         kind = "read" if operation == "write" and rng.random() < 0.25 else kind
         kind = f"{kind}-versioned"
-    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key}, Step)
+    value_bytes = rng.choice(shape.value_bytes) if shape.value_bytes else 0
+    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, Step)
 
 
 def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> Step:
@@ -183,7 +198,7 @@ def _wish(rng: Random, shape: Shape, servers: int) -> Wish:
 def _fault(rng: Random, shape: Shape, servers: int) -> Fault:
     kind = rng.choice(shape.kinds)
     at, lasts_s = rng.uniform(0, shape.chaos_s / 3), rng.expovariate(1 / 0.3)
-    struck = () if kind == "consensus" else tuple(rng.sample(range(servers), rng.choice([1, 1, 1, 2])))
+    struck = () if kind == "consensus" else tuple(rng.sample(range(shape.frail or servers), 1 if shape.frail == 1 else rng.choice([1, 1, 1, 2])))
     if kind == "disk":
         struck = struck[:1]
     return msgspec.convert({"kind": kind, "at": at, "lasts_s": lasts_s, "servers": struck}, Fault)

@@ -1,7 +1,7 @@
 """One run of a plan: chaos, then healing, then a look at everything from outside."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -16,9 +16,11 @@ from ares.sim.chronicle import Chronicle
 from ares.sim.client import SimClient
 from ares.sim.consensus import SimConsensus
 from ares.sim.invariants import Places, ServerWatch, Violation
+from ares.sim.journal_server import JournalServer
 from ares.sim.judgement import judge_files
 from ares.sim.plan import ClientPlan, Fault, Plan, Step, Wish
-from ares.sim.server import SimServer
+from ares.sim.scrubber import Scrubber
+from ares.sim.server import LateServer, SimServer
 from ares.sim.story import name_configuration
 from ares.sim.world import World
 from ares.verify.coverability import check_coverability
@@ -49,8 +51,8 @@ def run_plan(plan: Plan, keep_story: bool = False) -> Verdict:
         run.chaos()
         run.heal()
         run.look_back()
-    except Violation as broken:
-        violation = str(broken)
+    except (Violation, AssertionError) as broken:
+        violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
         run.world.tell(f"VIOLATION: {violation}")
     reconfigurations = run.consensus.table.count
     return Verdict(violation, run.world.digest, len(run.events), run.world.messages, reconfigurations, run.world.story or [])
@@ -70,7 +72,9 @@ class Run:
         places.see(self._c0)
         self.world.tell(f"c0 IS {name_configuration(self._c0)}")
         watches = [ServerWatch(places) for _ in range(plan.servers)]
-        self.servers = [SimServer(self.world, number, self._c0, watch, self._respond) for number, watch in enumerate(watches)]
+        self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
+        scrubbers = [Scrubber(self, server) for server in self.servers if isinstance(server, JournalServer) and plan.scrubs]
+        self._scrubbers = {scrubber.name: scrubber for scrubber in scrubbers}
         self._by_name = {server.name: server for server in self.servers}
         self.clients: dict[str, SimClient] = {}
         for client in plan.clients:
@@ -80,6 +84,11 @@ class Run:
         for fault in plan.faults:
             self.world.after(fault.at, self._strike, fault)
 
+    def _server(self, number: int, watch: ServerWatch) -> SimServer:
+        if self.plan.segment_bytes:
+            return JournalServer(self.world, number, self._c0, watch, self._respond, self.plan.segment_bytes)
+        return LateServer(self.world, number, self._c0, watch, self._respond)
+
     def _join(self, plan: ClientPlan) -> SimClient:
         client = SimClient(self, plan, len(self.clients) + 1, self._c0)
         self.clients[plan.name] = client
@@ -88,11 +97,13 @@ class Run:
 
     # -- what clients need ------------------------------------------------------------------------------------------------
 
-    def post(self, client: SimClient, server: str, frames: list[bytes]) -> None:
+    def post(self, client: SimClient | Scrubber, server: str, frames: list[bytes]) -> None:
         self.world.send(client.name, server, frames, self._by_name[server].receive)
 
-    def _respond(self, server: str, client: str, replies: list[AnyMessage]) -> None:
-        self.world.send(server, client, encode(replies), self.clients[client].receive)
+    def _respond(self, server: str, client: str, replies: Sequence[AnyMessage]) -> None:
+        # A network copies what it carries: the parts of elements may be views of a store.
+        receive = self.clients[client].receive if client in self.clients else self._scrubbers[client].receive
+        self.world.send(server, client, [bytes(frame) for frame in encode(replies)], receive)
 
     def consult(self, client: SimClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
         if isinstance(what, Agree):
@@ -129,8 +140,21 @@ class Run:
             case "slow":
                 world.slow(names)
                 world.after(fault.lasts_s, world.speed_up, names)
+            case "full" | "broken" | "rot":
+                self._strike_disks([server for server in struck if isinstance(server, JournalServer)], fault)
             case "consensus":
                 self.consensus.down_until = world.now + fault.lasts_s
+
+    def _strike_disks(self, struck: list[JournalServer], fault: Fault) -> None:
+        for server in struck:
+            if fault.kind == "full":
+                server.fill()
+                self.world.after(fault.lasts_s, server.empty)
+            elif fault.kind == "rot":
+                server.rot()
+            else:
+                server.break_down()
+                self.world.after(fault.lasts_s, self._restart, server)
 
     def _restart(self, server: SimServer) -> None:
         if not self.consensus.healed:
@@ -150,7 +174,7 @@ class Run:
         self.consensus.healed = True
         self.consensus.down_until = 0.0
         for server in self.servers:
-            server.restart()
+            server.heal()
         end = self.world.now + HEALING_S
         self._until(lambda: self._all_done() or self.world.now > end)
         stuck = [client.name for client in self.clients.values() if not client.dead and not client.done]
@@ -169,6 +193,7 @@ class Run:
         if self.plan.live:
             last = self._join(ClientPlan("z", Switches(), tuple(looks)))
             self._finish(last)
+            self._await_repairs()
             self._crash_for_good(last)
             last.extend(looks)
             self._finish(last)
@@ -177,6 +202,12 @@ class Run:
                 last.extend([Step(0.001, "collect-files"), *looks])
                 self._finish(last)
         self._judge()
+
+    def _await_repairs(self) -> None:
+        end = self.world.now + HEALING_S
+        self._until(lambda: all(scrubber.done(self.servers) for scrubber in self._scrubbers.values()) or self.world.now > end)
+        if self.world.now > end:
+            raise Violation(f"not everything was repaired in {HEALING_S:g} s after everything was healed")
 
     def _crash_for_good(self, client: SimClient) -> None:
         finalized = client.view.sequence.last_finalized

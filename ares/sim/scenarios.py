@@ -7,7 +7,7 @@ SHARED, ATOMIC = "f", "a"
 
 
 class Shape(Struct, frozen=True):
-    """A scenario: bounds from which plans are drawn."""
+    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all."""
 
     servers: tuple[int, int] = (5, 5)
     writers: tuple[int, int] = (1, 3)
@@ -33,6 +33,10 @@ class Shape(Struct, frozen=True):
     versioned_keys: tuple[int, int] | None = None
     files: tuple[str, ...] = ()
     removals: float = 0.0
+    segment_bytes: tuple[int, ...] = ()
+    value_bytes: tuple[int, ...] = ()
+    sync_s: tuple[float, ...] = ()
+    frail: int | None = None
 
 
 SCENARIOS: dict[str, Shape] = {
@@ -67,6 +71,15 @@ SCENARIOS: dict[str, Shape] = {
     "removals": Shape(
         files=(SHARED, ATOMIC), removals=0.2, keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1),
         steps=(2, 4), deaths=0.2, faults=(0, 2), pause_s=0.05,
+    ),
+    "journal": Shape(
+        segment_bytes=(4096, 16_384, 49_152), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
+        kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
+        writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6,
+    ),
+    "rot": Shape(
+        segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
+        kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
     ),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
 }  # fmt: skip

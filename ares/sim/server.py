@@ -1,10 +1,12 @@
-"""A simulated server: the real replica over a disk that syncs late.
+"""Simulated servers: the real replica over a disk. What a crash takes from it is what was not synced; nobody was told of that.
 
-The replica is a deterministic function of the requests it handled, so its durable state is the synced prefix of the requests that changed
-something; a restart handles them again. Nothing is answered before what was handled so far is synced, reads included: they may show what is not.
+:class:`LateServer` is quick: it keeps the requests. The replica is a deterministic function of those that it handled, so its durable state is the
+synced prefix of the ones that changed something; a restart handles them again. Nothing is answered before what was handled so far is synced, reads
+included: they may show what is not. With a real journal in place of that: ares/sim/journal_server.py.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 from ares.codec import decode
 from ares.configuration import Configuration
@@ -14,11 +16,13 @@ from ares.sim.invariants import ServerWatch
 from ares.sim.plan import member
 from ares.sim.world import World
 
-Respond = Callable[[str, str, list[AnyMessage]], None]
+Respond = Callable[[str, str, Sequence[AnyMessage]], None]
 
 
-class SimServer:
-    """``respond(server, client, replies)`` puts replies on the network."""
+class SimServer(ABC):
+    """``respond(server, client, replies)`` puts replies on the network. ``replica``: what it knows now; for looking at."""
+
+    replica: Replica
 
     def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
         self.number = number
@@ -29,22 +33,74 @@ class SimServer:
         self._c0 = c0
         self._watch = watch
         self._respond = respond
+
+    def receive(self, client: str, frames: list[bytes]) -> None:
+        """A batch from the network."""
+        if self.up:
+            self._take(client, [request for request in decode(frames) if isinstance(request, Request)])
+
+    def crash(self, lose_unsynced: bool) -> None:
+        """The process dies; so does what it did not sync, or only some of that."""
+        if self.up:
+            self.up = False
+            self._die(lose_unsynced)
+
+    def restart(self) -> None:
+        """Back with what was synced."""
+        if not self.up:
+            self.up = True
+            self._begin()
+            self._watch.restarted(self.replica)
+
+    def lose_disk(self) -> None:
+        """Everything is gone; the server comes back as somebody else."""
+        self.crash(True)
+        self.life += 1
+        self._erase()
+        self.restart()
+
+    def heal(self) -> None:
+        """Whatever was wrong with its disk is not any more; and it is up."""
+        self.restart()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make the replica of what is on the disk."""
+
+    @abstractmethod
+    def _take(self, client: str, requests: list[Request]) -> None:
+        """Handle what came in one batch."""
+
+    @abstractmethod
+    def _die(self, lose_unsynced: bool) -> None:
+        """Lose what a crash takes."""
+
+    @abstractmethod
+    def _erase(self) -> None:
+        """Lose all that is on the disk."""
+
+
+class LateServer(SimServer):
+    """A server whose disk syncs some time later, a prefix of the requests at a time."""
+
+    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
+        super().__init__(world, number, c0, watch, respond)
         self._log: list[Request] = []
         self._synced = 0
         self._syncing = False
         self._waiting: list[tuple[str, list[AnyMessage]]] = []
-        self.replica = self._born()
+        self._begin()
 
-    def _born(self) -> Replica:
+    def _begin(self) -> None:
+        del self._log[self._synced :]
         server = member(self.number, self.life)
-        return Replica(server.id, server.identity, self._c0)
+        self.replica = Replica(server.id, server.identity, self._c0)
+        for request in self._log:
+            self.replica.handle(request)
 
-    def receive(self, client: str, frames: list[bytes]) -> None:
-        if not self.up:
-            return
+    def _take(self, client: str, requests: list[Request]) -> None:
         replies: list[AnyMessage] = []
-        for request in decode(frames):
-            assert isinstance(request, Request)
+        for request in requests:
             reply = self.replica.handle(request)
             if reply is not None:
                 replies.append(reply)
@@ -70,35 +126,15 @@ class SimServer:
             self._synced = max(self._synced, min(length, len(self._log)))
             self._commit()
 
-    def crash(self, lose_unsynced: bool) -> None:
-        """The process dies; so does what it did not sync, or only some of that."""
-        if self.up:
-            self.up = False
-            self._syncing = False
-            self._waiting.clear()
-            if not lose_unsynced:
-                self._synced = self._world.rng.randint(self._synced, len(self._log))
-
-    def restart(self) -> None:
-        """Back with what was synced."""
-        if self.up:
-            return
-        self.up = True
-        del self._log[self._synced :]
-        self.replica = self._born()
-        for request in self._log:
-            self.replica.handle(request)
-        self._watch.restarted(self.replica)
-
-    def lose_disk(self) -> None:
-        """Everything is gone; the server comes back as somebody else."""
-        self.up = False
+    def _die(self, lose_unsynced: bool) -> None:
         self._syncing = False
         self._waiting.clear()
+        if not lose_unsynced:
+            self._synced = self._world.rng.randint(self._synced, len(self._log))
+
+    def _erase(self) -> None:
         self._log.clear()
         self._synced = 0
-        self.life += 1
-        self.restart()
 
 
 def changes(request: Request) -> bool:
@@ -110,5 +146,3 @@ def changes(request: Request) -> bool:
             return request.successor is not None
         case GetTag() | ReadConfig() | Describe():
             return False
-
-

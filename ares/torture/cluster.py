@@ -9,12 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ares.identity import ServerId
 from ares.runtime.home import CLAIM_NAME
 from ares.runtime.settings import Settings
+from ares.torture.etcd_members import READY
 from ares.torture.partition import Network
 from ares.torture.records import TortureFailed
 
@@ -33,10 +34,15 @@ def die_with_parent() -> None:
 
 
 class Cluster:
-    """The servers and consensus members of a cluster file, each by its id. ``network``: where each has a host of its own, if there is one."""
+    """The servers and consensus members of a cluster file, each by its id. ``network``: where each has a host of its own, if there is one.
 
-    def __init__(self, settings: Settings, network: Network | None) -> None:
+    ``etcd``: what runs the members of an etcd that decides, by id, if the cluster file names one.
+    """
+
+    def __init__(self, settings: Settings, network: Network | None, etcd: Mapping[ServerId, Sequence[str]] | None = None) -> None:
         self.settings = settings
+        self.deciders = tuple(etcd or settings.members)
+        self._etcd = etcd or {}
         self._network = network
         self._logs = settings.path.parent / "logs"
         self._children: dict[ServerId, subprocess.Popen[bytes]] = {}
@@ -44,13 +50,18 @@ class Cluster:
 
     async def start(self) -> None:
         """Start everything; returns when all serve. Raises :class:`TortureFailed`."""
-        await asyncio.gather(*(self.launch(process.id) for process in self.settings.processes()))
+        await asyncio.gather(*map(self.launch, self.processes()))
+
+    def processes(self) -> list[ServerId]:
+        """All of them: servers, and who decides."""
+        return [*self.settings.servers, *self.deciders]
 
     async def launch(self, id: ServerId) -> None:
         """Start a process that does not run; returns when it serves. Raises :class:`TortureFailed`."""
         loop = asyncio.get_running_loop()
         begin, deadline = self._spawn(id), loop.time() + READY_S
-        while f"READY {id} ".encode() not in self._said(id, begin):
+        ready = READY if id in self._etcd else f"READY {id} ".encode()
+        while ready not in self._said(id, begin):
             if self._children[id].poll() is not None or loop.time() > deadline:
                 raise TortureFailed(f"{id} did not start. The end of its log:\n{self.last_words(id)}")
             await asyncio.sleep(_POLL_S)
@@ -62,6 +73,10 @@ class Cluster:
     def identity(self, server: ServerId) -> str:
         """Under which identity the server serves."""
         return (self.settings.servers[server].data / CLAIM_NAME).read_text(encoding="ascii").strip()
+
+    def pid(self, id: ServerId) -> int:
+        """Of a process that runs."""
+        return self._children[id].pid
 
     def kill(self, id: ServerId) -> None:
         """kill -9; it is gone when this returns."""
@@ -96,9 +111,10 @@ class Cluster:
     def _spawn(self, id: ServerId) -> int:
         """Start the process; returns where in its log it begins."""
         kind = "server" if id in self.settings.servers else "consensus"
+        command = self._etcd.get(id) or [sys.executable, "-m", "ares", kind, str(self.settings.path), "--id", id]
         with open(self._log(id), "ab") as log:
             self._children[id] = subprocess.Popen(
-                [*self.inside(id), sys.executable, "-m", "ares", kind, str(self.settings.path), "--id", id],
+                [*self.inside(id), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,8 +1,9 @@
 """The nemesis' bookkeeping: whom it may hurt without breaking what the configurations in use promise to survive. No I/O.
 
-A server that was killed has lost its memory. It comes back with a new identity and stays lost, for ever, to every configuration that names the old
-one. So for each configuration in use, the last finalized one and all that are or may yet become decided, the members that are in trouble *or*
-are not who they were are counted, and never more than ``crashes_survived`` of them are allowed at once.
+A server that keeps everything in memory has lost it when it was killed. It comes back with a new identity and stays lost, for ever, to every
+configuration that names the old one; with a store it comes back as the same. So for each configuration in use, the last finalized one and all that
+are or may yet become decided, the members that are in trouble *or* are not who they were are counted, and never more than ``crashes_survived`` of
+them are allowed at once.
 """
 
 from collections.abc import Iterable, Mapping

@@ -25,7 +25,7 @@ REIGN_S = (2.0, 8.0)
 """Now and then a configuration stays for so long: each new one brings everything to a quorum, and would hide what had gone missing in the last.
 
 Half of these reigns are deadly: one server after the other is killed and started again at once. Of a configuration only ``crashes_survived`` may
-lose their memory, so this is soon over, unless a server is taken for what it was.
+lose their memory, so this is soon over, unless servers come back as what they were: because they have a store, or because they are taken for it.
 """
 
 QUICKLY_S = (0.0, 0.2)
@@ -181,9 +181,10 @@ class Nemesis:
 
     async def _relaunch(self, who: ServerId) -> None:
         await self._victims.launch(who)
-        server = who in self._ledger.identities
-        self._ledger.recovered(who, self._victims.identity(who) if server else None)
-        self._chronicle.mark("new life" if server else "restarted", who)
+        identity = self._victims.identity(who) if who in self._ledger.identities else None
+        forgot = identity is not None and identity != self._ledger.identities[who]
+        self._ledger.recovered(who, identity)
+        self._chronicle.mark("new life" if forgot else "restarted", who)
         self._chronicle.state(who, "up", new_life=True)
 
     async def _thaw(self, who: ServerId) -> None:

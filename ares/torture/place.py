@@ -13,6 +13,9 @@ from typing import NoReturn
 from ares.runtime.cluster_file import Plan, create
 from ares.runtime.loop import run
 from ares.runtime.settings import Settings
+from ares.torture.cluster import Cluster
+from ares.torture.etcd_members import EtcdMembers
+from ares.torture.etcd_members import ids as etcd_ids
 from ares.torture.partition import Network, obstacle
 from ares.torture.run import ENDINGS, Options, Progress, Run
 from ares.torture.verdict import Summary
@@ -29,17 +32,15 @@ def torture(options: Options, show: Callable[[Progress], None], say: Callable[[s
     options.out.mkdir(parents=True, exist_ok=True)
     with _signals(_interrupt), contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ares-torture-")))
-        settings = create(home, Plan(options.servers, options.consensus, base_port=0, security="none"))
         network = None
         if options.partitions and (why := obstacle()):
             notes.append(why)
             say(why)
         elif options.partitions:
-            hosts = [*CLIENTS, RECONFIGURERS, *(process.id for process in settings.processes())]
-            network = stack.enter_context(Network(hosts))
-            settings = _moved(settings, network)
+            network = stack.enter_context(Network(_hosts(options)))
+        cluster = _cluster(home, options, network)
         try:
-            summary = run(Run(options, settings, network, notes, show).perform())
+            summary = run(Run(options, cluster, network, notes, show).perform())
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
@@ -62,6 +63,22 @@ def _signals(handler: signal.Handlers | Callable[[int, FrameType | None], None])
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
+
+
+def _hosts(options: Options) -> list[str]:
+    """Everybody who has an address of its own."""
+    deciders = etcd_ids(options.consensus) if options.etcd else [f"r{index}" for index in range(options.consensus)]
+    return [*CLIENTS, RECONFIGURERS, *(f"s{index}" for index in range(options.servers)), *deciders]
+
+
+def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
+    """Not yet started."""
+    etcd = EtcdMembers(home / "etcd", options.consensus, network) if options.etcd else None
+    members, endpoints = (0, etcd.endpoints) if etcd is not None else (options.consensus, ())
+    settings = create(home, Plan(options.servers, members, base_port=0, security="none", durability=options.durability, etcd=endpoints))
+    if network is not None:
+        settings = _moved(settings, network)
+    return Cluster(settings, network, None if etcd is None else etcd.commands())
 
 
 def _moved(settings: Settings, network: Network) -> Settings:

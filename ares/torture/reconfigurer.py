@@ -12,13 +12,12 @@ from collections import Counter
 import msgspec
 from msgspec import Struct
 
-from ares.api import connect
+from ares.api import connect, consensus_of
 from ares.client.manager import Manager
 from ares.errors import AresError, ConfigurationRefused, ConsensusUnavailable
 from ares.reconfig.reconfigure import Progress, Reconfigured
-from ares.runtime.remote_consensus import RemoteConsensus
+from ares.runtime.ports import Consensus
 from ares.runtime.settings import Settings
-from ares.runtime.zmq_client import ZmqConnections
 from ares.torture.records import Begun, Done, Failed, Refused, Reply, Wish, encoder
 
 HINT_S = 5.0
@@ -54,7 +53,7 @@ class Attempt:
 async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
     """Serve wishes until stdin ends."""
     settings = Settings.load(plan.cluster)
-    consensus = RemoteConsensus(ZmqConnections(), {member.id: member.address for member in settings.members.values()})
+    consensus = consensus_of(settings)
     wishes = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(wishes), sys.stdin)
     store = await connect(settings)
@@ -68,7 +67,7 @@ async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
     await consensus.close()
 
 
-async def _fulfil(wish: Wish, store: Manager, consensus: RemoteConsensus, timeout_s: float) -> Reply:
+async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: float) -> Reply:
     attempt = Attempt(wish)
     try:
         result = await store.reconfigure(wish.configuration(), progress=attempt.progress, timeout_s=timeout_s)
@@ -79,7 +78,7 @@ async def _fulfil(wish: Wish, store: Manager, consensus: RemoteConsensus, timeou
     return Done(result.configuration, result.ours, result.moved, await _is_announced(result, consensus))
 
 
-async def _is_announced(result: Reconfigured, consensus: RemoteConsensus) -> bool:
+async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
     """A reconfiguration succeeds also when nobody in the consensus service heard of it."""
     try:
         hint = await consensus.hint(result.configuration.domain, HINT_S)

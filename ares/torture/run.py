@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 from msgspec import Struct
 
-from ares.runtime.settings import Settings
+from ares.runtime.cluster_file import Durability
 from ares.torture.chronicle import Chronicle
 from ares.torture.clients import ClientPlan
 from ares.torture.cluster import Cluster, Helper
@@ -29,7 +29,11 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Options(Struct, frozen=True):
-    """``out``: where history.jsonl and timeline.html go. ``operations_per_s``: of all clients together, at most."""
+    """``out``: where history.jsonl and timeline.html go. ``operations_per_s``: of all clients together, at most.
+
+    ``etcd``: it decides, with so many members, instead of consensus members. ``durability``: whether servers that were killed come back with what
+    they had, or as somebody new.
+    """
 
     seconds: float
     seed: int
@@ -37,7 +41,9 @@ class Options(Struct, frozen=True):
     servers: int = 7
     consensus: int = 3
     partitions: bool = True
+    etcd: bool = False
     operations_per_s: float = 160.0
+    durability: Durability = "fsync"
 
 
 class Progress(Struct, frozen=True):
@@ -53,14 +59,14 @@ class Progress(Struct, frozen=True):
 class Run:
     """One run on a cluster that is set up and not started."""
 
-    def __init__(self, options: Options, settings: Settings, network: Network | None, notes: list[str], show: Callable[[Progress], None]) -> None:
+    def __init__(self, options: Options, cluster: Cluster, network: Network | None, notes: list[str], show: Callable[[Progress], None]) -> None:
         self._options = options
-        self._home = settings.path.parent
+        self._home = cluster.settings.path.parent
         self._network = network
         self._notes = notes
         self._show = show
         self._chronicle = Chronicle()
-        self._cluster = Cluster(settings, network)
+        self._cluster = cluster
         self._reconfigurers = Reconfigurers(self._cluster, TIMEOUT_S)
         self._victims = Processes(self._cluster, network, self._reconfigurers)
         self._clients: dict[str, Helper] = {}
@@ -72,12 +78,12 @@ class Run:
         self._listen_for_endings()
         try:
             await self._cluster.start()
-            for process in self._cluster.settings.processes():
-                self._chronicle.state(process.id, "up", new_life=True)
+            for process in self._cluster.processes():
+                self._chronicle.state(process, "up", new_life=True)
             settings = self._cluster.settings
             self._chronicle.reigns_now(settings.initial, None)
             identities = {server: self._cluster.identity(server) for server in settings.servers}
-            ledger = Ledger(settings.initial, identities, settings.members)
+            ledger = Ledger(settings.initial, identities, self._cluster.deciders)
             nemesis = Nemesis(self._victims, ledger, self._chronicle, Random(f"{self._options.seed} nemesis"))
             await self._traffic(nemesis)
             await self._end_clients()

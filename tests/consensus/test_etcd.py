@@ -2,12 +2,14 @@
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Iterable
 
 import msgspec
 import pytest
 from aetcd import rpc
 
+from ares.client.runner import HINT_TIMEOUT_S
 from ares.configuration import Configuration
 from ares.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
 from ares.identity import ClientId, DomainName
@@ -194,3 +196,11 @@ async def test_an_oversized_description_is_refused(shared_etcd: EtcdProcesses) -
     with pytest.raises(ConfigurationRefused, match="at most"):
         await client.propose(configuration(0, servers=" ".join(f"s{number}-{'x' * 5000}" for number in range(20))), ALICE, PATIENCE_S)
     await client.close()
+
+
+async def test_a_short_request_gets_past_an_endpoint_that_is_silent(shared_etcd: EtcdProcesses) -> None:
+    """A new client has two seconds to ask where a domain is now, and one silent endpoint takes one of them."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = shared_etcd.client(f"127.0.0.1:{silent.getsockname()[1]}", *shared_etcd.endpoints, cluster=secrets.token_bytes(16))
+        assert await client.hint(DEFAULT, HINT_TIMEOUT_S) is None
+        await client.close()

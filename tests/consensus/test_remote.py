@@ -9,8 +9,8 @@ import pytest
 from ares.configuration import Configuration
 from ares.errors import ConsensusUnavailable
 from ares.identity import CallId, ClientId, DomainName, ServerId
-from ares.messages import AnyMessage, Describe, Propose, Reason, Refused, Undecided
-from ares.runtime.consensus_host import ConsensusHost
+from ares.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
+from ares.runtime.consensus_host import UNDER_WAY_OF_CLIENT_MAX, ConsensusHost
 from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
 from ares.runtime.local_consensus import LocalConsensus
 from ares.runtime.raft_member import RaftMember
@@ -147,3 +147,25 @@ async def test_a_member_that_cannot_decide_says_why(tmp_path: Path) -> None:
         await alone.close()
     assert isinstance(reply, Undecided)
     assert "no leader is elected" in reply.why
+
+
+async def test_no_client_alone_keeps_a_member_busy() -> None:
+    class Endless(LocalConsensus):
+        async def hint(self, domain: DomainName, timeout_s: float) -> None:
+            await asyncio.sleep(3600)
+
+    network = InprocNetwork()
+    host = ConsensusHost(Endless(), InprocListener(network, R0))
+    await host.start()
+    many: list[AnyMessage] = [GetHint(CallId(call), DomainName("d")) for call in range(UNDER_WAY_OF_CLIENT_MAX + 3)]
+    replies: dict[str, list[AnyMessage]] = {}
+    for who, asked in (("greedy", many), ("modest", [Propose(CallId(1), configuration(1), ME)])):
+        connections, replies[who] = InprocConnections(network), []
+        connections.open(lambda _, messages, who=who: replies[who].extend(messages))
+        connections.learn(R0, R0)
+        connections.post(R0, asked)
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert [(type(reply), reply.call) for reply in replies["greedy"]] == [(Undecided, UNDER_WAY_OF_CLIENT_MAX + more) for more in range(3)]
+    assert [type(reply) for reply in replies["modest"]] == [Decided]
+    await host.close()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def finished(run: subprocess.Popen[str], tmp_path: Path) -> dict:
 
 
 def test_a_short_run_without_partitions_is_clean(tmp_path):
-    report = finished(start(tmp_path, "--minutes", "0.25", "--seed", "11", "--no-partitions", "--json"), tmp_path)
+    report = finished(start(tmp_path, "--minutes", "0.25", "--seed", "11", "--no-partitions", "--durability", "memory", "--json"), tmp_path)
     assert report["faults"]["kill"] > 0
     assert report["faults"]["stop"] > 0
     assert report["reconfigurations"]["done"] > 1
@@ -66,6 +67,22 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
     assert {event.client for event in events} >= {"a.writer", "b.reader", "a.slow-reader", "b.plain", "a.mixed", "b.deleter", "final"}
     stale = with_stale_read(events)
     assert judge([Record(event, event.responded or event.invoked) for event in stale]).violations
+
+
+@pytest.mark.skipif(shutil.which("etcd") is None, reason="etcd is not installed")
+def test_a_short_run_on_etcd_is_clean(tmp_path):
+    report = finished(start(tmp_path, "--minutes", "0.25", "--seed", "13", "--servers", "5", "--etcd", "--no-partitions", "--json"), tmp_path)
+    assert report["reconfigurations"]["done"] > 1
+    assert any(kind.endswith("consensus") for kind in report["faults"])
+
+
+def test_without_etcd_there_is_no_run_on_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    run = start(tmp_path, "--etcd", "--no-partitions")
+    out, err = run.communicate(timeout=60)
+    assert (run.returncode, out) == (1, "")
+    assert "etcd is not installed (Debian: apt-get install etcd-server)" in err
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")

@@ -37,7 +37,7 @@ async def test_who_only_asks_for_identities_is_told_nothing_else(crowded: Cluste
     described = (await manager.status()).servers[ServerId("s0")]
     assert described is not None
     assert len(described.hosted) == FILES + 1
-    assert len(told) > 3 * FILES
+    assert len(told) > 2 * FILES
 
 
 @pytest.mark.parametrize("every", [False, True])

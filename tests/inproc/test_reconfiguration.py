@@ -6,8 +6,9 @@ import itertools
 import msgspec
 import pytest
 
+from ares.client.runner import HINT_ATTEMPTS
 from ares.configuration import Configuration
-from ares.errors import BadInput, ConfigurationRefused, ConnectionClosed, Unavailable
+from ares.errors import BadInput, ConfigurationRefused, ConnectionClosed, ConsensusUnavailable, Unavailable
 from ares.reconfig.view import Switches
 from ares.runtime.inproc_transport import InprocListener
 from ares.server.host import Host
@@ -161,6 +162,38 @@ async def test_without_consensus_reads_and_writes_go_on_and_reconfiguration_ends
     assert caught.value.may_have_taken_effect
     assert await store.read("key") == b"v"
     assert store.configuration == cluster.initial
+
+
+class Electing:
+    """A consensus service without a leader for so many questions."""
+
+    def __init__(self, service, questions):
+        self.service, self.left, self.close = service, questions, service.close
+
+    async def hint(self, domain, timeout_s):
+        self.left -= 1
+        if self.left >= 0:
+            raise ConsensusUnavailable("no leader is elected")
+        return await self.service.hint(domain, timeout_s)
+
+
+async def forgotten(cluster, *names):
+    """These servers run again, and have lost their memory."""
+    for name in names:
+        server = cluster.book[name]
+        await cluster.listeners[int(name[1:])].close()
+        cluster.listeners[int(name[1:])] = InprocListener(cluster.network, server.address)
+        await cluster.listeners[int(name[1:])].serve(Host(Replica(server.id, f"f{server.identity[1:]}", cluster.initial)).handler)
+
+
+async def test_a_new_client_is_told_where_the_domain_is_when_a_leader_is_elected(cluster):
+    store = cluster.manager()
+    await store.write("key", b"v")
+    await store.reconfigure(Configuration.abd(["s3", "s4", "s5"]))
+    await forgotten(cluster, "s0", "s1", "s2")
+    assert await cluster.manager(consensus=Electing(cluster.consensus, HINT_ATTEMPTS - 1)).read("key") == b"v"
+    with pytest.raises(Unavailable, match="lost its memory"):
+        await cluster.manager(consensus=Electing(cluster.consensus, HINT_ATTEMPTS)).read("key")
 
 
 async def test_a_cancelled_reconfiguration_is_finished_by_the_next(cluster):

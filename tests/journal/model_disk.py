@@ -1,16 +1,11 @@
-"""A disk that remembers what was done to it, and what a crash in the middle of that may leave.
-
-What is written lies in blocks of 4 KiB. Until the file is synced, each block may be on the disk as it was after any of the writes to it, whatever
-became of other blocks: lost, torn and reordered writes. Entries of the directory become durable in order, the synced ones at least.
-"""
+"""A real directory that remembers what was done to it, so that a crash can be tried at every moment of that (ares/sim/disk.py)."""
 
 import random
 from pathlib import Path
 from typing import NamedTuple
 
 from ares.runtime.journal_disk import Disk
-
-BLOCK_BYTES = 4096
+from ares.sim.disk import ModelDisk
 
 
 class Op(NamedTuple):
@@ -23,7 +18,7 @@ class Op(NamedTuple):
     data: bytes | str | int = b""
 
 
-class ModelDisk(Disk):
+class RecordedDisk(Disk):
     """A real directory, and the story of it. What was in ``directory`` before is durable."""
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -83,50 +78,27 @@ class ModelDisk(Disk):
 def crash(ops: list[Op], rng: random.Random, directory: Path, loss: float | None = None) -> int:
     """Make ``directory`` what may be left when the power fails after ``ops``; returns how much was told to be durable by then.
 
-    ``loss``: 0 keeps everything that was done, 1 loses everything that may be lost; None: each block, name and size as chance will have it.
+    ``loss``: see :meth:`ares.sim.disk.ModelDisk.lose_power`.
     """
-    names: dict[str, int] = {}
-    entries = [op for op in ops if op.kind in ("create", "rename", "unlink", "sync-directory")]
-    synced = max((position for position, op in enumerate(entries) if op.kind == "sync-directory"), default=-1) + 1
-    for op in entries[: _chosen(rng, synced, len(entries), loss)]:
-        if op.kind == "create":
-            names[op.name] = op.inode
-        elif op.kind == "rename":
-            names[op.data] = names.pop(op.name)
-        elif op.kind == "unlink":
-            names.pop(op.name, None)
+    disk, open_files = ModelDisk(rng), {}
+    for op in ops:
+        match op.kind:
+            case "create":
+                open_files[op.inode] = disk.create(directory / op.name, 0)
+            case "size":
+                disk.truncate(open_files[op.inode], op.offset)
+            case "write":
+                disk.write(open_files[op.inode], [op.data], op.offset)
+            case "sync":
+                disk.sync(open_files[op.inode])
+            case "rename":
+                disk.rename(directory / op.name, directory / op.data)
+            case "unlink":
+                disk.unlink(directory / op.name)
+            case "sync-directory":
+                disk.sync_directory(directory)
+    disk.lose_power(loss)
     directory.mkdir()
-    for name, inode in names.items():
-        own = [op for op in ops if op.inode == inode and op.kind in ("write", "size", "sync")]
-        (directory / name).write_bytes(_content(own, rng, loss))
+    for name, content in disk.files.items():
+        (directory / name).write_bytes(content)
     return max((op.data for op in ops if op.kind == "told"), default=0)
-
-
-def _chosen(rng, least, most, loss):
-    return rng.randint(least, most) if loss is None else least if loss == 1 else most
-
-
-def _content(ops, rng, loss):
-    synced = max((position for position, op in enumerate(ops) if op.kind == "sync"), default=-1) + 1
-    durable = bytearray()
-    for op in ops[:synced]:
-        _apply(durable, op)
-    states = [bytes(durable)]
-    for op in ops[synced:]:
-        _apply(durable, op)
-        states.append(bytes(durable))
-    size = len(states[_chosen(rng, 0, len(states) - 1, loss)])
-    left = bytearray()
-    for start in range(0, size, BLOCK_BYTES):
-        blocks = [state[start : start + BLOCK_BYTES].ljust(BLOCK_BYTES, b"\0") for state in states]
-        left += blocks[_chosen(rng, 0, len(blocks) - 1, loss)]
-    return bytes(left[:size])
-
-
-def _apply(content, op):
-    if op.kind == "size":
-        del content[op.offset :]
-        content.extend(bytes(op.offset - len(content)))
-    elif op.kind == "write":
-        content.extend(bytes(max(0, op.offset + len(op.data) - len(content))))
-        content[op.offset : op.offset + len(op.data)] = op.data

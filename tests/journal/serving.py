@@ -1,6 +1,8 @@
 """A server with a journal and no network: requests go in, commits happen when the test says so."""
 
+import os
 import random
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from ares.configuration import Configuration, Server, Status, Successor
 from ares.dap.element import sealed
 from ares.identity import DEFAULT_DOMAIN
 from ares.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
+from ares.runtime.journal_disk import Disk
 from ares.runtime.journal_log import LogJournal
 from ares.runtime.journal_segments import Owner
 from ares.runtime.ports import Use
@@ -54,8 +57,35 @@ class AtOnce:
         self.jobs.clear()
 
 
+class ClosingDisk(Disk):
+    """Closes what was left open when nobody has it any more: for a server that dies the system does that, for one that a test forgets nobody."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        weakref.finalize(self, _close, self._open)
+
+    def create(self, path, size):
+        return self._opened(super().create(path, size))
+
+    def open(self, path):
+        return self._opened(super().open(path))
+
+    def close(self, descriptor):
+        self._open.discard(descriptor)
+        super().close(descriptor)
+
+    def _opened(self, descriptor):
+        self._open.add(descriptor)
+        return descriptor
+
+
+def _close(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
 def log_journal(directory: Path, disk=None, segment_bytes: int = 64 * KIB, background=None) -> LogJournal:
-    return LogJournal(directory, OWNER, background or AtOnce(), disk, segment_bytes)
+    return LogJournal(directory, OWNER, background or AtOnce(), disk or ClosingDisk(), segment_bytes)
 
 
 class Node:

@@ -6,6 +6,8 @@ import pytest
 from ares.configuration import Status, Successor
 from ares.dap.element import intact
 from ares.messages import CollectConfig, GetData, Introduce, PutData
+from ares.runtime.journal_disk import Disk
+from ares.runtime.journal_segments import NEW_SUFFIX
 from ares.server.compaction import choose
 from ares.server.facts import Pointed, Trimmed
 from ares.tag import Tag
@@ -37,10 +39,10 @@ def node_with(tmp_path, *requests):
     return node
 
 
-def seal_place(node, filler=20):
+def seal_place(node, filler=20, name="filler"):
     """Go on until the place that is written to is another one."""
     for number in range(filler):
-        node.handle(put(f"filler {number}", 1, b"f" * 5 * KIB))
+        node.handle(put(f"{name} {number}", 1, b"f" * 5 * KIB))
     node.commit()
     assert node.journal.places()
 
@@ -147,3 +149,30 @@ def test_a_resend_leaves_no_fact(tmp_path):
         node.commit()
     assert node.journal.bytes_on_disk == before
     assert node.state == state(plain(once))
+
+
+class Undying(Disk):
+    """Loses power whenever a segment is to be removed."""
+
+    def unlink(self, path):
+        if path.suffix == NEW_SUFFIX:
+            super().unlink(path)
+
+
+def test_what_was_copied_is_not_counted_on_where_it_was_before(tmp_path):
+    """A crash after the copies were durable leaves the place that was to go; the next start removes it."""
+    node = Node(log_journal(tmp_path / "j", Undying()))
+    for request in [Introduce(1, PHOTOS), put("o", 1, b"v"), put("kept", 1, b"k" * 9 * KIB), put("p", 1, b"x", PHOTOS)]:
+        node.handle(request)
+    seal_place(node)
+    for request in [put("o", number, b"v") for number in (2, 3)]:
+        node.handle(request)
+    gone = min(node.journal.places())
+    node.compact(gone)
+    again = Node(log_journal(tmp_path / "j"))
+    assert again.state == node.state
+    seal_place(again, name="more")
+    before = again.state
+    for place in sorted(again.journal.places()):
+        again.compact(place)
+    assert again.state == Node(log_journal(tmp_path / "j")).state == before

@@ -89,6 +89,48 @@ def test_places_fill_and_can_be_read_and_given_back(opened):
     assert all_of(opened()) == facts[len(first) :]
 
 
+def whole(journal, place):
+    return journal.examination(place).run(lambda bytes: None).whole
+
+
+def test_what_is_durable_can_be_examined_and_sealed(opened):
+    journal = opened()
+    assert all_of(journal) == []
+    assert journal.durable() == {}
+    [place] = set(append(journal, put("a", 1, b"x" * 9 * KIB)))
+    commit(journal)
+    assert list(journal.durable()) == [place]
+    assert whole(journal, place)
+    assert place not in journal.places()
+    assert journal.seal(place)
+    append(journal, put("b", 1, b"y"))
+    commit(journal)
+    assert journal.seal(place), "it is already"
+    assert list(journal.places()) == [place]
+    assert sorted(journal.durable()) == [place, place + 1]
+    assert all(whole(journal, each) for each in journal.durable())
+    journal.discard(place)
+    assert journal.examination(place) is None
+    commit(journal)
+    assert list(journal.durable()) == [place + 1]
+    assert all_of(opened()) == [put("b", 1, b"y")]
+
+
+def test_an_examination_goes_no_faster_than_it_may(opened):
+    journal, told = opened(), []
+    assert all_of(journal) == []
+    [place] = append(journal, put("a", 1, b"x" * 40 * KIB))
+    commit(journal)
+    journal.examination(place).run(told.append)
+    assert sum(told) >= 40 * KIB
+
+    def end(bytes):
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        journal.examination(place).run(end)
+
+
 def test_a_fact_larger_than_a_place(opened):
     journal = opened()
     assert all_of(journal) == []

@@ -48,7 +48,8 @@ def segment(synced=(0, 0, 0, 0), mark=None, first=5, batches=FACTS):
 
 
 def torn(data, first=5):
-    return kept_of_torn(memoryview(bytes(data) + ROOM), 0, SALT, first)
+    frames, _, end = kept_of_torn(memoryview(bytes(data) + ROOM), 0, SALT, first)
+    return frames, end
 
 
 def test_what_is_written_is_read():

@@ -14,7 +14,7 @@ from ares.server.replica import Replica
 from ares.server.state import Outlasting
 
 from ..property.test_replica import INITIAL, ME, MEMBERS, few_tags, likely
-from .model_disk import ModelDisk, crash
+from .model_disk import RecordedDisk, crash
 from .serving import KIB, AtOnce, Owner, state
 from .serving import Node as PlainNode
 
@@ -46,7 +46,7 @@ class Node(PlainNode):
 def test_requests_crashes_and_compactions(story, seed):
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as directory:
-        where, disk = Path(directory) / "0", ModelDisk()
+        where, disk = Path(directory) / "0", RecordedDisk()
         node = Node(LogJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
         handled, told = [], 0
         for number, step in enumerate(story):
@@ -61,7 +61,7 @@ def test_requests_crashes_and_compactions(story, seed):
             elif step == "crash":
                 where = Path(directory) / f"{number + 1}"
                 crash(disk.ops, rng, where)
-                disk = ModelDisk(where)
+                disk = RecordedDisk(where)
                 node = Node(LogJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
                 survived = [plain(handled[:some]) for some in range(told, len(handled) + 1)]
                 matching = [some for some, replica in enumerate(survived) if state(replica) == node.state]

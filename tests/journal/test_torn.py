@@ -7,7 +7,7 @@ import pytest
 from ares.errors import StoreDamaged
 from ares.messages import PutData
 
-from .model_disk import ModelDisk, crash
+from .model_disk import RecordedDisk, crash
 from .serving import KIB, Node, log_journal, plain, requests, state
 
 
@@ -15,7 +15,7 @@ class Story:
     """A server's life on a model disk; ``steps``: what the requests had made of a plain replica when each commit was told, and at the end."""
 
     def __init__(self, directory, seed, count=40, disk=None):
-        self.disk = disk or ModelDisk()
+        self.disk = disk or RecordedDisk()
         node = Node(log_journal(directory, self.disk))
         self.steps = [plain([])]
         rng = random.Random(seed)
@@ -78,7 +78,7 @@ def test_crashing_again_while_recovering(tmp_path, seed):
     for moment in rng.sample(range(len(story.disk.ops)), 25):
         once = tmp_path / f"{moment}"
         told = crash(story.disk.ops[:moment], rng, once)
-        again = ModelDisk(once)
+        again = RecordedDisk(once)
         before = len(again.ops)
         node = Node(log_journal(once, again))
         shown = node.state
@@ -91,7 +91,7 @@ def test_crashing_again_while_recovering(tmp_path, seed):
             check(story, told, left)
 
 
-class Hasty(ModelDisk):
+class Hasty(RecordedDisk):
     """Syncs only when it feels like it."""
 
     def sync(self, descriptor):

@@ -63,7 +63,7 @@ def run(configuration: Configuration, seed: int, crashes: int) -> list[Action]:
 def begin(world, client, writes, moment, rng):
     dap = client.view.dap(world.initial)
     if writes:
-        tag = Tag(rng.randint(1, 12), client.id * 100 + moment)
+        tag = Tag(rng.randint(1, 12), client.id * STEPS_MAX + moment)
         value = b"%d.%d" % (tag.number, tag.writer)
         return "put-data", tag, value, moment, client.start(dap.put_data("k", tag, value))
     if rng.random() < 0.5:

@@ -48,9 +48,9 @@ class Cli:
         os.kill(int((self.directory / f"run/{id}.pid").read_text()), signal.SIGKILL)
 
 
-def running_cluster(directory: Path) -> Iterator[Cli]:
-    """Four servers and three consensus members in ``directory``, stopped at the end."""
-    for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0"], ["up", directory, "--detach"]):
+def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
+    """Four servers and three consensus members in ``directory``, stopped at the end; ``more`` words for `init`."""
+    for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0", *more], ["up", directory, "--detach"]):
         done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
     try:

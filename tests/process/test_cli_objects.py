@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ares.api import connect
+from ares.cli.connection import size
 from ares.configuration import Configuration
 from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
 from ares.runtime.remote_consensus import RemoteConsensus
@@ -170,14 +171,14 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     assert all(server["reachable"] for server in whole["servers"].values())
     assert {member["leader"] for member in whole["consensus"].values()} <= {"r0", "r1", "r2", ""}
     cli.kill("s0")
-    assert "the next one stops it; missing: s0 (no answer)" in cli.ok("status").decode()
+    assert "three: ABD 3, survives 0 more crashes: s0 is down" in cli.ok("status").decode()
     cli.ok("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
     moved = cli.json("status")["domains"]
     assert [(domain["domain"], domain["crashes_survived"], domain["index"]) for domain in moved] == [("default", 1, 1), ("three", 0, 0)]
     cli.kill("s1")
     default, three = cli.json("status", status=1)["domains"]
     assert (default["serves"], three["serves"]) == (True, False)
-    assert three["outlook"] == "NO QUORUM: 1 more of its servers must answer; missing: s0 (no answer), s1 (no answer)"
+    assert three["outlook"] == "three: ABD 3, NO QUORUM, 1 more of its servers must answer: s0 is down, s1 is down"
     failed = json.loads(cli.run("write", "k", "--domain", "three", "--timeout", "1", "--json", stdin=b"x").stderr)
     assert (failed["kind"], failed["may_have_taken_effect"]) == ("Unavailable", False)
     assert "does not answer" in cli.fails(1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run")
@@ -191,18 +192,33 @@ def test_status_when_nobody_is_left(mortal: Cli) -> None:
     assert [(domain["domain"], domain["serves"]) for domain in told["domains"]] == [("default", False)]
 
 
-def test_a_restarted_server_does_not_count(mortal: Cli) -> None:
-    mortal.kill("s0")
-    command = [sys.executable, "-m", "ares", "server", mortal.settings.path, "--id", "s0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith("READY s0 ")
-            told = mortal.json("status")
-        finally:
-            process.terminate()
-    assert told["servers"]["s0"]["reachable"]
-    assert (told["domains"][0]["crashes_survived"], told["domains"][0]["missing"]) == (0, {"s0": "restarted without its memory"})
+@pytest.mark.parametrize("durability", ["memory", "fsync"])
+def test_a_restarted_server_counts_if_it_remembers(tmp_path: Path, durability: str) -> None:
+    for cli in running_cluster(tmp_path / "cluster", "--durability", durability):
+        cli.kill("s0")
+        command = [sys.executable, "-m", "ares", "server", cli.settings.path, "--id", "s0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith("READY s0 ")
+                told = cli.json("status")
+            finally:
+                process.terminate()
+        assert told["servers"]["s0"]["reachable"]
+        [default] = told["domains"]
+        forgot = (0, {"s0": "restarted without its memory"})
+        assert (default["crashes_survived"], default["missing"]) == (forgot if durability == "memory" else (1, {}))
+        assert (told["servers"]["s0"]["stored"] is None) == (durability == "memory")
+
+
+def test_status_tells_what_disks_hold(mortal: Cli) -> None:
+    cli = mortal
+    cli.ok("write", "large", stdin=bytes(3 << 20))
+    told = cli.json("status")["servers"]["s1"]["stored"]
+    assert 3 << 20 <= told["live_bytes"] <= told["disk_bytes"]
+    assert (told["quarantined"], told["repaired"]) == (0, 0)
+    assert f"s1 {size(told['disk_bytes'])} ({size(told['live_bytes'])} needed)" in cli.ok("status").decode()
+    assert cli.json("status")["servers"]["s1"]["bytes"] == 3 << 20
 
 
 def test_no_cluster_file(tmp_path: Path) -> None:

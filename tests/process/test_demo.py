@@ -36,7 +36,11 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert [move["configuration"].split(";")[0] for move in moves] == ["EC n=4 k=2 delta=8 on s1,s2,s3,s4", "ABD n=3 on s2,s3,s4"]
     assert all(move["moved"] >= demo_steps.SMALL_OBJECTS for move in moves)
     leader = moves[1]["killed"]
-    assert told["crashes_survived"] == ["s0", leader]
+    assert told["crashes_survived"] == ["s0", leader, demo_steps.EVERYBODY]
+    [back] = [step for step in told["steps"] if "objects" in step and step["step"].startswith("start s0 again")]
+    assert back["objects"] >= demo_steps.SMALL_OBJECTS
+    [everybody] = [step for step in told["steps"] if step["step"].startswith("kill -9 every server")]
+    assert len(everybody["killed"]) == 8
     assert moves[1]["leader"] != leader
     assert moves[1]["leader_term"] > moves[1]["term"]
     assert told["operations"] == sum(phase[kind]["count"] for phase in told["phases"] for kind in ("reads", "writes"))

@@ -1,5 +1,6 @@
 """A cluster whose servers keep what they acknowledged: killed at any moment, stopped, without its store."""
 
+import json
 import os
 import random
 import shutil
@@ -36,7 +37,7 @@ def start(cluster: Path, server: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def directory(tmp_path):
-    cli("init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--base-port", "0", "--durability", "fsync")
+    cli("init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--base-port", "0")
     return tmp_path / "c"
 
 
@@ -102,12 +103,37 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
 
 def test_down_and_up_again_keeps_everything(tmp_path):
     directory, file = tmp_path / "c", tmp_path / "c" / "cluster.toml"
-    cli("init", directory, "--base-port", "0", "--durability", "fsync")
+    cli("init", directory, "--base-port", "0")
     try:
         cli("up", directory, "--detach")
         cli("-c", file, "write", "greeting", stdin=b"hello")
-        assert b"is on its disks" in cli("down", directory)
+        assert b"is on its servers' disks" in cli("down", directory)
         cli("up", directory, "--detach")
         assert cli("-c", file, "read", "greeting") == b"hello"
     finally:
         cli("down", directory)
+
+
+def test_up_starts_what_does_not_run(tmp_path):
+    directory, file = tmp_path / "c", tmp_path / "c" / "cluster.toml"
+    cli("init", directory, "--servers", "3", "--consensus", "1", "--base-port", "0")
+    try:
+        first = json.loads(cli("up", directory, "--detach", "--json"))
+        cli("-c", file, "write", "greeting", stdin=b"hello")
+        for id in ("s1", "s2", "r0"):
+            os.kill(first["processes"][id]["pid"], signal.SIGKILL)
+        again = json.loads(cli("up", directory, "--detach", "--json"))
+        assert again["started"] == ["r0", "s1", "s2"]
+        assert again["processes"]["s0"] == first["processes"]["s0"]
+        assert cli("-c", file, "read", "greeting") == b"hello"
+        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=60)
+        assert up.returncode == 1
+        assert "is up already" in up.stderr
+        (directory / "data/s2/journal/identity").unlink()
+        os.kill(again["processes"]["s2"]["pid"], signal.SIGKILL)
+        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=60)
+        assert up.returncode == 1
+        assert "s2 ended with status 1, and everything that this had started is stopped again" in up.stderr
+        assert cli("-c", file, "read", "greeting") == b"hello"
+    finally:
+        assert json.loads(cli("down", directory, "--json"))["stopped"] == ["r0", "s0", "s1"]

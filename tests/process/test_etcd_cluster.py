@@ -32,9 +32,8 @@ class EtcdCluster:
         return self.ares("-c", self.directory / "cluster.toml", *words, status=status)
 
     def begin(self) -> None:
-        self.ares("init", self.directory, "--servers", "4", "--consensus", "0", "--base-port", "0")
-        with (self.directory / "cluster.toml").open("a") as file:
-            file.write(f'\n[etcd]\nendpoints = ["{self.etcd.endpoints[0]}"]\n')
+        told = self.ares("init", self.directory, "--servers", "4", "--etcd", self.etcd.endpoints[0], "--base-port", "0")
+        assert "decisions in etcd" in told
         self.ares("up", self.directory, "--detach")
 
     def end(self) -> None:

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,9 +94,13 @@ def test_a_secret_that_others_can_read_is_not_used(cli: Cli, keys: dict[str, str
 
 
 def test_no_secret_is_in_sight(cli: Cli, keys: dict[str, str]) -> None:
-    """Not in what runs, its environment, its logs, or the file that is handed out."""
+    """Not in what runs, its environment, its logs even at their most talkative, what it says over HTTP, or the file that is handed out."""
     assert keys
+    cli.ok("log-level", "debug")
+    cli.ok("write", "key", stdin=b"value")
     cli.fails(1, "--key", keys["read"], "write", "key", stdin=b"x")
+    assert cli.run("--key", keys["reconfigure"], "log-level", "info").stdout.count(b"SetLogLevel takes the role admin") == 7
+    cli.ok("domain", "create", "debugged", "--dap", "abd", "--servers", "s1,s2,s3")
     secrets = [path.read_bytes().strip() for path in [*cli.directory.glob("keys/*.secret"), *cli.directory.glob("secrets/*")]]
     assert len(secrets) >= 4 + 3 + 2 + 3
     pids = [int(path.read_text()) for path in cli.directory.glob("run/*.pid")]
@@ -102,7 +108,21 @@ def test_no_secret_is_in_sight(cli: Cli, keys: dict[str, str]) -> None:
     seen += [path.read_bytes() for path in [*cli.directory.glob("logs/*.log"), cli.directory / "cluster.toml", cli.directory / "keys/clients.toml"]]
     seen += [path.read_bytes() for path in cli.directory.glob("data/**/*") if path.is_file()]
     assert len(seen) > 2 * 7 + 7
+    seen += [told(address, page) for address in http_addresses(cli) for page in ("health", "metrics")]
     assert not [secret for secret in secrets for text in seen if secret in text or bytes_of(secret) in text]
+
+
+def http_addresses(cli: Cli) -> list[str]:
+    tables = tomllib.loads((cli.directory / "cluster.toml").read_text())
+    return [table["http"] for table in [*tables["server"], *tables["consensus"]]]
+
+
+def told(address: str, page: str) -> bytes:
+    """What a process says over HTTP."""
+    with urllib.request.urlopen(f"http://{address}/{page}", timeout=10) as answer:
+        body: bytes = answer.read()
+    assert body
+    return body
 
 
 def bytes_of(secret: bytes) -> bytes:

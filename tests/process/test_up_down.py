@@ -33,13 +33,23 @@ def runs(pid: int) -> bool:
         return False
 
 
+def _made(directory: Path, *more: str) -> Iterator[Path]:
+    made = ares("init", directory, "--servers", "3", "--base-port", "0", *more)
+    assert made.returncode == 0, made.stderr
+    yield directory
+    ares("down", directory)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Path]:
     """A new cluster of 3 servers and 3 consensus members, stopped at the end."""
-    made = ares("init", tmp_path / "cluster", "--servers", "3", "--base-port", "0")
-    assert made.returncode == 0, made.stderr
-    yield tmp_path / "cluster"
-    ares("down", tmp_path / "cluster")
+    yield from _made(tmp_path / "cluster")
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[Path]:
+    """The same, and its servers keep everything in memory."""
+    yield from _made(tmp_path / "cluster", "--durability", "memory")
 
 
 def test_up_detached_and_down(cluster: Path) -> None:
@@ -66,9 +76,13 @@ def test_up_detached_and_down(cluster: Path) -> None:
     assert (second.returncode, second.stdout) == (0, "nothing was running\n")
 
 
-def test_a_stopped_cluster_is_not_started_as_if_it_remembered(cluster: Path) -> None:
-    assert ares("up", cluster, "--detach").returncode == 0
-    assert ares("down", cluster).returncode == 0
+def test_a_stopped_cluster_that_forgot_is_not_started_as_if_it_remembered(forgetful: Path) -> None:
+    cluster = forgetful
+    up = ares("up", cluster, "--detach")
+    assert up.returncode == 0
+    os.kill(pids(cluster)["s1"], signal.SIGKILL)
+    assert "is up already" in ares("up", cluster, "--detach").stderr
+    assert "is gone" in ares("down", cluster).stdout
     before = Settings.load(cluster / "cluster.toml")
     refused = ares("up", cluster, "--detach")
     assert refused.returncode == 1
@@ -88,6 +102,19 @@ def test_a_stopped_cluster_is_not_started_as_if_it_remembered(cluster: Path) -> 
     assert Settings.load(cluster / "cluster.toml") == after
 
 
+def test_fresh_begins_anew(cluster: Path) -> None:
+    assert ares("up", cluster, "--detach").returncode == 0
+    assert "ares-cli up" in ares("down", cluster).stdout
+    before = Settings.load(cluster / "cluster.toml")
+    segments = list(cluster.glob("data/s*/journal/*.log"))
+    assert len(segments) == 0, "nothing was written"
+    (cluster / "data/s0/journal/left-over").write_text("of the earlier cluster")
+    assert ares("up", cluster, "--detach", "--fresh").returncode == 0
+    after = Settings.load(cluster / "cluster.toml")
+    assert not list(cluster.glob("data/s0/journal/left-over"))
+    assert {server.identity for server in before.servers.values()}.isdisjoint(server.identity for server in after.servers.values())
+
+
 def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").write_text("keep")
@@ -102,7 +129,7 @@ def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path
 def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
     with subprocess.Popen([sys.executable, "-m", "ares", "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
         assert up.stderr is not None
-        assert "Ctrl-C" in up.stderr.readline()
+        assert up.stderr.readline() == "Ctrl-C stops the cluster.\n"
         started = pids(cluster)
         os.kill(started["s1"], signal.SIGKILL)
         assert "s1 ended with status -9" in up.stderr.readline()
@@ -174,8 +201,10 @@ def test_one_process_says_ready_and_stops_cleanly(cluster: Path, kind: str, id: 
         assert json.loads(line)["server"] == id
 
 
-def test_a_restarted_server_says_that_it_is_somebody_new(cluster: Path) -> None:
-    identities = []
+@pytest.mark.parametrize("durability", ["memory", "fsync"])
+def test_a_restarted_server_says_when_it_is_somebody_new(tmp_path: Path, durability: str) -> None:
+    cluster, identities = tmp_path / "cluster", []
+    assert ares("init", cluster, "--servers", "3", "--base-port", "0", "--durability", durability).returncode == 0
     for _ in range(2):
         command = [sys.executable, "-m", "ares", "server", cluster / "cluster.toml", "--id", "s0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -185,10 +214,10 @@ def test_a_restarted_server_says_that_it_is_somebody_new(cluster: Path) -> None:
             process.send_signal(signal.SIGKILL)
             _, err = process.communicate()
     assert identities[0] == Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].identity
-    assert identities[1] != identities[0]
-    warning = json.loads(err.splitlines()[0])
-    assert (warning["levelname"], warning["identity"]) == ("WARNING", identities[1])
-    assert warning["asctime"].endswith("+00:00")
+    assert (identities[1] == identities[0]) == (durability == "fsync")
+    warnings = [line for line in map(json.loads, err.splitlines()) if line["levelname"] == "WARNING"]
+    assert [warning["identity"] for warning in warnings] == ([identities[1]] if durability == "memory" else [])
+    assert all(warning["asctime"].endswith("+00:00") for warning in warnings)
 
 
 @pytest.mark.parametrize("arguments", [("server", "--id", "s9"), ("consensus", "--id", "s0")])

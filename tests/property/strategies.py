@@ -16,6 +16,7 @@ from ares.messages import (
     Describe,
     DescribeConsensus,
     Description,
+    Done,
     Element,
     GetData,
     GetHint,
@@ -31,6 +32,10 @@ from ares.messages import (
     ReadConfig,
     Reason,
     Refused,
+    Scrub,
+    ScrubReply,
+    SetLogLevel,
+    Stored,
     TagReply,
     TellFinalized,
     Undecided,
@@ -71,6 +76,7 @@ successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors
 listed = st.builds(Listed, texts, any_tags, st.booleans())
 hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
+stored = st.builds(Stored, integers, integers, integers, integers)
 
 FIELDS = {
     GetTag: (ids, texts),
@@ -82,12 +88,16 @@ FIELDS = {
     ListObjects: (ids, texts, integers, texts, maybe),
     Introduce: (configurations,),
     Describe: (st.booleans(),),
+    Scrub: (st.booleans(),),
+    SetLogLevel: (texts,),
     TagReply: (any_tags, maybe),
     DataReply: (st.lists(any_tags, max_size=4).map(tuple), integers, any_tags, st.none() | elements, maybe),
     Ack: (maybe,),
     ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe),
     Refused: (st.sampled_from(Reason), texts),
-    Description: (texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple)),
+    Description: (texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple), integers, st.none() | stored),
+    ScrubReply: (st.booleans(), integers, integers, integers, integers, integers, integers),
+    Done: (),
     Propose: (configurations, words),
     Decided: (configurations, words),
     GetHint: (texts,),
@@ -95,7 +105,7 @@ FIELDS = {
     TellFinalized: (configurations,),
     Undecided: (texts,),
     DescribeConsensus: (),
-    ConsensusDescription: (texts, texts, integers, integers, integers, integers),
+    ConsensusDescription: (texts, texts, integers, integers, integers, integers, texts),
 }
 assert set(FIELDS) == set(get_args(AnyMessage)), "a message type has no strategy"
 

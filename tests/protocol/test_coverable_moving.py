@@ -36,6 +36,8 @@ def test_a_version_outlives_its_configuration(switches):
     client.run(write_versioned(client.view, "gone", TOMBSTONE, gone.tag))
     for wished in (EC, EC2):
         mover.run(reconfigure(mover.view, wished))
+        while world.step():
+            pass
         traffic.sent = 0
         found = client.run(read_versioned(client.view, "k"))
         assert (found.tag, found.value) == (made.tag, LARGE), "a move makes no version"

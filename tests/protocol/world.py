@@ -26,7 +26,7 @@ class Client:
         self.world = world
         self.id = ClientId(number)
         self.session = Session()
-        self.view = View(self.id, initial or world.initial, switches, self.session.suspects)
+        self.view = View(self.id, initial or world.initial, switches, self.session.readiness)
         self.dead = False
 
     def start(self, operation: Operation[Any], timeout_s: float = 30.0, **more: Any) -> "Pending":

@@ -26,7 +26,10 @@ from ares.messages import (
     Reason,
     Refused,
     Request,
+    Scrub,
+    SetLogLevel,
     TellFinalized,
+    Upkeep,
     WriteConfig,
 )
 from ares.server import admission
@@ -39,6 +42,7 @@ KEY = ObjectName("key")
 SERVERS = [Server(ServerId(f"s{number}"), f"h:{number}", f"{number:032x}") for number in range(3)]
 C0 = Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0)
 NEXT, LATER = (Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, index, C0.id) for index in (1, 4))
+FORGED = Configuration.abd(SERVERS[::-1]).at(DEFAULT_DOMAIN, 1, C0.id)
 FINAL, PENDING = Successor(NEXT, Status.FINALIZED), Successor(NEXT, Status.PENDING)
 JUMP = Successor(LATER, Status.FINALIZED)
 HOSTED = Replica(SERVERS[0].id, SERVERS[0].identity, C0).hosted
@@ -78,12 +82,13 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         Propose(CALL, NEXT, ClientId(1)),
         TellFinalized(CALL, NEXT),
     ],
+    Role.ADMIN: [Scrub(CALL, True), SetLogLevel(CALL, "debug")],
 }
 
 
 def test_every_request_has_a_role() -> None:
     kinds = {type(request) for requests in REQUESTS.values() for request in requests}
-    every = {kind for kind in (*typing.get_args(Request), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
+    every = {kind for kind in (*typing.get_args(Request), *typing.get_args(Upkeep), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
     assert kinds == every == set(admission._ROLES_NEEDED)
 
 
@@ -129,6 +134,20 @@ def test_what_was_not_decided_is_refused_from_everybody(role: Role, request_: An
     assert isinstance(refusal, Refused)
     assert refusal.reason is Reason.NOT_CERTIFIED
     assert asked == [NEXT]
+
+
+def test_after_one_forgery_no_certificate_of_a_batch_is_looked_at() -> None:
+    """They take long to look at, and a batch has room for thousands."""
+    asked: list[Configuration] = []
+    gate = Admission(Everybody(), lambda configuration: not asked.append(configuration) and configuration != FORGED)
+    good, bad, plain = (WriteConfig(CallId(1), C0.id, PENDING), Introduce(CallId(2), FORGED), GetTag(CallId(3), C0.id, KEY))
+    admitted, refused = gate.admit(Role.READ, [good, bad, bad, good, plain], HOSTED)
+    assert admitted == [good, plain]
+    assert [(refusal.call, refusal.reason) for refusal in refused if isinstance(refusal, Refused)] == [
+        (CallId(call), Reason.NOT_CERTIFIED) for call in (2, 2, 1)
+    ]
+    assert asked == [NEXT, FORGED]
+    assert gate.admit(Role.READ, [good], HOSTED)[0] == [good]
 
 
 def test_a_proposal_need_not_be_decided() -> None:

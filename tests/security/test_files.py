@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ares.api import connect
-from ares.cli.guard import certifying, guard_of
+from ares.cli.guard import certifying, guard_of, processes_as_clients
 from ares.cli.options import Common
 from ares.errors import BadInput
 from ares.identity import ServerId
-from ares.runtime.clients_file import AuthorisedClients, KeyedSender, read_clients
+from ares.runtime.clients_file import AuthorisedClients, KeyedSender, read_clients, write_clients
 from ares.runtime.cluster_file import Plan, create, renew_identities
 from ares.runtime.keys import SecretKey, SigningKey
 from ares.runtime.new_keys import authorise, revoke
@@ -210,6 +210,14 @@ def test_a_list_that_others_can_write_starts_nothing(security: SecuritySettings)
         AuthorisedClients(security.clients_path)
 
 
+def test_a_list_that_others_can_replace_starts_nothing(security: SecuritySettings) -> None:
+    security.directory.chmod(0o777)
+    with pytest.raises(BadInput, match=rf"others can put another file .* there: chmod o-w {security.directory}"):
+        AuthorisedClients(security.clients_path)
+    security.directory.chmod(0o1777)
+    AuthorisedClients(security.clients_path)
+
+
 class Clock:
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -237,6 +245,20 @@ def test_a_changed_list_is_seen_within_a_second_and_a_new_client_at_once(securit
     assert clients.client(sender(bob.key)) is None
     assert not clients.admits(bob.key, "127.0.0.1")
     assert clients.unknown_keys == 1
+
+
+def test_the_clusters_own_processes_are_clients_whatever_the_list_says(security: SecuritySettings, settings: Settings) -> None:
+    clock = Clock()
+    clients = AuthorisedClients(security.clients_path, clock, processes_as_clients(settings))
+    s0, r0 = settings.servers[ServerId("s0")], settings.members[ServerId("r0")]
+    for clock.now_s in (0.0, 2.0):
+        assert clients.client(sender(s0.public_key)) == Client("s0", s0.public_key, Role.READ)
+        assert clients.client(sender(r0.public_key)) == Client("r0", r0.public_key, Role.RECONFIGURE)
+        security.clients_path.write_text("")
+    write_clients(security.clients_path, [Client("the-server", s0.public_key, Role.WRITE)])
+    clock.now_s = 4.0
+    assert clients.client(sender(s0.public_key)) == Client("the-server", s0.public_key, Role.WRITE)
+    assert clients.unknown_keys == 0
 
 
 def test_a_sender_without_a_key_is_nobody(security: SecuritySettings) -> None:
@@ -325,6 +347,15 @@ async def test_a_client_without_a_key_is_told_how_to_give_one(settings: Settings
     settings.path.write_text(without(settings, 'key = "keys/admin'))
     with pytest.raises(BadInput, match="give --key FILE, set ARES_KEY"):
         await connect(settings.path)
+
+
+@pytest.mark.parametrize("way", ["variable", "argument"])
+async def test_a_key_in_place_of_its_file_is_refused_without_showing_it(settings: Settings, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = SecretKey.generate().secret.hex()
+    monkeypatch.setenv("ARES_KEY", secret if way == "variable" else "")
+    with pytest.raises(BadInput, match="what looks like the key itself") as refused:
+        await connect(settings.path, key=secret if way == "argument" else None)
+    assert secret not in str(refused.value)
 
 
 async def test_the_key_that_is_given_is_used(settings: Settings, security: SecuritySettings, monkeypatch: pytest.MonkeyPatch) -> None:

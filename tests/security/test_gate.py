@@ -12,6 +12,7 @@ import zmq.asyncio
 from ares.codec import encode
 from ares.identity import CallId, ServerId
 from ares.messages import Ack, AnyMessage, Describe, Reason, Refused
+from ares.runtime import zmq_server
 from ares.runtime.clients_file import KeyedSender
 from ares.runtime.keys import SecretKey, keyed
 from ares.runtime.ports import Sender
@@ -156,6 +157,28 @@ async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
             async with asyncio.timeout(0.5):
                 await socket.recv_multipart()
     assert server.senders == []
+
+
+async def test_a_client_whose_key_is_revoked_is_hung_up_on(server: Server, known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that asks nothing any more."""
+    await server.listener.close()
+    monkeypatch.setattr(zmq_server, "ROLL_CALL_S", 0.02)
+    server.listener = ZmqListener("127.0.0.1:0", Lock(server.key, server.doorkeeper))
+    server.address = await server.listener.serve(server.handle)
+    other = SecretKey.generate()
+    server.doorkeeper.known.add(other.public)
+    async with client_of(server, known) as bob, client_of(server, other) as carol:
+        assert await bob.ask() == await carol.ask() == Ack(CallId(1), None)
+        server.doorkeeper.known.discard(known.public)
+
+        async def hung_up() -> None:
+            while len(server.listener.connections) > 1:  # noqa: ASYNC110 (libzmq tells when it did)
+                await asyncio.sleep(0.01)
+
+        await within(hung_up())
+        assert await carol.ask(2) == Ack(CallId(2), None)
+        assert isinstance(await bob.ask(3), Refused)
+    assert server.listener.connections.cut == 1
 
 
 async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:

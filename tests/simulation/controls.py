@@ -22,7 +22,7 @@ from ares.server import replica
 from ares.sim.consensus import SimConsensus
 from ares.sim.plan import draw
 from ares.sim.run import run_plan
-from ares.sim.server import SimServer
+from ares.sim.server import LateServer
 from ares.tag import TAG_ZERO
 from tests.simulation.coverable_controls import (
     held_versions_that_hide_newer_ones,
@@ -30,6 +30,7 @@ from tests.simulation.coverable_controls import (
     versions_that_are_not_checked,
 )
 from tests.simulation.file_controls import FILE_CONTROLS
+from tests.simulation.journal_controls import JOURNAL_CONTROLS
 
 
 def without_r1() -> Any:
@@ -98,14 +99,14 @@ def ec_quorums_of_k() -> Any:
 
 def restart_that_forgets() -> Any:
     """A restarted server answers as the old member without its state."""
-    restart = SimServer.restart
+    restart = LateServer.restart
 
-    def forgetful(self: SimServer) -> None:
+    def forgetful(self: LateServer) -> None:
         if not self.up:
             self._synced = 0
         restart(self)
 
-    return patch.object(SimServer, "restart", forgetful)
+    return patch.object(LateServer, "restart", forgetful)
 
 
 def gc_before_finalize() -> Any:
@@ -166,12 +167,13 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "restart that forgets": (restart_that_forgets, "crash"),
     "GC before finalize": (gc_before_finalize, "reconfigure"),
     "fast read past a successor": (fast_read_past_a_successor, "deaths"),
-    "Lists of one": (lists_of_one, "graves"),
+    "Lists of one": (lists_of_one, "deaths"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),
     "held versions that hide newer ones": (held_versions_that_hide_newer_ones, "coverable"),
     "put-data skipped for what was only seen": (put_data_skipped_for_what_was_only_seen, "coverable"),
     **FILE_CONTROLS,
+    **JOURNAL_CONTROLS,
 }
 """Name: how it is broken, and the scenario that shows it best."""
 

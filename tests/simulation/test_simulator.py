@@ -40,9 +40,10 @@ def test_the_same_seed_gives_the_same_run():
     assert run_plan(draw(7, "general")).digest != run_plan(draw(8, "general")).digest
 
 
-def test_the_same_seed_gives_the_same_run_in_another_process():
+@pytest.mark.parametrize("scenario", ["reconfigure", "journal", "rot"])
+def test_the_same_seed_gives_the_same_run_in_another_process(scenario):
     """Nothing depends on hashes of strings or addresses of objects."""
-    command = [sys.executable, "-m", "ares.sim", "--seed", "3", "--scenario", "reconfigure"]
+    command = [sys.executable, "-m", "ares.sim", "--seed", "3", "--scenario", scenario]
     runs = {subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}).stdout for salt in "12"}
     assert len(runs) == 1
     assert "clean" in runs.pop()

@@ -4,9 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from .wires import InprocWire, Wire, ZmqWire
+from .wires import InprocWire, OurClientWire, OurServerWire, Wire, ZmqWire, ZmtpWire
 
-WIRES: dict[str, type[Wire]] = {"inproc": InprocWire, "zmq": ZmqWire}
+TCP_WIRES: dict[str, type[ZmqWire]] = {
+    "zmq": ZmqWire,
+    "zmtp": ZmtpWire,
+    "zmq client, our server": OurServerWire,
+    "our client, zmq server": OurClientWire,
+}
+WIRES: dict[str, type[Wire]] = {"inproc": InprocWire, **TCP_WIRES}
 
 
 @pytest.fixture(params=sorted(WIRES))
@@ -16,8 +22,8 @@ async def wire(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
     await made.close()
 
 
-@pytest.fixture
-async def zmq_wire() -> AsyncIterator[ZmqWire]:
-    made = ZmqWire()
+@pytest.fixture(params=sorted(TCP_WIRES))
+async def zmq_wire(request: pytest.FixtureRequest) -> AsyncIterator[ZmqWire]:
+    made = TCP_WIRES[request.param]()
     yield made
     await made.close()

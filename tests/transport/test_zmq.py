@@ -145,7 +145,8 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(zmq_wire: ZmqWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.runtime.zmq_server.WAITING_BYTES_MAX", 8 * MIB)
+    for server_module in ("zmq_server", "zmtp_server"):
+        monkeypatch.setattr(f"ares.runtime.{server_module}.WAITING_BYTES_MAX", 8 * MIB)
     data = bytes(MIB)
 
     def large(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

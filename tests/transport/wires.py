@@ -14,6 +14,8 @@ from ares.runtime.inproc_transport import InprocConnections, InprocListener, Inp
 from ares.runtime.ports import Connections, Listener, Sender
 from ares.runtime.zmq_client import ZmqConnections
 from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.zmtp_client import ZmtpConnections
+from ares.runtime.zmtp_server import ZmtpListener
 
 S0 = ServerId("s0")
 WAIT_S_MAX = 10.0
@@ -147,10 +149,10 @@ class InprocWire(Wire):
 
 
 class ZmqWire(Wire):
-    def make_listener(self, address: str) -> ZmqListener:
+    def make_listener(self, address: str) -> Listener:
         return ZmqListener(address)
 
-    def make_connections(self) -> ZmqConnections:
+    def make_connections(self) -> Connections:
         return ZmqConnections()
 
     def fresh_address(self) -> str:
@@ -169,3 +171,27 @@ class ZmqWire(Wire):
                 while len(received) < replies:
                     received += decode(await socket.recv_multipart())
             return received
+
+
+class ZmtpWire(ZmqWire):
+    """Our own ZMTP on both sides."""
+
+    def make_listener(self, address: str) -> Listener:
+        return ZmtpListener(address)
+
+    def make_connections(self) -> Connections:
+        return ZmtpConnections()
+
+
+class OurServerWire(ZmqWire):
+    """Clients on libzmq, servers not."""
+
+    def make_listener(self, address: str) -> Listener:
+        return ZmtpListener(address)
+
+
+class OurClientWire(ZmqWire):
+    """Servers on libzmq, clients not."""
+
+    def make_connections(self) -> Connections:
+        return ZmtpConnections()

@@ -4,9 +4,10 @@ from ares.client.session import Session
 from ares.configuration import Configuration
 from ares.effects import Gather, Pause
 from ares.errors import ConfigurationRefused
+from ares.identity import DEFAULT_DOMAIN
 from ares.messages import ReadConfig
 
-C = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
+C = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 0)
 
 
 class Rig:

@@ -27,7 +27,10 @@ def test_standard_output_takes_all_of_a_write() -> None:
     assert kind_of("out") == "BufferedWriter"
 
 
-@pytest.mark.parametrize(("text", "count"), [("64", 64), ("0", 0), ("512K", 2**19), ("512k", 2**19), ("4M", 2**22)])
+AMOUNTS = [("64", 64), ("0", 0), ("512K", 2**19), ("512k", 2**19), ("4M", 2**22), ("50MiB", 50 * 2**20), ("2g", 2**31)]
+
+
+@pytest.mark.parametrize(("text", "count"), AMOUNTS)
 def test_sizes(text: str, count: int) -> None:
     assert parse_size(text) == count
 
@@ -37,7 +40,7 @@ def test_times(text: str, count: int) -> None:
     assert parse_seconds(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "K", "-1", "1.5M", "1G", "1 K", "1KK", "٣", "9" * 13])
+@pytest.mark.parametrize("text", ["", "K", "-1", "1.5M", "1T", "1KI", "1 K", "1KK", "٣", "9" * 13])
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(BadInput, match="for example 512K, not"):
         parse_size(text)

@@ -65,7 +65,7 @@ def test_unsatisfied_it_ends_when_patience_does_or_nobody_is_left(rig, last):
     assert rig.ends == []
     if last == "patience":
         rig.tick(0.2)
-        assert rig.session.suspects == {"s2"}
+        assert rig.session.readiness.suspects == {"s2"}
     elif last == "answer":
         rig.reply("s2", Ack(1, None))
     else:
@@ -86,9 +86,9 @@ def test_it_is_sent_again_ever_slower_to_those_who_are_silent(rig):
             times.append(rig.now)
     gaps = [after - before for before, after in itertools.pairwise([0, *times])]
     assert gaps == [RESEND_S, 1.0, 2.0, RESEND_S_MAX, RESEND_S_MAX, RESEND_S_MAX]
-    assert rig.session.suspects == {"s0", "s2"}
+    assert rig.session.readiness.suspects == {"s0", "s2"}
     rig.reply("s0", Ack(1, None))
-    assert rig.session.suspects == {"s2"}
+    assert rig.session.readiness.suspects == {"s2"}
 
 
 def test_a_deadline_tells_who_was_missing(rig):
@@ -99,7 +99,7 @@ def test_a_deadline_tells_who_was_missing(rig):
     assert rig.ends == []
     rig.tick(0.2)
     assert (rig.error.needed, rig.error.heard, rig.error.missing) == (2, 1, {"s0": "no answer", "s2": "too tired"})
-    assert rig.error.story == "a job: get-next-config in configuration 1 of domain 'd'"
+    assert rig.error.story == "a job: get-next-config in configuration 0 of domain 'default'"
     assert not rig.session.busy
 
 
@@ -133,8 +133,8 @@ def test_a_server_that_does_not_know_the_configuration_is_introduced_to_it(rig):
     refuse(rig, "s0")
     assert rig.sent() == {}, "it refused the introduction"
     refuse(rig, "s1", Reason.NOT_A_MEMBER)
-    assert rig.session.hints == ["d"], "a quorum can no longer come"
-    rig.session.hinted("d", None, 0.0)
+    assert rig.session.hints == ["default"], "a quorum can no longer come"
+    rig.session.hinted("default", None, 0.0)
     assert set(rig.error.missing.values()) == {"says the server", "no answer"}
 
 
@@ -164,12 +164,12 @@ def test_a_hint_moves_rounds_of_older_configurations_of_the_domain_only(rig):
 
     rig.start(operation())
     rig.session.hinted("other", C.at("other", 9), 0.0)
-    rig.session.hinted("d", C, 0.0)
-    rig.session.hinted("d", None, 0.0)
+    rig.session.hinted("default", C, 0.0)
+    rig.session.hinted("default", None, 0.0)
     assert rig.ends == []
-    rig.session.hinted("d", C.at("d", 2, b"c0 of another cluster"), 0.0)
+    rig.session.hinted("default", C.at("default", 2, b"c0 of another cluster"), 0.0)
     assert rig.ends == []
-    rig.session.hinted("d", C.at("d", 2, C.cluster_id), 0.0)
+    rig.session.hinted("default", C.at("default", 2, C.cluster_id), 0.0)
     assert rig.value.index == 2
 
 
@@ -179,10 +179,10 @@ def test_a_stall_asks_for_a_hint_now_and_then(rig):
     assert rig.session.hints == []
     rig.tick(0.2)
     rig.tick(0.2)
-    assert rig.session.hints == ["d"]
+    assert rig.session.hints == ["default"]
     rig.session.hints.clear()
-    rig.session.hinted("d", None, rig.now)
+    rig.session.hinted("default", None, rig.now)
     rig.tick(HINT_AGAIN_S - 0.1)
     assert rig.session.hints == []
     rig.tick(0.2)
-    assert rig.session.hints == ["d"]
+    assert rig.session.hints == ["default"]

@@ -8,6 +8,8 @@ from ares.configuration import Configuration, Server
 from ares.errors import BadInput
 from ares.identity import DEFAULT_DOMAIN, ServerId
 from ares.reconfig.view import Switches
+from ares.runtime.cluster_tables import ScrubSettings
+from ares.runtime.limits import Limits
 from ares.runtime.settings import Settings
 
 GOOD = """
@@ -19,6 +21,13 @@ consensus_password = "secrets/consensus.password"
 [client]
 timeout_s = 5
 gc = false
+
+[scrub]
+every_h = 0.5
+
+[limits]
+connections = 100
+unread_bytes = 400_000_000
 
 [[server]]
 id = "s0"
@@ -65,6 +74,8 @@ def test_a_good_file_becomes_settings(tmp_path: Path) -> None:
     assert settings.servers[ServerId("s1")].data == tmp_path / "disks/one"
     assert settings.members[ServerId("r0")].raft == "127.0.0.1:7411"
     assert (settings.client.timeout_s, settings.client.gc, settings.client.batch) == (5.0, False, True)
+    assert settings.scrub == ScrubSettings(every_h=0.5, bytes_per_s=8 * 1024 * 1024)
+    assert settings.limits == Limits(connections=100, unread_bytes=400_000_000)
     assert settings.notes == ()
 
 
@@ -110,6 +121,14 @@ BAD = {
     "no time": ("timeout_s = 5", "timeout_s = 0", "client.timeout_s", "more than 0"),
     "endless": ("timeout_s = 5", "timeout_s = inf", "client.timeout_s", "more than 0"),
     "table": ("[[consensus]]", "[consensus]", "consensus", "expected `array`, got `table`"),
+    "no connection": ("connections = 100", "connections = 0", "limits.connections", "expected 1 to"),
+    "no room for a value": ("unread_bytes = 400_000_000", "unread_bytes = 268_000_000", "limits.unread_bytes", "room for the largest value"),
+    "no room for a request": ("connections = 100", "received_bytes = 1", "limits.received_bytes", "room for the largest value"),
+    "hours before now": ("every_h = 0.5", "every_h = -1", "scrub.every_h", "expected hours, or 0 for never, found -1"),
+    "no hours": ("every_h = 0.5", "every_h = nan", "scrub.every_h", "expected hours"),
+    "a scrub that stands still": ("every_h = 0.5", "bytes_per_s = 0", "scrub.bytes_per_s", "1 or more, found 0"),
+    "unknown scrub": ("every_h = 0.5", "every_d = 7", "scrub.every_d", "did you mean every_h?"),
+    "unknown limit": ("connections = 100", "connection = 100", "limits.connection", "did you mean connections?"),
     "unknown key": ("timeout_s = 5", "timeout = 5", "client.timeout", "did you mean timeout_s?"),
     "unknown key in an array": ('data = "disks/one"', 'dat = "disks/one"', "server[1].dat", "did you mean data?"),
     "unknown table": ("[client]", "[zebra]", "zebra", "expected one of format, name"),

@@ -16,7 +16,11 @@ def test_the_default_cluster(tmp_path: Path) -> None:
     assert [server.address for server in settings.servers.values()] == [f"127.0.0.1:{port}" for port in range(7400, 7405)]
     assert (settings.initial.dap, settings.initial.n, settings.initial.crashes_survived) == ("abd", 5, 2)
     assert len(settings.members) == 3
-    assert "lost" in settings.path.read_text()
+    assert settings.durable
+    assert "on stable storage" in settings.path.read_text()
+    forgetful = create(tmp_path / "memory", Plan(durability="memory"))
+    assert not forgetful.durable
+    assert "is lost when they all stop" in forgetful.path.read_text()
     assert settings.password_path is not None
     assert stat.S_IMODE(settings.password_path.stat().st_mode) == 0o600
     assert len(settings.password()) >= 32
@@ -63,6 +67,10 @@ def test_the_chosen_k_survives_one_crash_and_the_next_does_not(tmp_path: Path, s
         (Plan(host="10.0.0.1"), "--security none"),
         (Plan(base_port=65530), "expected a port from 1 to 65535"),
         (Plan(host="a b", security="none"), "expected host:port"),
+        (Plan(etcd=("127.0.0.1:2379",)), "say --etcd or --consensus, not both"),
+        (Plan(consensus=0, etcd=("127.0.0.1:2379",), security="curve"), "--etcd and --security curve do not go together"),
+        (Plan(consensus=0, etcd=("10.0.0.1:2379",)), "For an etcd elsewhere use TLS: name its ca"),
+        (Plan(consensus=0, etcd=("nowhere",)), r"etcd.endpoints\[0\]: expected host:port"),
     ],
 )
 def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: Plan, expected: str) -> None:
@@ -74,6 +82,16 @@ def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: Plan, expected:
 def test_plans_that_say_what_they_accept(tmp_path: Path) -> None:
     assert create(tmp_path / "fragile", Plan(servers=1, consensus=0, allow_no_faults=True)).initial.crashes_survived == 0
     assert create(tmp_path / "open", Plan(host="10.0.0.1", security="none")).servers
+
+
+def test_an_etcd_decides_in_place_of_consensus_members(tmp_path: Path) -> None:
+    endpoints = ("127.0.0.1:2379", "127.0.0.1:22379")
+    settings = create(tmp_path, Plan(consensus=0, etcd=endpoints))
+    assert settings.etcd is not None
+    assert settings.etcd.endpoints == endpoints
+    assert (settings.members, settings.password_path) == ({}, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.toml"]
+    assert create(tmp_path / "open", Plan(consensus=0, etcd=("10.0.0.1:2379",), security="none")).etcd is not None
 
 
 def test_port_0_chooses_ports_for_all(tmp_path: Path) -> None:

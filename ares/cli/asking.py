@@ -1,0 +1,53 @@
+"""Asking processes of a cluster something about themselves, each by itself: no quorum, no configuration."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+
+from ares.api import connections_of
+from ares.errors import BadInput
+from ares.identity import CallId, ServerId
+from ares.messages import AnyMessage, Upkeep
+from ares.runtime.keys import keyed
+from ares.runtime.settings import Settings
+
+AGAIN_S = 0.7
+"""Without an answer for so long, the request is sent again: it must be one that does no harm twice."""
+
+
+async def ask_each(
+    settings: Settings, processes: Iterable[ServerId], request: Callable[[CallId], Upkeep], timeout_s: float
+) -> dict[ServerId, AnyMessage | None]:
+    """What each of ``processes`` (servers, consensus members) replies to ``request``, in their order; None: nothing within ``timeout_s``.
+
+    Raises :class:`BadInput` if one is not in the cluster file; then nobody was asked.
+    """
+    addresses = {process.id: keyed(process.address, process.public_key) for process in settings.processes()}
+    replies: dict[ServerId, AnyMessage | None] = dict.fromkeys(processes)
+    unknown = [process for process in replies if process not in addresses]
+    if unknown:
+        raise BadInput(f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; known: {', '.join(addresses)}")
+    connections, answered, message = connections_of(settings), asyncio.Event(), request(CallId(1))
+
+    def deliver(process: ServerId, messages: Sequence[AnyMessage]) -> None:
+        replies[process] = messages[0]
+        answered.set()
+
+    connections.open(deliver)
+    for process in replies:
+        connections.learn(process, addresses[process])
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while silent := [process for process, reply in replies.items() if reply is None]:
+                    for process in silent:
+                        connections.post(process, [message])
+                    answered.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(AGAIN_S):
+                            while any(reply is None for reply in replies.values()):
+                                await answered.wait()
+                                answered.clear()
+    finally:
+        await connections.close()
+    return replies

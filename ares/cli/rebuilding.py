@@ -1,0 +1,41 @@
+"""How a server gets at the elements that others hold, to repair its own: as a client of theirs, connected only once there is something to repair."""
+
+import secrets
+
+from ares.client.repairing import rebuild_element
+from ares.client.runner import Runner
+from ares.configuration import Configuration
+from ares.identity import ClientId, ObjectName
+from ares.messages import Element
+from ares.runtime.local_consensus import LocalConsensus
+from ares.runtime.settings import ServerSettings, Settings
+from ares.runtime.transports import connections as connections_with
+from ares.tag import Tag
+
+TIMEOUT_S = 60.0
+
+
+class Rebuilding:
+    """``await`` it like a function: :data:`ares.server.scrubbing.Pull` of ``server``. Close it at the end."""
+
+    def __init__(self, settings: Settings, server: ServerSettings) -> None:
+        self._settings = settings
+        self._server = server
+        self._runner: Runner | None = None
+
+    async def __call__(self, configuration: Configuration, object: ObjectName, tag: Tag, length: int) -> Element | None:
+        runner = self._runner = self._runner or self._connected()
+        rebuilt = rebuild_element(configuration, object, tag, length, self._server.id, runner.session.readiness.suspects)
+        return await runner.run(rebuilt, f"repair of {object!r}", TIMEOUT_S)
+
+    async def aclose(self) -> None:
+        if self._runner is not None:
+            await self._runner.close()
+
+    def _connected(self) -> Runner:
+        settings, server = self._settings, self._server
+        key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
+        nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
+        runner = Runner(ClientId(secrets.randbits(64)), connections_with(key), nobody)
+        runner.learn(list(settings.book().values()))
+        return runner

@@ -1,0 +1,47 @@
+"""Whom to ask first: the servers that are likely to answer soonest.
+
+A round needs a quorum, and a query asks no more servers than that unless they are slow (ares/client/session.py): messages that nobody waits for cost
+everybody time. Nothing depends on the choice but speed: servers that are not asked are servers whose request is late.
+"""
+
+from ares.identity import CallId, ServerId
+
+
+class Readiness:
+    """What one client knows of its servers. ``suspects``: those that let a round wait, until they say something again.
+
+    Calls are numbered, so the last call that a server was sent and the last that it answered tell how much it is behind. The order stays the same
+    for a *turn*: what is produced in one goes to the same servers, in as few batches as possible.
+    """
+
+    def __init__(self) -> None:
+        self.suspects: set[ServerId] = set()
+        self._sent: dict[ServerId, int] = {}
+        self._heard: dict[ServerId, int] = {}
+        self._turn = 0
+        self._orders: dict[tuple[ServerId, ...], list[int]] = {}
+
+    def sent(self, server: ServerId, call: CallId) -> None:
+        self._sent[server] = call
+
+    def heard(self, server: ServerId, call: CallId) -> None:
+        """It answered."""
+        self.suspects.discard(server)
+        if call > self._heard.get(server, 0):
+            self._heard[server] = call
+
+    def next_turn(self) -> None:
+        self._turn += 1
+        self._orders.clear()
+
+    def order(self, servers: tuple[ServerId, ...]) -> list[int]:
+        """Positions in ``servers``, the readiest first; in turn among equals."""
+        known = self._orders.get(servers)
+        if known is None:
+            known = self._orders[servers] = sorted(range(len(servers)), key=lambda position: self._rank(servers, position))
+        return known
+
+    def _rank(self, servers: tuple[ServerId, ...], position: int) -> tuple[bool, int, int]:
+        server = servers[position]
+        behind = self._sent.get(server, 0) - self._heard.get(server, 0)
+        return server in self.suspects, max(behind, 0), (position - self._turn) % len(servers)

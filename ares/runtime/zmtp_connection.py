@@ -1,0 +1,161 @@
+"""One ZMTP connection on the event loop, either side of it: bytes in, messages out, and back."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from ares.codec import Frame
+from ares.runtime.zmq_sockets import KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX, ZERO_COPY_BYTES_MIN
+from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, NotZmtp, opening, wire
+
+UNSENT_BYTES = 1024 * 1024
+"""More than this unsent, and the other side counts as slow."""
+
+_NOWHERE = memoryview(bytearray())
+
+_log = logging.getLogger(__name__)
+
+
+def scratch() -> memoryview:
+    """Room for one read, for all connections of a thread."""
+    return memoryview(bytearray(SCRATCH_BYTES))
+
+
+class ZmtpConnection(asyncio.BufferedProtocol):
+    """A connection of a socket of this ``kind`` (:data:`ares.runtime.zmtp.DEALER` or ROUTER).
+
+    ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with each message, ``lost`` when it has ended, and ``holds``
+    whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take what it is sent;
+    ``taken`` is called when it does again.
+    """
+
+    def __init__(
+        self,
+        kind: bytes,
+        scratch: memoryview,
+        met: Callable[["ZmtpConnection"], None],
+        receive: Callable[["ZmtpConnection", list[Frame]], object],
+        lost: Callable[["ZmtpConnection"], None],
+        taken: Callable[[], None] = lambda: None,
+        holds: Callable[[int], None] = lambda _: None,
+        made: Callable[["ZmtpConnection"], None] = lambda _: None,
+    ) -> None:
+        self.slow = False
+        self._kind = kind
+        self._incoming = Incoming(kind, scratch)
+        self._met = met
+        self._receive = receive
+        self._lost = lost
+        self._taken = taken
+        self._holds = holds
+        self._made = made
+        self._transport: asyncio.Transport | None = None
+        self.held_bytes = 0
+
+    # -- what asyncio calls ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        _tune(transport.get_extra_info("socket"))
+        self.transport.set_write_buffer_limits(UNSENT_BYTES)
+        self.transport.write(opening(self._kind))
+        self._made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._incoming.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        incoming = self._incoming
+        greeted = incoming.ready
+        try:
+            messages = incoming.filled(nbytes)
+        except NotZmtp as error:
+            _log.info("hung up on a peer: %s", error, extra={"peer": self.peer})
+            self.hang_up()
+            return
+        if incoming.answers:
+            answers, incoming.answers = incoming.answers, []
+            self.transport.write(b"".join(answers))
+        if not greeted and incoming.ready:
+            self._met(self)
+        for frames in messages:
+            self._receive(self, frames)
+        if incoming.held_bytes != self.held_bytes:
+            self._account(incoming.held_bytes)
+
+    def _account(self, held_bytes: int) -> None:
+        more, self.held_bytes = held_bytes - self.held_bytes, held_bytes
+        self._holds(more)
+
+    def pause_writing(self) -> None:
+        self.slow = True
+
+    def resume_writing(self) -> None:
+        self.slow = False
+        self._taken()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._incoming = Incoming(self._kind, _NOWHERE)  # what had come must not stay as long as somebody remembers the connection
+        self._account(0)
+        self._lost(self)
+
+    # -- what its owner calls -------------------------------------------------------------------------------------------
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None, "only a connection that is there is used"
+        return self._transport
+
+    @property
+    def ready(self) -> bool:
+        """The handshake is done, and nobody has hung up."""
+        return self._incoming.ready and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def peer(self) -> str:
+        """Its address, for people."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """One message; when the connection has ended, it is dropped."""
+        if self.ready:
+            if len(frames) == 1 or sum(map(len, frames)) < ZERO_COPY_BYTES_MIN:
+                self.transport.write(b"".join(wire(frames)))
+            else:
+                self.transport.writelines(list(wire(frames)))
+
+    def pause(self) -> None:
+        """Read nothing until :meth:`resume`: the other side's TCP stream stands still."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def hang_up(self) -> None:
+        """At once; what was not sent is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """After what was sent has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _tune(raw: socket.socket) -> None:
+    """TCP notices a dead peer: keepalive when idle, the limit for retransmissions when not."""
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS_MAX)

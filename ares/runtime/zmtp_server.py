@@ -1,0 +1,154 @@
+"""The server's side of ZMTP on the event loop: to its clients it is a ROUTER. A sender is its connection.
+
+Nothing that a client does makes it hold more than the limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever
+holds most of what all may send unfinished, or leave unread, together. Replies for a client that left, or that leaves too many unread, are dropped:
+it asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ares.codec import Frame
+from ares.errors import BadInput
+from ares.messages import AnyMessage
+from ares.runtime.batching import WAITING_BYTES_MAX, BatchListener, batches
+from ares.runtime.limits import Limits
+from ares.runtime.ports import Handle, Sender
+from ares.runtime.zmq_sockets import BACKLOG, HANDSHAKE_TIMEOUT_MS, endpoint
+from ares.runtime.zmtp import ROUTER
+from ares.runtime.zmtp_connection import UNSENT_BYTES, ZmtpConnection, scratch
+from ares.server.metrics import Traffic
+
+CLOSE_S_MAX = 1.0
+CLOSE_GRACE_S = 0.05
+"""Between the last replies and the end of the connections: a client on libzmq drops what it has and did not read when the server hangs up."""
+
+_log = logging.getLogger(__name__)
+
+
+class ZmtpListener(BatchListener):
+    """:class:`ares.runtime.ports.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. For clients without keys.
+
+    ``connections``: those that are there; ``refused``: connections beyond the limit; ``cut``: clients hung up on because of what they held.
+    """
+
+    def __init__(self, address: str, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
+        super().__init__(traffic)
+        self.refused = 0
+        self.cut = 0
+        self._wanted = address
+        self._limits = limits or Limits()
+        self.connections: dict[ZmtpConnection, None] = {}
+        self._scratch = scratch()
+        self._ended = asyncio.Event()
+        self._held_bytes = 0
+
+    async def serve(self, handle: Handle) -> str:
+        endpoint(self._wanted)
+        host, _, port = self._wanted.rpartition(":")
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._accept, host, int(port), backlog=BACKLOG)
+        except OSError as error:
+            raise BadInput(
+                f"cannot listen on {self._wanted!r}: {error.strerror}. Use an IPv4 address of this machine with a port that no other program has "
+                "(127.0.0.1:0 takes a free one)"
+            ) from error
+        bound_host, bound_port = self._server.sockets[0].getsockname()
+        self._start(handle, f"{bound_host}:{bound_port}")
+        return self.address
+
+    # -- connections ----------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> ZmtpConnection:
+        return ZmtpConnection(ROUTER, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
+
+    def _made(self, connection: ZmtpConnection) -> None:
+        self.connections[connection] = None
+        if len(self.connections) > self._limits.connections:
+            self.refused += 1
+            if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+                _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": connection.peer})
+            connection.hang_up()
+        else:
+            self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
+
+    def _met(self, connection: ZmtpConnection) -> None:
+        if self._paused:
+            connection.pause()
+
+    def _lost(self, connection: ZmtpConnection) -> None:
+        self.connections.pop(connection, None)
+        if not self.connections:
+            self._ended.set()
+
+    def pause(self) -> None:
+        super().pause()
+        for connection in self.connections:
+            connection.pause()
+
+    def _drain(self) -> None:
+        if not self._paused:
+            for connection in self.connections:
+                connection.resume()
+
+    def _holds(self, more_bytes: int) -> None:
+        """Somebody is in the middle of a message: hang up on whoever holds most until all together are within the bound."""
+        self._held_bytes += more_bytes
+        if self._held_bytes > self._limits.received_bytes:
+            self._hang_up_beyond(self._limits.received_bytes, lambda connection: connection.held_bytes, "sent of a message that is not complete")
+
+    def _hang_up_beyond(self, most: int, weight: Callable[[ZmtpConnection], int], what: str) -> None:
+        total = sum(map(weight, self.connections))
+        while total > most and self.connections:
+            heaviest = max(self.connections, key=weight)
+            self.cut += 1
+            if self.cut.bit_count() == 1:
+                why = f"{weight(heaviest)} bytes {what}, and all clients' together are too many"
+                _log.warning("hung up on a client (%d so far): %s", self.cut, why, extra={"peer": heaviest.peer})
+            total -= weight(heaviest)
+            del self.connections[heaviest]
+            heaviest.hang_up()
+
+    # -- replies --------------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        if self._serving:
+            self._outgoing.send_each(self._send)
+
+    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+        assert isinstance(sender, ZmtpConnection)
+        for _, frames in batches(messages):
+            if self._room_for(sender, frames):
+                self._leaves(frames)
+                sender.send(frames)
+
+    def _room_for(self, sender: ZmtpConnection, frames: list[Frame]) -> bool:
+        """Whether this client has not left too much unread, one batch being always taken, nor all together."""
+        unsent, size = sender.unsent_bytes, sum(map(len, frames))
+        if unsent and unsent + size > WAITING_BYTES_MAX:
+            return False
+        if unsent + size > UNSENT_BYTES:
+            self._hang_up_beyond(self._limits.unread_bytes - size, lambda connection: connection.unsent_bytes, "left unread")
+        return True
+
+    async def close(self) -> None:
+        if not self._serving:
+            return
+        self._flush()
+        self._serving = False
+        self._server.close()
+        await asyncio.sleep(CLOSE_GRACE_S)
+        for connection in self.connections:
+            connection.close()
+        if self.connections:
+            try:
+                await asyncio.wait_for(self._ended.wait(), CLOSE_S_MAX)
+            except TimeoutError:
+                for connection in list(self.connections):
+                    connection.hang_up()
+
+
+def _end_unless_met(connection: ZmtpConnection) -> None:
+    if not connection.ready:
+        connection.hang_up()

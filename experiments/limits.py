@@ -1,0 +1,166 @@
+"""What do clients cost a server that only come, or that ask and do not read? Memory and time, with the bounds of docs/limits.md and without.
+
+    .venv/bin/python -m experiments.limits            # about two minutes; needs `ulimit -n` of 12,000
+
+The server is a process of its own; its memory is the resident memory that the kernel tells, its time that of its processor.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ares.api import connect
+from ares.client.manager import Manager
+from ares.codec import encode
+from ares.identity import CallId, ObjectName
+from ares.messages import GetData
+from ares.runtime.cluster_file import Plan, create
+from ares.runtime.loop import run
+from ares.runtime.settings import Settings
+from ares.torture.cluster import Cluster
+from ares.torture.fuzz_attacks import READY, framed, greeting
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+IDLE = 10_000
+SLOW = 1_000
+ASKED = 20
+AT_A_TIME = 128
+VALUE_BYTES = 8_000
+"""Each slow client asks for 20 MiB: 20 times for 128 values, each too small to be sent from where it is stored."""
+
+AT_ONCE = 200
+HELD_S = 8.0
+"""How long clients stay: longer than a handshake may take."""
+
+READS = 50
+_OPENING = greeting() + READY
+
+
+class Server:
+    """A storage server that runs, seen from outside."""
+
+    def __init__(self, settings: Settings, pid: int) -> None:
+        self.settings = settings
+        self.host, _, port = next(iter(settings.servers.values())).address.rpartition(":")
+        self.port = int(port)
+        self._pid = pid
+
+    def memory_mib(self) -> float:
+        """Resident."""
+        return int(Path(f"/proc/{self._pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+
+    def peak_mib(self) -> float:
+        """The most that it ever had."""
+        [line] = [line for line in Path(f"/proc/{self._pid}/status").read_text(encoding="ascii").splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) / 1024
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self._pid}/fd"))
+
+    def processor_s(self) -> float:
+        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _limited(directory: Path, limits: str) -> Settings:
+    path = create(directory, Plan(1, 0, base_port=0, durability="memory", allow_no_faults=True)).path
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n[limits]\n{limits}\n", encoding="utf-8")
+    return Settings.load(path)
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
+    """A cluster of one server, in memory, with these lines in its table of limits, and a client."""
+    with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
+        settings = _limited(Path(directory) / "c", limits)
+        cluster = Cluster(settings, None)
+        try:
+            await cluster.start()
+            async with connect(settings) as store:
+                await store.write("value", os.urandom(VALUE_BYTES))
+                await store.write("small", b"0123456789")
+                yield Server(settings, cluster.pid(next(iter(settings.servers)))), store
+        finally:
+            cluster.stop()
+
+
+async def clients(server: Server, many: int, said: bytes) -> list[socket.socket]:
+    """So many connections on which that was said, and from which nothing is read."""
+    loop = asyncio.get_running_loop()
+
+    async def one() -> socket.socket:
+        client = socket.socket()
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with contextlib.suppress(ConnectionError):  # it may be hung up on before it got so far
+            await loop.sock_connect(client, (server.host, server.port))
+            await loop.sock_sendall(client, _OPENING)
+            heard = 0
+            while heard < len(_OPENING) and (data := await loop.sock_recv(client, len(_OPENING) - heard)):
+                heard += len(data)
+            await loop.sock_sendall(client, said)
+        return client
+
+    made: list[socket.socket] = []
+    for begun in range(0, many, AT_ONCE):
+        made += await asyncio.gather(*(one() for _ in range(min(AT_ONCE, many - begun))))
+    return made
+
+
+async def read_ms(store: Manager) -> float:
+    """How long somebody else's read takes meanwhile: the median."""
+    taken = []
+    for _ in range(READS):
+        begin_s = time.perf_counter()
+        await store.read("small")
+        taken.append(1e3 * (time.perf_counter() - begin_s))
+    return statistics.median(taken)
+
+
+async def visit(label: str, limits: str, many: int, asked: int) -> None:
+    """One line of the table: before, while they are there, and after."""
+    async with serving(limits) as (server, store):
+        configuration, object = store.configuration.id, ObjectName("value")
+        requests = [GetData(CallId(call), configuration, object, True) for call in range(1, AT_A_TIME + 1)]
+        said = framed(encode(requests)[0], False) * asked
+        before, usual_ms = server.memory_mib(), await read_ms(store)
+        spent = server.processor_s()
+        begin_s = time.perf_counter()
+        there = await clients(server, many, said)
+        took_s = time.perf_counter() - begin_s
+        await asyncio.sleep(HELD_S)
+        spent = server.processor_s() - spent
+        during, descriptors, busy_ms = server.memory_mib(), server.descriptors(), await read_ms(store)
+        for client in there:
+            client.close()
+        await asyncio.sleep(HELD_S)
+        print(
+            f"{label:44} {before:6.0f} MiB before, {during:6.0f} with them ({server.peak_mib():.0f} at most), {server.memory_mib():6.0f} after; "
+            f"{descriptors:5} descriptors, {server.descriptors()} after; came in {took_s:.1f} s, cost {spent:.1f} s of processor; "
+            f"a read {usual_ms:.1f} ms before, {busy_ms:.1f} with them",
+            flush=True,
+        )
+
+
+async def measure() -> None:
+    await visit(f"{IDLE} connections, all allowed", f"connections = {IDLE + 1000}", IDLE, 0)
+    await visit(f"{IDLE} connections, 4000 allowed", "connections = 4000", IDLE, 0)
+    await visit(f"{SLOW} that do not read, 512 MiB", f"unread_bytes = {512 * MIB}", SLOW, ASKED)
+    await visit(f"{SLOW} that do not read, 4 GiB", f"unread_bytes = {4 * GIB}", SLOW, ASKED)
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    run(measure())
+
+
+if __name__ == "__main__":
+    main()

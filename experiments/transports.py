@@ -1,0 +1,154 @@
+"""What does a batch cost, with ZeroMQ's protocol spoken by libzmq and by the event loop itself?
+
+    .venv/bin/python -m experiments.transports              # half a minute
+    .venv/bin/python -m experiments.transports --rounds 5
+
+One client process sends every batch to five servers, as a round of a quorum operation does, and goes on with the next as soon as three have answered.
+Processor time is that of whole processes, threads of libzmq included. Both are measured in turn in one run: quote ratios.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+from ares.dap.element import sealed
+from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.messages import AnyMessage, DataReply, GetTag, PutData
+from ares.runtime.loop import run
+from ares.runtime.ports import Connections, Listener
+from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.zmtp_client import ZmtpConnections
+from ares.runtime.zmtp_server import ZmtpListener
+from ares.tag import TAG_ZERO, Tag
+
+SERVERS, NEEDED = 5, 3
+SECONDS = 1.5
+KINDS = ("libzmq", "own")
+MIB = 1024 * 1024
+TICKS = os.sysconf("SC_CLK_TCK")
+CONFIGURATION = ConfigurationId(b"c" * 16)
+
+
+def listener(kind: str) -> Listener:
+    return ZmqListener("127.0.0.1:0") if kind == "libzmq" else ZmtpListener("127.0.0.1:0")
+
+
+def connections(kind: str) -> Connections:
+    return ZmqConnections() if kind == "libzmq" else ZmtpConnections()
+
+
+def answer(message: AnyMessage) -> AnyMessage:
+    """To a small request something small; to a put what was put."""
+    element = message.element if isinstance(message, PutData) else None
+    return DataReply(message.call, (), -1, TAG_ZERO, element, None)
+
+
+async def serve(kind: str) -> None:
+    made = listener(kind)
+    print(await made.serve(lambda _, messages: [answer(message) for message in messages]), flush=True)
+    await asyncio.Event().wait()
+
+
+def processor_s(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+@contextmanager
+def servers(kind: str) -> Any:
+    command = [sys.executable, "-m", "experiments.transports", "--serve", kind]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(SERVERS)]
+    try:
+        yield [process.pid for process in processes], [process.stdout.readline().strip() for process in processes if process.stdout]
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
+
+
+async def waves(kind: str, make: Callable[[int], list[AnyMessage]]) -> tuple[float, float, float]:
+    """Waves a second; microseconds of processor for a batch at a server, and for a wave at the client."""
+    with servers(kind) as (pids, addresses):
+        loop, to = asyncio.get_running_loop(), connections(kind)
+        done, answered, count = loop.create_future(), 0, 0
+        end = time.perf_counter() + SECONDS
+
+        def deliver(_: ServerId, messages: Any) -> None:
+            nonlocal answered, count
+            if messages[0].call != count:
+                return
+            answered += 1
+            if answered == NEEDED:
+                answered, count = 0, count + 1
+                if time.perf_counter() < end:
+                    send()
+                elif not done.done():
+                    done.set_result(None)
+
+        def send() -> None:
+            batch = make(count)
+            for number in range(SERVERS):
+                to.post(ServerId(f"s{number}"), batch)
+
+        to.open(deliver)
+        for number, address in enumerate(addresses):
+            to.learn(ServerId(f"s{number}"), address)
+        begin, own, theirs = time.perf_counter(), time.process_time(), sum(map(processor_s, pids))
+        send()
+        await done
+        elapsed = time.perf_counter() - begin
+        own, theirs = time.process_time() - own, sum(map(processor_s, pids)) - theirs
+        await to.close()
+    return count / elapsed, theirs / count / SERVERS * 1e6, own / count * 1e6
+
+
+def small(requests: int) -> Callable[[int], list[AnyMessage]]:
+    return lambda count: [GetTag(CallId(count), CONFIGURATION, ObjectName(f"key-{number:020}")) for number in range(requests)]
+
+
+def large(size: int) -> Callable[[int], list[AnyMessage]]:
+    tag, name = Tag(1, 1), ObjectName("large")
+    element = sealed(CONFIGURATION, name, tag, 0, size, (os.urandom(size),))
+    return lambda count: [PutData(CallId(count), CONFIGURATION, name, tag, element)]
+
+
+CASES = [
+    ("1 request a batch", small(1)),
+    ("40 requests a batch", small(40)),
+    ("1 MiB there and back", large(MIB)),
+    ("16 MiB there and back", large(16 * MIB)),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="repetitions, of which the medians are shown")
+    parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        run(serve(arguments.serve))
+        return
+    for label, make in CASES:
+        rows: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
+        for _ in range(arguments.rounds):
+            for kind in KINDS:
+                rows[kind].append(run(waves(kind, make)))
+        medians = {kind: [statistics.median(column) for column in zip(*results, strict=True)] for kind, results in rows.items()}
+        for kind in KINDS:
+            rate, server, client = medians[kind]
+            print(f"{label:22} {kind:7} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   client {client:7,.0f} us a wave", flush=True)
+        gain = [medians["own"][0] / medians["libzmq"][0], *(medians["own"][i] / medians["libzmq"][i] for i in (1, 2))]
+        print(f"{'':22} ratio   {gain[0]:8.2f}           server {gain[1]:7.2f}              client {gain[2]:7.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""Servers in this process, as the tests of managers have them, that are waited for less patiently."""
+
+import pytest
+
+from tests.inproc.conftest import cluster as cluster
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.client.manager.DESCRIBE_S", 0.3)
+    monkeypatch.setattr("ares.client.flight.LOOK_UP_S", 1.5)

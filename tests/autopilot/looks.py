@@ -1,0 +1,60 @@
+"""Servers, configurations and watches for tests of the autopilot's decisions."""
+
+from collections.abc import Mapping
+
+from ares.configuration import Configuration, Server
+from ares.identity import ServerId
+from ares.reconfig.autopilot import Finish, Replace, Roster, Sound, Stuck, Verdict
+from ares.reconfig.watch import Watch
+
+AFTER_S = 60.0
+EVERY_S = 5.0
+BOOK = {server.id: server for server in (Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(8))}
+ROSTER = Roster(BOOK, {}, frozenset())
+
+
+def identities(*numbers: int) -> dict[ServerId, str]:
+    """That these servers answer, under the identities of the book."""
+    return {ServerId(f"s{number}"): f"{number:032x}" for number in numbers}
+
+
+def abd(*numbers: int, index: int = 0) -> Configuration:
+    return Configuration.abd([BOOK[ServerId(f"s{number}")] for number in numbers], allow_no_faults=True).at("default", index)
+
+
+def ec(*numbers: int, k: int, index: int = 0) -> Configuration:
+    return Configuration.ec([BOOK[ServerId(f"s{number}")] for number in numbers], k, allow_no_faults=True).at("default", index)
+
+
+def watched(*looks: Mapping[ServerId, str], long: bool = True) -> Watch:
+    """After everybody answered for long, and then these looks: the last of them for as long as it takes."""
+    watch, now = Watch(AFTER_S, gap_s=2 * EVERY_S), 0.0
+    for answers in (identities(*range(8)), *looks):
+        for _ in range(int(AFTER_S / EVERY_S) + 1 if long else 1):
+            watch.look(now, answers)
+            now += EVERY_S
+    return watch
+
+
+def check(active: list[Configuration], watch: Watch, verdict: Verdict) -> None:
+    """What must be true of every verdict; raises AssertionError."""
+    target = active[-1]
+    match verdict:
+        case Sound() | Stuck():
+            return
+        case Finish(finished):
+            assert len(active) > 1, "nothing is pending"
+            assert finished == target
+        case Replace(wished, changes, unfilled):
+            assert changes, "nothing changes"
+            assert (wished.dap, wished.n, wished.k, wished.delta, wished.backend) == (target.dap, target.n, target.k, target.delta, target.backend)
+            for old, new in zip(target.servers, wished.servers, strict=True):
+                assert old == new or (old, new) in changes, "a position changed that was not to change"
+            for old, new in changes:
+                assert watch.is_gone(old), f"{old.id} is not gone"
+                assert watch.is_here(new), f"{new.id} does not answer"
+            assert set(unfilled) == {server.id for server in wished.servers if watch.is_gone(server)}
+            before, after = (sum(map(watch.is_here, some.servers)) for some in (target, wished))
+            assert after == before + len(changes), "a server that was counted on is gone"
+    for configuration in active:
+        assert sum(map(watch.is_here, configuration.servers)) >= configuration.quorum_size, "data is to be moved from where no quorum answers"

@@ -1,0 +1,215 @@
+"""Autopilots over a cluster in one process: a spare takes over, whoever leads (ares/client/{autopilot,flight,bulletin}.py)."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from ares.client.autopilot import Autopilot
+from ares.client.flight import Duty
+from ares.client.manager import Manager
+from ares.configuration import Configuration
+from ares.identity import ServerId
+from ares.runtime.inproc_transport import InprocListener
+from ares.server.host import Host
+from ares.server.replica import Replica
+from tests.inproc.cluster import Cluster
+
+DUTY = Duty(after_s=0.8, every_s=0.05, bytes_per_s=1e9)
+WAIT_S_MAX = 60.0
+"""Far more than anything here takes."""
+
+
+class Leaders:
+    """Autopilots of which one leads, or none."""
+
+    def __init__(self, cluster: Cluster, duty: Duty = DUTY, book: "dict[ServerId, object] | None" = None) -> None:
+        self.leader = 0
+        self.managers = [cluster.manager() for _ in range(2)]
+        book = book or cluster.book
+        self.pilots = [Autopilot(manager, book, lambda number=number: self.leader == number, duty) for number, manager in enumerate(self.managers)]
+
+    def sentence(self) -> str:
+        return self.pilots[self.leader].sentence()
+
+    @contextlib.asynccontextmanager
+    async def flying(self) -> "AsyncIterator[Leaders]":
+        tasks = [asyncio.create_task(pilot.run()) for pilot in self.pilots]
+        try:
+            yield self
+        finally:
+            assert not any(task.done() for task in tasks), "an autopilot ended by itself"
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.02)
+
+
+async def becomes(manager: Manager, servers: str, domain: str = "default") -> Configuration:
+    """The domain's configuration, as soon as it is on these servers."""
+    store = await manager.domain(domain)
+    async with asyncio.timeout(WAIT_S_MAX):
+        while " ".join((await store.current()).server_ids) != servers:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return store.configuration
+
+
+async def forget(cluster: Cluster, name: str, identity: str) -> None:
+    """The server starts again, without its memory."""
+    server = cluster.book[ServerId(name)]
+    listener = cluster.listeners[int(name[1:])]
+    await listener.close()
+    again = InprocListener(cluster.network, server.address)
+    await again.serve(Host(Replica(server.id, identity, cluster.initial)).handle)
+    cluster.listeners[int(name[1:])] = again
+
+
+async def test_a_spare_takes_over_in_every_domain(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ares.client")
+    user = cluster.manager()
+    await user.write("key", b"v")
+    photos = await user.domain("photos", create=Configuration.ec(["s2", "s3", "s4", "s5"], 2))
+    await photos.write("cat", b"c" * 10_000)
+    await user.file("movie").write(b"m" * 10_000)
+    async with Leaders(cluster).flying() as leaders:
+        await until(lambda: leaders.sentence().startswith("watches 7 servers"))
+        cluster.stop("s2")
+        await becomes(user, "s0 s1 s6")
+        await becomes(user, "s0 s1 s3", "file/movie")
+        await becomes(user, "s6 s3 s4 s5", "photos")
+        await until(lambda: "replaced s2 by s6 in default, photos, replaced s2 by s3 in file/movie" in leaders.sentence())
+        cluster.stop("s0")
+        await becomes(user, "s4 s1 s6")
+        reader = cluster.manager()
+        assert await reader.read("key") == b"v"
+        assert await (await reader.domain("photos")).read("cat") == b"c" * 10_000
+        async with reader.file("movie") as movie:
+            assert await movie.read() == b"m" * 10_000
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum(message.startswith("s2 is gone") for message in messages) == 1
+    assert any(message.startswith("replacing s2 by s6 in domain default") for message in messages)
+
+
+async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
+    """One that comes back soon enough keeps its place."""
+    user = cluster.manager()
+    await user.write("key", b"v")
+    async with Leaders(cluster, Duty(after_s=3600, every_s=0.05, bytes_per_s=1e9)).flying() as leaders:
+        cluster.stop("s2")
+        await until(lambda: "absent: s2 for" in leaders.sentence())
+        cluster.restart("s2")
+        await until(lambda: leaders.sentence().startswith("watches"))
+    assert (await user.current()).index == 0
+
+
+async def test_a_server_that_lost_its_memory_is_taken_in_again(cluster: Cluster) -> None:
+    user = cluster.manager()
+    await user.write("key", b"v")
+    book = {ServerId(name): cluster.book[ServerId(name)] for name in ("s0", "s1", "s2")}
+    async with Leaders(cluster, book=book).flying() as leaders:
+        await until(lambda: leaders.sentence().startswith("watches 3 servers"))
+        await forget(cluster, "s1", "f" * 32)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (await user.current()).servers[1].identity != "f" * 32:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    cluster.stop("s0")
+    assert await cluster.manager().read("key") == b"v"
+
+
+async def test_no_spare_is_said_once_and_one_that_comes_is_taken(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ares.client")
+    user = cluster.manager()
+    await user.write("key", b"v")
+    cluster.stop("s3", "s4", "s5", "s6")
+    async with Leaders(cluster).flying() as leaders:
+        cluster.stop("s2")
+        await until(lambda: "no spare for s2" in leaders.sentence())
+        cluster.stop("s1")
+        await until(lambda: "only 1 of 3 servers answer, and 2 make a quorum" in leaders.sentence())
+        cluster.restart("s1")
+        await until(lambda: "no spare for s2" in leaders.sentence())
+        await asyncio.sleep(3 * DUTY.after_s)
+        assert (await user.current()).index == 0
+        cluster.restart("s4")
+        await becomes(user, "s0 s1 s4")
+    told = [record.getMessage() for record in caplog.records if "no spare" in record.getMessage() and "no longer" not in record.getMessage()]
+    assert 1 <= len(told) <= 2, told
+
+
+async def test_the_next_leader_finishes_what_the_last_one_began(cluster: Cluster) -> None:
+    user = cluster.manager()
+    await asyncio.gather(*(user.write(f"key{number}", bytes(100_000)) for number in range(10)))
+    leaders = Leaders(cluster, Duty(after_s=0.8, every_s=0.05, bytes_per_s=500_000))
+    async with leaders.flying():
+        await until(lambda: leaders.sentence().startswith("watches"))
+        cluster.stop("s2")
+        await until(lambda: "of 10 objects seen to" in leaders.sentence())
+        leaders.leader = 1
+        await until(lambda: leaders.pilots[0].sentence().startswith("ready"))
+        assert (await user.current()).index == 0
+        await becomes(user, "s0 s1 s3")
+        await until(lambda: "completed what was left half done" in leaders.sentence())
+    reader = cluster.manager()
+    assert [await reader.read(f"key{number}") for number in range(10)] == [bytes(100_000)] * 10
+
+
+async def test_two_that_both_think_they_lead_do_no_harm(cluster: Cluster) -> None:
+    user = cluster.manager()
+    await asyncio.gather(*(user.write(f"key{number}", b"%d" % number) for number in range(50)))
+    both = [Leaders(cluster), Leaders(cluster)]
+    async with both[0].flying(), both[1].flying():
+        cluster.stop("s2")
+        await becomes(user, "s0 s1 s3")
+        await until(lambda: all(leaders.sentence().endswith("in default") for leaders in both) or user.configuration.index == 1)
+        await asyncio.sleep(3 * DUTY.after_s)
+    assert (await user.current()).index == 1, "one replacement was enough"
+    assert [await user.read(f"key{number}") for number in range(50)] == [b"%d" % number for number in range(50)]
+
+
+async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> None:
+    """Moved away by hand just when the autopilot would have acted: what it wished for the old configuration does not come after the new one."""
+    user = cluster.manager()
+    await user.write("key", b"v")
+    leaders = Leaders(cluster)
+    async with leaders.flying():
+        await until(lambda: leaders.sentence().startswith("watches"))
+        cluster.stop("s2")
+        await user.reconfigure(Configuration.ec(["s3", "s4", "s5", "s6"], 2))
+        await asyncio.sleep(3 * DUTY.after_s)
+    now = await user.current()
+    assert (now.dap, " ".join(now.server_ids)) == ("ec", "s3 s4 s5 s6")
+    assert await user.read("key") == b"v"
+
+
+async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
+    user = cluster.manager()
+    written = 0
+    async with Leaders(cluster, Duty(after_s=0.8, every_s=0.05, bytes_per_s=100_000)).flying() as leaders:
+        await user.write("key", b"0")
+        cluster.stop("s1")
+        while "replaced s1" not in leaders.sentence():
+            written += 1
+            await user.write("key", b"%d" % written)
+            assert await user.read("key") == b"%d" % written
+    assert await cluster.manager().read("key") == b"%d" % written
+
+
+async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
+    """It answers, under its name and identity, and would refuse the configuration for ever."""
+    user = cluster.manager()
+    await user.write("key", b"v")
+    other = Configuration.abd([cluster.book[ServerId("s4")], cluster.book[ServerId("s5")], cluster.book[ServerId("s6")]]).at("default", 0)
+    server = cluster.book[ServerId("s3")]
+    await cluster.listeners[3].close()
+    cluster.listeners[3] = InprocListener(cluster.network, server.address)
+    await cluster.listeners[3].serve(Host(Replica(server.id, server.identity, other)).handle)
+    async with Leaders(cluster).flying():
+        cluster.stop("s2")
+        await becomes(user, "s0 s1 s4")

@@ -1,0 +1,81 @@
+"""For real: a server is killed and a spare takes over, while the member that leads is killed in the middle of it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares import connect_blocking
+from tests.process.command_line import Cli
+
+pytestmark = pytest.mark.process
+
+OBJECTS = 10
+BYTES = 50_000
+LOOKS_MAX = 60
+"""Each takes half a second and more; far more than this takes."""
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    """Five servers, two of them spares, with an autopilot that needs seconds to move a domain."""
+    directory = tmp_path / "cluster"
+    words = ["--servers", "3", "--spares", "2", "--consensus", "3", "--base-port", "0", "--autopilot", "--durability", "memory"]
+    ares("init", directory, *words)
+    file = directory / "cluster.toml"
+    text = file.read_text().replace("after_s = 60", "after_s = 3").replace("every_s = 5", "every_s = 0.5")
+    file.write_text(text.replace("bytes_per_s = 33554432", f"bytes_per_s = {2 * BYTES}"))
+    ares("up", directory, "--detach")
+    try:
+        yield Cli(directory)
+    finally:
+        ares("down", directory)
+
+
+def ares(*words: str | Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def status(cli: Cli, condition: Callable[[Any], bool]) -> Any:
+    """What `status` tells, as soon as the condition holds for it."""
+    for _ in range(LOOKS_MAX):
+        told = json.loads(cli.run("status", "--json").stdout)
+        if condition(told):
+            return told
+    raise AssertionError(f"it never came about: {json.dumps(told)}")
+
+
+def leader(told: Any) -> str:
+    """The member that calls itself the leader, if one does."""
+    return next((id for id, member in told["consensus"].items() if member.get("leader") == id), "")
+
+
+def test_a_spare_takes_over_though_the_leader_dies_in_the_middle(cli: Cli) -> None:
+    values = {f"key{number}": b"%d" % number * BYTES for number in range(OBJECTS)}
+    with connect_blocking(cli.settings) as store:
+        for key, value in values.items():
+            store.write(key, value)
+    before = status(cli, lambda told: "watches 5 servers" in (told["autopilot"] or ""))
+    assert before["domains"][0]["outlook"] == "default: ABD 3, survives 1 more crash"
+    cli.kill("s1")
+    moving = status(cli, lambda told: "objects seen to" in (told["autopilot"] or ""))
+    assert moving["domains"][0]["outlook"] == "default: ABD 3, survives 0 more crashes: s1 is down"
+    assert moving["domains"][0]["index"] == 0
+    killed = leader(moving)
+    cli.kill(killed)
+    after = status(cli, lambda told: told["domains"][0]["index"] == 1 and "completed what was left" in (told["autopilot"] or ""))
+    assert leader(after) not in ("", killed)
+    assert after["domains"][0]["outlook"] == "default: ABD 3, survives 1 more crash"
+    assert "s1" not in after["domains"][0]["configuration"]
+    cli.kill("s0")
+    with connect_blocking(cli.settings) as store:
+        assert {key: store.read(key) for key in values} == values
+    logged = [json.loads(line) for path in cli.directory.glob("logs/r*.log") for line in path.read_text().splitlines() if line.startswith("{")]
+    begun = [line for line in logged if line["message"].startswith("replacing s1 by")]
+    assert [(line["server"], line["domain"]) for line in begun] == [(killed, "default")]
+    assert "autopilot: " in cli.ok("status").decode()

@@ -1,0 +1,112 @@
+"""How fast data moves: the arithmetic, what a slow pause means for a deadline, and that a move keeps to it."""
+
+import pytest
+
+from ares.configuration import Configuration
+from ares.effects import Pause, Together
+from ares.errors import BadInput, Unavailable
+from ares.reconfig.throttle import OBJECT_BYTES_MIN, Throttle
+from tests.inproc.cluster import Cluster
+from tests.unit.rig import Rig
+
+MIB = 1024 * 1024
+
+
+def test_each_waits_for_what_moved_before():
+    throttle = Throttle(100_000)
+    assert throttle.wait_s(10.0, 50_000) == 0.0
+    assert throttle.wait_s(10.0, 100_000) == pytest.approx(0.5)
+    assert throttle.wait_s(10.0, 1) == pytest.approx(1.5)
+    assert throttle.wait_s(20.0, 100_000) == 0.0, "time in which nothing moved is not saved up"
+    assert throttle.wait_s(20.0, 0) == pytest.approx(1.0)
+
+
+def test_small_objects_count_too():
+    throttle = Throttle(OBJECT_BYTES_MIN)
+    assert [throttle.wait_s(0.0, length) for length in (-1, 0, 10)] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), "fast", None])
+def test_a_rate_is_a_number_above_0(rate):
+    with pytest.raises(BadInput, match="more than 0"):
+        Throttle(rate)
+
+
+def slow(*pauses, retry):
+    for seconds in pauses:
+        yield Pause(seconds, retry=retry)
+    return "done"
+
+
+def test_going_slowly_is_no_standstill():
+    rig = Rig()
+    rig.start(slow(100, 20, retry=False), timeout_s=5, idle=True)
+    for _ in range(121):
+        rig.tick(1)
+    assert rig.value == "done"
+
+
+def test_going_slowly_for_one_leaves_time_to_all():
+    """The longest pause bounds the standstill, whoever wakes before."""
+    rig = Rig()
+
+    def both():
+        yield Together(iter([slow(100, retry=False), slow(2, retry=False)]), 2)
+        return "done"
+
+    rig.start(both(), timeout_s=5, idle=True)
+    for _ in range(101):
+        rig.tick(1)
+    assert rig.value == "done"
+
+
+@pytest.mark.parametrize(("retry", "idle"), [(True, True), (False, False)])
+def test_trying_again_is_a_standstill_and_a_fixed_deadline_stands(retry, idle):
+    rig = Rig()
+    rig.start(slow(100, retry=retry), timeout_s=5, idle=idle)
+    for _ in range(6):
+        rig.tick(1)
+    assert isinstance(rig.error, Unavailable)
+
+
+class Counted(Throttle):
+    def __init__(self):
+        super().__init__(1e9)
+        self.asked = []
+
+    def wait_s(self, now, length):
+        self.asked.append(length)
+        return super().wait_s(now, length)
+
+
+async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch):
+    throttle = Counted()
+    monkeypatch.setattr("ares.client.store.Throttle", lambda rate: throttle)
+    store = cluster.manager()
+    for number in range(5):
+        await store.write(f"key{number}", bytes(number * 1000))
+    await store.write("gone", b"x")
+    await store.delete("gone")
+    result = await store.reconfigure(Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=1e9)
+    assert result.moved == 6
+    assert sorted(throttle.asked) == [-1, 0, 1000, 2000, 3000, 4000]
+    await store.reconfigure(Configuration.abd(["s3", "s4", "s5"]))
+    assert len(throttle.asked) == 6
+
+
+async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: Cluster):
+    """Four pauses of 0.3 s; nothing else happens for as long as half of the timeout."""
+    store = cluster.manager(timeout_s=0.6)
+    for number in range(5):
+        await store.write(f"key{number}", bytes(30_000))
+    told = []
+    result = await store.reconfigure(Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=100_000, progress=told.append)
+    assert (result.moved, result.bytes) == (5, 150_000)
+    assert told[-1].moved == 5
+
+
+async def test_a_rate_that_is_none_is_refused_before_anything_is_sent(cluster: Cluster):
+    before = cluster.requests
+    with pytest.raises(BadInput, match="more than 0"):
+        await cluster.manager().reconfigure(Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=0)
+    assert cluster.requests == before

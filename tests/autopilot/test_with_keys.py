@@ -1,0 +1,54 @@
+"""With keys: the autopilot is a client of the servers under its member's own key, and its decisions are certified like all others."""
+
+import asyncio
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ares.cli.guard import certifying, guard_of
+from ares.cli.piloting import piloted
+from ares.identity import ServerId
+from ares.runtime.autopilot_settings import AutopilotSettings
+from ares.runtime.zmq_server import ZmqListener
+from ares.server.host import Host
+from ares.server.replica import Replica
+from tests.security.cluster import SecureCluster
+
+WAIT_S_MAX = 60.0
+AGAIN = "f" * 32
+
+
+async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -> None:
+    cluster = SecureCluster(tmp_path / "cluster")
+    await cluster.start()
+    settings = replace(cluster.settings, autopilot=AutopilotSettings(after_s=0.8, every_s=0.1))
+    [member] = settings.members.values()
+    certified, make = certifying(settings), piloted(settings, member)
+    assert certified is not None
+    assert make is not None
+    flying = asyncio.create_task(make(certified(cluster.decisions), lambda: True).run())
+    user = await cluster.manager("alice", "admin", timeout_s=WAIT_S_MAX)
+    await user.write("key", b"v")
+    server = settings.servers[ServerId("s4")]
+    await cluster.listeners[server.id].close()
+    guard = guard_of(settings, server.id, server.public_key)
+    again = ZmqListener(server.address, guard.lock)
+    await again.serve(Host(Replica(server.id, AGAIN, settings.initial), guard.admission).handler)
+    try:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (await user.current()).servers[4].identity != AGAIN:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert not flying.done()
+        assert user.configuration.certificate
+        assert await user.read("key") == b"v"
+    finally:
+        flying.cancel()
+        await asyncio.gather(flying, return_exceptions=True)
+        await again.close()
+        await cluster.close()
+
+
+def test_without_the_table_nothing_is_made(tmp_path: Path) -> None:
+    settings = SecureCluster(tmp_path / "cluster").settings
+    [member] = settings.members.values()
+    assert piloted(settings, member) is None

@@ -1,0 +1,67 @@
+"""kill -9 in loops, in short; `python -m ares.torture.kills` does it by the thousand."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ares.torture.kills import kill_members, kill_servers
+from ares.torture.storm import Limits
+
+pytestmark = pytest.mark.process
+
+
+def servers(directory, kills: int, durability: str, seed: int):
+    return kill_servers(directory / "c", Limits(kills), 5, seed, durability)
+
+
+def test_servers_that_are_killed_lose_nothing(tmp_path):
+    report = servers(tmp_path, 60, "fsync", 1)
+    assert report.findings == []
+    assert report.toll.kills >= 60
+    assert report.toll.starting > 0
+    assert report.toll.all_at_once > 0
+    assert report.operations.writes > 20
+    assert report.checked > 100
+
+
+def test_servers_that_forget_are_caught(tmp_path):
+    report = servers(tmp_path, 60, "memory", 2)
+    assert any("refused" in finding or "pointer" in finding or "lost" in finding for finding in report.findings)
+
+
+def test_consensus_members_that_are_killed_never_decide_twice(tmp_path):
+    report = kill_members(tmp_path / "c", Limits(20), 3, 3)
+    assert report.findings == []
+    assert report.toll.kills >= 20
+    assert report.decisions > 0
+    assert report.checked == 3 * report.decisions
+
+
+def in_session(leader: int) -> list[str]:
+    """The processes of a session, by pid; the fields of stat come after the command in parentheses."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, session, *_ = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(session) == leader and state != "Z":
+            found.append(stat.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
+    command = [sys.executable, "-m", "ares.torture.kills", "--kills", "100000", "--dir", tmp_path]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    while len(in_session(run.pid)) < 8:
+        assert run.poll() is None
+    os.kill(run.pid, number)
+    run.communicate(timeout=60)
+    while in_session(run.pid):
+        pass  # each ends in its own time; the test runner's patience bounds it
+    assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []

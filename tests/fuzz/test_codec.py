@@ -1,0 +1,77 @@
+"""The codec under whatever may come: messages, or BadMessage and nothing else; and what it takes it can send again."""
+
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ares.codec import VERSION, decode, encode
+from ares.errors import BadMessage
+from ares.torture.fuzz_frames import Mint
+
+from ..property.strategies import messages
+
+PREFIX = bytes([VERSION])
+RUNS = 5_000
+
+
+def taken(frames: list[bytes]) -> bool:
+    """Whether they are a batch; anything but BadMessage is raised."""
+    try:
+        decode(frames)
+    except BadMessage:
+        return False
+    return True
+
+
+@given(st.lists(st.binary(max_size=300), max_size=4))
+@example([])
+@example([PREFIX])
+@example([PREFIX + b"\x91" * 300])
+@example([PREFIX + b"\xdd\xff\xff\xff\xff"])
+@example([PREFIX + b"\xdc\xff\xff" + b"\x91\x09" * 9])
+def test_any_frames(frames: list[bytes]) -> None:
+    taken(frames)
+    taken([PREFIX + b"".join(frames[:1]), *frames[1:]])
+
+
+@settings(max_examples=100)
+@given(st.lists(messages, max_size=4), st.data())
+def test_any_batch_with_any_part_of_it_replaced(batch: list, data: st.DataObject) -> None:
+    frames = encode(batch)
+    assert decode(frames) == batch
+    place = data.draw(st.integers(0, len(frames) - 1))
+    begin = data.draw(st.integers(0, len(frames[place])))
+    end = data.draw(st.integers(begin, min(begin + 8, len(frames[place]))))
+    frames[place] = frames[place][:begin] + data.draw(st.binary(max_size=8)) + frames[place][end:]
+    taken(frames)
+
+
+def test_what_the_fuzzer_makes_is_mostly_refused_and_now_and_then_taken() -> None:
+    """Both, or it would test only the door or only what is behind it."""
+    mint = Mint(random.Random(11), b"c" * 16)
+    good = 0
+    for _ in range(RUNS):
+        batch = mint.batch()
+        if taken(batch):
+            good += 1
+            decoded = decode(batch)
+            assert decode(encode(decoded)) == decoded or "nan" in repr(decoded)
+    assert 0.05 * RUNS < good < 0.6 * RUNS
+
+
+def test_every_kind_of_message_is_made() -> None:
+    mint = Mint(random.Random(12))
+    kinds = set()
+    for _ in range(RUNS):
+        batch = mint.batch()
+        if taken(batch):
+            kinds |= {type(message) for message in decode(batch)}
+    assert len(kinds) > 20
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_seed_makes_the_same(seed: int) -> None:
+    one, two = Mint(random.Random(seed)), Mint(random.Random(seed))
+    assert [one.batch() for _ in range(200)] == [two.batch() for _ in range(200)]

@@ -1,0 +1,92 @@
+"""A cluster of durable servers in one event loop that look after their disks, over the in-process transport."""
+
+import asyncio
+from pathlib import Path
+
+from ares.client.manager import Manager
+from ares.client.repairing import rebuild_element
+from ares.client.runner import Runner
+from ares.configuration import Configuration, Server
+from ares.identity import DEFAULT_DOMAIN, ClientId
+from ares.messages import Scrub, ScrubReply
+from ares.reconfig.view import Switches
+from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
+from ares.runtime.journal_log import open_journal
+from ares.runtime.journal_segments import Owner
+from ares.runtime.local_consensus import LocalConsensus
+from ares.server.durable_server import run_durable_server
+from ares.server.scrubbing import Care, ScrubPlan
+
+KIB = 1024
+WAIT_S_MAX = 30.0
+
+
+class Cluster:
+    """Five servers of one configuration, EC with k = 3 or ABD. ``hosts``: for looking at."""
+
+    def __init__(self, directory: Path, dap: str, every_s: float = 0) -> None:
+        self.every_s = every_s
+        self.directory, self.network, self.consensus = directory, InprocNetwork(), LocalConsensus()
+        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(5))}
+        members = self.book.values()
+        self.initial = (Configuration.abd(members) if dap == "abd" else Configuration.ec(members, 3, 2)).at(DEFAULT_DOMAIN, 0)
+        self.hosts, self.running, self.open = {}, {}, []
+
+    async def start(self, *names):
+        for name in names or self.book:
+            server = self.book[name]
+            journal = open_journal(self.store(name), Owner(self.initial.id, name, server.identity), 256 * KIB)
+            runner = self._runner(100 + int(name[1:]))
+            care = Care(ScrubPlan(self.every_s, 1 << 30, self.directory / f"{name}.scrubbed"), self._pull(name, runner))
+            stop, listener, began = asyncio.Event(), InprocListener(self.network, server.address), asyncio.Event()
+
+            def serving(host, name=name, began=began):
+                self.hosts[name] = host
+                began.set()
+
+            server = run_durable_server(server.id, server.identity, self.initial, journal, listener, stop, None, serving, care)
+            self.running[name] = (asyncio.create_task(server), stop, runner)
+            await asyncio.wait_for(began.wait(), WAIT_S_MAX)
+
+    async def stop(self, *names):
+        for name in names or list(self.running):
+            task, stop, runner = self.running.pop(name)
+            del self.hosts[name]
+            stop.set()
+            await task
+            await runner.close()
+
+    def store(self, name):
+        return self.directory / name
+
+    def manager(self, timeout_s=10.0):
+        number = len(self.open) + 1
+        manager = Manager(InprocConnections(self.network), self.consensus, self.initial, self.book, ClientId(number), Switches(), timeout_s)
+        self.open.append(manager)
+        return manager
+
+    async def scrubbed(self, name) -> ScrubReply:
+        """How a scrub of one server ended."""
+        reply = self.hosts[name].scrub(Scrub(1, True))
+        async with asyncio.timeout(WAIT_S_MAX):
+            while reply.running:
+                await asyncio.sleep(0.01)
+                reply = self.hosts[name].scrub(Scrub(1, False))
+        return reply
+
+    async def close(self):
+        for manager in self.open:
+            await manager.close()
+        await self.stop()
+
+    def _runner(self, number):
+        runner = Runner(ClientId(number), InprocConnections(self.network), LocalConsensus())
+        runner.learn(list(self.book.values()))
+        return runner
+
+    def _pull(self, name, runner):
+        async def pull(configuration, object, tag, length):
+            suspects = runner.session.readiness.suspects
+            return await runner.run(rebuild_element(configuration, object, tag, length, name, suspects), "repair", WAIT_S_MAX)
+
+        return pull

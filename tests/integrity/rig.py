@@ -1,0 +1,161 @@
+"""A durable server over real files, whose loop and clock are the test, and ways to damage what is on its disk."""
+
+import errno
+import os
+import random
+from pathlib import Path
+
+from ares.dap.element import intact
+from ares.messages import DELETED, GetData, Introduce
+from ares.runtime.journal_disk import Disk
+from ares.runtime.journal_format import BATCH, HEAD, decode_head, parse_frame, walk
+from ares.runtime.ports import Verdict
+from ares.server.durable_host import DurableHost
+from ares.server.durable_server import recovered
+
+from ..journal.serving import INITIAL, KIB, ME, PHOTOS, ClosingDisk, log_journal, put, state
+
+BATCH_MAX = 4
+
+
+class ManualLoop:
+    """:class:`ares.runtime.ports.Loop`."""
+
+    def __init__(self) -> None:
+        self._calls = []
+
+    def call_soon(self, callback):
+        self._calls.append(callback)
+
+    def time(self):
+        return 0.0
+
+    def run(self):
+        """Until nothing is left to do."""
+        while self._calls:
+            self._calls.pop(0)()
+
+
+class Server:
+    """What ``directory`` has, or ``journal``, served."""
+
+    def __init__(self, directory: Path, disk: Disk | None = None, journal=None) -> None:
+        self.directory = directory
+        self.journal = journal or log_journal(directory, disk)
+        self.loop = ManualLoop()
+        self.later, self.failures = [], []
+        outlasting = recovered(ME.id, ME.identity, INITIAL, self.journal)
+        self.host = DurableHost(outlasting, self.journal, lambda _, replies: self.later.extend(replies), self.failures.append, None, self.loop)
+
+    def ask(self, *requests):
+        """The replies, once everything that they wait for is durable."""
+        replies = self.host.handle("client", list(requests))
+        self.loop.run()
+        assert not self.failures
+        later, self.later[:] = list(self.later), []
+        return replies + later
+
+    def examine(self) -> dict[int, Verdict]:
+        return {place: self.journal.examination(place).run(lambda bytes: None) for place in self.journal.durable()}
+
+    def scrub(self) -> dict[int, Verdict]:
+        """Examine, and leave what is damaged; the verdicts on that."""
+        bad = {place: verdict for place, verdict in self.examine().items() if not verdict.whole}
+        for place, verdict in bad.items():
+            self.host.leave(place, verdict.readable)
+        self.loop.run()
+        assert not self.failures
+        assert not self.host.leaving
+        return bad
+
+    @property
+    def quarantined(self):
+        return set(self.host.outlasting.quarantined)
+
+    @property
+    def state(self):
+        return state(self.host.replica)
+
+    def check(self, truth) -> None:
+        """What it answers is what ``truth``, (configuration, object, tag) to data, says; or nothing, where it knows that it lacks it."""
+        for (id, object, tag), data in truth.items():
+            [reply] = self.ask(GetData(1, id, object, True, tag))
+            if reply.element is None:
+                assert (id, object, tag) in self.quarantined
+                continue
+            assert intact(id, object, tag, reply.element)
+            assert b"".join(reply.element.parts) == data
+
+
+def puts(count: int, seed: int):
+    """Small and large ones of two configurations, each of an object of its own but for some with older versions."""
+    rng = random.Random(seed)
+    for number in range(count):
+        size = rng.choice([0, 7, 300, 3 * KIB, 9 * KIB, 20 * KIB])
+        yield put(f"o{number}", 5, rng.randbytes(size), rng.choice([INITIAL, INITIAL, PHOTOS]), rng.choice([1, 1, 3]))
+        if rng.random() < 0.2:
+            yield put(f"o{number}", 4, rng.randbytes(rng.choice([300, 9 * KIB])), INITIAL)
+
+
+def story(directory: Path, count: int = 40, seed: int = 1):
+    """Serve and stop; the requests that it handled."""
+    server, requests = Server(directory), [Introduce(1, PHOTOS), *puts(count, seed)]
+    rng, position = random.Random(seed), 0
+    while position < len(requests):
+        some = rng.randint(1, BATCH_MAX)
+        server.ask(*requests[position : position + some])
+        position += some
+    server.journal.close()
+    return requests
+
+
+def truth_of(requests):
+    return {(it.configuration, it.object, it.tag): b"".join(it.element.parts) for it in requests[1:] if it.element.length != DELETED}
+
+
+def flip(path: Path, at: int, bit: int = 0) -> None:
+    """In the file, and so in what is mapped of it."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.pwrite(descriptor, bytes([os.pread(descriptor, 1, at)[0] ^ (1 << bit)]), at)
+    finally:
+        os.close(descriptor)
+
+
+def anatomy(path: Path) -> dict[str, list[range]]:
+    """Where what is in a segment: its head, the metadata of batches, the data of large elements."""
+    view = memoryview(path.read_bytes())
+    head = parse_frame(view, 0, int(path.stem))
+    assert head.magic == HEAD
+    told = decode_head(head)
+    found = {"head": [range(40 + len(head.body))], "metadata": [], "data": []}
+    for frame in walk(view, head.end, told.salt, told.first):
+        assert frame.magic == BATCH
+        found["metadata"].append(range(frame.start, frame.start + 40 + 8 * len(frame.parts) + len(frame.body)))
+        found["data"] += [range(begin, end) for begin, end in frame.parts if end > begin]
+    return found
+
+
+class RottenDisk(ClosingDisk):
+    """Reads past the cache find flipped bits, or nothing; what is mapped is as it was. ``flips``: (name, offset); ``dead``: (name, block)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flips: set[tuple[str, int]] = set()
+        self.dead: set[tuple[str, int]] = set()
+        self.opened: dict[int, str] = {}
+
+    def open_past_cache(self, path):
+        descriptor = super().open_past_cache(path)
+        self.opened[descriptor] = path.name
+        return descriptor
+
+    def read_into(self, descriptor, buffer, offset):
+        name = self.opened[descriptor]
+        if any(name == bad and offset <= block * 4096 < offset + len(buffer) for bad, block in self.dead):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        read = super().read_into(descriptor, buffer, offset)
+        for bad, at in self.flips:
+            if bad == name and offset <= at < offset + read:
+                buffer[at - offset] ^= 1
+        return read

@@ -1,0 +1,212 @@
+"""Servers that look after their disks: what rotted is found, left, and rebuilt from the others; no reader ever notices (ares/server/scrubbing.py)."""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+
+import pytest
+
+from ares.client import repairing
+from ares.errors import AresError
+from ares.messages import GetData, Scrub
+from ares.runtime.inproc_transport import InprocConnections
+from ares.server import scrubbing
+from ares.server.scrubbing import _Ended, _Pace
+
+from .cluster import KIB, WAIT_S_MAX, Cluster
+from .rig import anatomy, flip
+
+SIZES = [0, 10, 5 * KIB, 30 * KIB, 90 * KIB]
+
+
+@pytest.fixture(params=["abd", "ec"])
+async def cluster(request, tmp_path):
+    cluster = Cluster(tmp_path, request.param)
+    await cluster.start()
+    yield cluster
+    await cluster.close()
+
+
+async def filled(store, count=40, seed=1):
+    """Write some objects, half of them twice; what they are."""
+    rng = random.Random(seed)
+    values = {}
+    for number in range(count + count // 2):
+        values[f"key {number % count}"] = rng.randbytes(rng.choice(SIZES))
+        await store.write(f"key {number % count}", values[f"key {number % count}"])
+    return values
+
+
+def damage(directory, rng, count):
+    """Flip bits everywhere in a server's files."""
+    flips = 0
+    for path in sorted(directory.glob("*.log")):
+        with contextlib.suppress(FileNotFoundError):  # one may be given back meanwhile
+            spots = [place for kind in anatomy(path).values() for place in kind if len(place)]
+            for _ in range(count):
+                flip(path, rng.choice(rng.choice(spots)), rng.randrange(8))
+                flips += 1
+    return flips
+
+
+async def check(cluster, values):
+    """Read with a client that knows nothing; with each server down in turn, everything must still be there."""
+    for down in ("", "s4", "s2"):
+        if down:
+            await cluster.stop(down)
+        store = cluster.manager()
+        assert dict(zip(values, await asyncio.gather(*map(store.read, values)), strict=True)) == values
+        if down:
+            await cluster.start(down)
+
+
+async def test_hundreds_of_flips_in_one_server_after_the_other(cluster):
+    store, rng = cluster.manager(), random.Random(2)
+    values = await filled(store)
+    flips = repaired = 0
+    for name in cluster.book:
+        flips += damage(cluster.store(name), rng, 40)
+        reply = await cluster.scrubbed(name)
+        assert reply.damaged
+        assert (reply.quarantined, reply.leaving, reply.running, reply.rounds) == (0, 0, False, 1)
+        assert reply.checked_bytes == reply.total_bytes > 0
+        repaired += reply.repaired
+        reply = await cluster.scrubbed(name)
+        assert (reply.damaged, reply.quarantined, reply.rounds) == (0, 0, 2)
+    assert flips >= 200
+    assert repaired >= 20
+    await check(cluster, values)
+
+
+async def test_what_others_lack_too_is_kept_for_later(cluster, monkeypatch):
+    """Rotten at so many servers at once that it cannot be decoded: never a wrong value, and healed as soon as one is back that has it."""
+    monkeypatch.setattr(repairing, "ASK_S", 0.1)
+    store, rng = cluster.manager(1.0), random.Random(3)
+    values = await filled(store)
+    has_it = "s4"
+    await cluster.stop(has_it)
+    rotten = [name for name in cluster.book if name != has_it][: 4 if cluster.initial.dap == "abd" else 2]
+    for name in rotten:
+        for path in sorted(cluster.store(name).glob("*.log")):
+            for place in anatomy(path)["data"]:
+                flip(path, rng.choice(place))
+    lost = [(await cluster.scrubbed(name)).quarantined for name in rotten]
+    assert all(lost)
+    said = await asyncio.gather(*map(store.read, values), return_exceptions=True)
+    assert all(answer == value or isinstance(answer, AresError) for answer, value in zip(said, values.values(), strict=True))
+    assert any(isinstance(answer, AresError) for answer in said)
+    await cluster.start(has_it)
+    for name in rotten:
+        assert (await cluster.scrubbed(name)).quarantined == 0
+    await check(cluster, values)
+
+
+async def test_what_a_reader_runs_into_is_repaired_without_being_asked_for(cluster, monkeypatch):
+    monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
+    value, reader = b"v" * 200 * KIB, InprocConnections(cluster.network)
+    await cluster.manager().write("key", value)
+    reader.open(lambda _, replies: None)
+    reader.learn("s1", cluster.book["s1"].address)
+    async with asyncio.timeout(WAIT_S_MAX):
+        while True:
+            path = cluster.store("s1") / "00000001.log"
+            if path.exists() and anatomy(path)["data"]:
+                break
+            await asyncio.sleep(0.01)
+        flip(path, anatomy(path)["data"][0].start)
+        while cluster.hosts["s1"].outlasting.repaired == 0:
+            reader.post("s1", [GetData(1, cluster.initial.id, "key", True)])
+            await asyncio.sleep(0.01)
+    await reader.close()
+    assert await cluster.manager().read("key") == value
+    assert not cluster.hosts["s1"].outlasting.quarantined
+    assert (await cluster.scrubbed("s1")).damaged == 0
+
+
+async def test_writing_goes_on_meanwhile(cluster):
+    store, rng, done = cluster.manager(), random.Random(4), asyncio.Event()
+    values = await filled(store)
+
+    async def write():
+        number = 0
+        while not done.is_set():
+            number += 1
+            key = f"key {number % 40}"
+            values[key] = rng.randbytes(rng.choice(SIZES))
+            await store.write(key, values[key])
+            await asyncio.sleep(0)
+
+    writing = asyncio.create_task(write())
+    for _ in range(2):
+        for name in ("s0", "s3"):
+            damage(cluster.store(name), rng, 10)
+            assert (await cluster.scrubbed(name)).leaving == 0
+    done.set()
+    await writing
+    for name in ("s0", "s3"):
+        reply = await cluster.scrubbed(name)  # what was damaged before it was durable, too
+        assert (reply.quarantined, reply.leaving) == (0, 0)
+    await check(cluster, values)
+
+
+async def test_a_round_that_is_asked_for_twice_is_one(cluster):
+    await filled(cluster.manager(), 5)
+    host = cluster.hosts["s0"]
+    before = host.scrub(Scrub(1, False))
+    assert (before.running, before.rounds, before.total_bytes) == (False, 0, 0)
+    first, second = host.scrub(Scrub(1, True)), host.scrub(Scrub(2, True))
+    assert first.running
+    assert second.running
+    assert (await cluster.scrubbed("s0")).rounds == 1
+    assert (cluster.directory / "s0.scrubbed").exists()
+
+
+async def test_a_failure_of_our_own_ends_no_server(cluster, monkeypatch, caplog):
+    await filled(cluster.manager(), 5)
+    monkeypatch.setattr(scrubbing.Scrubbing, "_verify", None)
+    assert (await cluster.scrubbed("s0")).rounds == 0
+    assert "looking after the store failed" in caplog.text
+    monkeypatch.undo()
+    assert (await cluster.scrubbed("s0")).rounds == 1
+
+
+def test_no_faster_than_it_was_told_to(monkeypatch):
+    waits, now_s = [], 100.0
+    monkeypatch.setattr(scrubbing.time, "monotonic", lambda: now_s)
+    pace = _Pace(1000)
+    monkeypatch.setattr(pace, "_ended", threading.Event())
+    monkeypatch.setattr(pace._ended, "wait", waits.append)
+    for _ in range(3):
+        pace(500)
+    now_s += 10
+    pace(500)
+    assert waits == [0.0, 0.5, 1.0, 0.0]
+    assert pace.bytes == 2000
+    pace = _Pace(1)
+    pace(1)
+    pace.end()
+    with pytest.raises(_Ended):
+        pace(1)
+
+
+async def test_it_begins_by_itself_when_it_is_time(tmp_path, monkeypatch):
+    """An hour after the last one, which an earlier run of the server finished; never, if nobody wants that."""
+    monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
+    monkeypatch.setattr(scrubbing, "FIRST_AFTER_S", 0.0)
+    cluster = Cluster(tmp_path, "abd", every_s=3600.0)
+    for server, ago_s in (("s0", 3601.0), ("s1", 3000.0), ("s2", -(10**6))):
+        (tmp_path / f"{server}.scrubbed").write_text(f"{time.time() - ago_s}\n")
+    await cluster.start()
+    await filled(cluster.manager(), 5)
+    async with asyncio.timeout(WAIT_S_MAX):
+        while True:
+            rounds = [host.scrub(Scrub(1, False)).rounds for host in cluster.hosts.values()]
+            if rounds[0]:
+                break
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert rounds == [1, 0, 0, 0, 0]
+    assert all(float((tmp_path / f"{server}.scrubbed").read_text()) > time.time() - 60 for server in ("s0", "s3", "s4"))
+    await cluster.close()

@@ -1,0 +1,63 @@
+"""While too much waits for the disk, a durable server takes nothing more: memory stays bounded, and clients wait."""
+
+import asyncio
+import itertools
+
+from ares.server import durable_host
+from ares.server.durable_host import DurableHost
+
+from .serving import KIB, AtOnce, Node, log_journal, put
+
+
+class Tap:
+    """Notes whether requests are let through."""
+
+    def __init__(self) -> None:
+        self.opened = True
+        self.turned = 0
+
+    def pause(self) -> None:
+        self.turned += self.opened
+        self.opened = False
+
+    def resume(self) -> None:
+        self.turned += not self.opened
+        self.opened = True
+
+
+async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(durable_host, "GATHERED_BYTES_MAX", 100 * KIB)
+    background, tap, answered = AtOnce(waiting=True), Tap(), []
+    node = Node(log_journal(tmp_path / "j", background=background))
+    host = DurableHost(node.outlasting, node.journal, lambda sender, replies: answered.extend(replies), lambda error: None, throttle=tap)
+
+    names = itertools.count()
+
+    def take(count):
+        for name in itertools.islice(names, count):
+            assert host.handle("client", [put(f"{name}", 1, bytes(10 * KIB))]) == []
+
+    take(5)
+    await asyncio.sleep(0)  # they are being committed, and the next gather
+    take(9)
+    assert tap.opened
+    take(2)
+    assert not tap.opened
+    background.step()
+    assert tap.opened, "what had gathered is on its way"
+    background.step()
+    assert len(answered) == 16
+    assert tap.turned == 2
+
+
+async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
+    """The control."""
+    monkeypatch.setattr(durable_host, "GATHERED_BYTES_MAX", 100 * KIB)
+    background, tap = AtOnce(waiting=True), Tap()
+    node = Node(log_journal(tmp_path / "j", background=background))
+    host = DurableHost(node.outlasting, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap)
+    for number in range(50):
+        host.handle("client", [put(f"{number}", 1, bytes(10 * KIB))])
+        await asyncio.sleep(0)
+        background.step()
+    assert tap.turned == 0

@@ -1,0 +1,51 @@
+"""Reading the pages of a process, and the samples of a page of metrics."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def fetch(address: str, path: str) -> tuple[int, str]:
+    """HTTP status and content."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def health(address: str) -> tuple[int, dict[str, Any]]:
+    status, text = fetch(address, "/health")
+    return status, json.loads(text)
+
+
+async def elsewhere(function: Any, *arguments: Any) -> Any:
+    """In a thread, so that the event loop of the test can answer meanwhile."""
+    return await asyncio.to_thread(function, *arguments)
+
+
+def samples(text: str) -> dict[str, float]:
+    """Value by name and labels, as in ``ares_requests_total{kind="get_tag"}``. Raises ValueError for what Prometheus could not read."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        assert family.type != "unknown", family.name
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            name = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert name not in found, name
+            found[name] = sample.value
+    return found
+
+
+def check_histogram(found: dict[str, float], name: str) -> float:
+    """Its count; its buckets only rise, and the last is everything."""
+    buckets = [value for key, value in found.items() if key.startswith(f"{name}_bucket")]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == found[f"{name}_count"] == found[f'{name}_bucket{{le="+Inf"}}']
+    assert found[f"{name}_sum"] >= 0
+    return found[f"{name}_count"]

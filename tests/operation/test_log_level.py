@@ -1,0 +1,44 @@
+"""ares-cli log-level: live, of servers and consensus members, one or all."""
+
+import pytest
+
+from ares.runtime.settings import Settings
+from tests.process.command_line import Cli, running_cluster
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory):
+    yield from running_cluster(tmp_path_factory.mktemp("levels") / "c")
+
+
+def logged(cli: Cli, id: str) -> str:
+    return (cli.directory / f"logs/{id}.log").read_text()
+
+
+def test_it_is_changed_everywhere_and_at_one(cli):
+    everybody = [process.id for process in Settings.load(cli.directory / "cluster.toml").processes()]
+    assert cli.json("log-level", "error") == {"level": "error", "changed": everybody, "unchanged": {}}
+    assert cli.json("log-level", "debug", "--server", "s1", "--server", "r0")["changed"] == ["s1", "r0"]
+    assert cli.ok("log-level", "info", "--server", "r0") == b"r0: logs from info on\n"
+
+
+def test_it_takes_effect(cli):
+    for level, logs in (("error", False), ("info", True)):
+        cli.ok("log-level", level, "--server", "s2")
+        before = len(logged(cli, "s2"))
+        cli.ok("log-level", "error", "--server", "s2")
+        assert ("the log level" in logged(cli, "s2")[before:]) == logs
+
+
+def test_what_is_no_level_and_who_is_not_there(cli):
+    assert "one of debug, info, warning, error, not 'loud'; nothing was changed" in cli.fails(2, "log-level", "loud")
+    assert "has no server or consensus member 's9'" in cli.fails(2, "log-level", "info", "--server", "s9")
+
+
+def test_who_does_not_answer_is_told(cli):
+    cli.kill("s3")
+    told = cli.json("log-level", "info", "--timeout", "1", status=1)
+    assert told["unchanged"] == {"s3": "no answer; its level is as it was"}
+    assert "s0" in told["changed"]

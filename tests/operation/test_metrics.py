@@ -1,0 +1,102 @@
+"""What is counted, and the page that shows it to Prometheus (ares/server/metrics.py, ares/runtime/prometheus.py)."""
+
+import pytest
+from msgspec.structs import replace
+
+from ares.configuration import Configuration, Status, Successor
+from ares.messages import Ack, CollectConfig, ConsensusDescription, GetTag, Reason, Refused, Stored, WriteConfig
+from ares.runtime.prometheus import of_member, of_process, of_server, of_traffic, render
+from ares.server.host import Host
+from ares.server.metrics import DISK_S, LAG_S, Histogram, Traffic, holding
+from tests.journal.serving import INITIAL, NEXT, PHOTOS, plain, put, requests
+
+from .pages import check_histogram, samples
+
+
+def test_a_histogram_puts_a_duration_where_it_belongs():
+    histogram = Histogram((0.1, 1.0))
+    for seconds in (0.0, 0.1, 0.11, 1.0, 5.0, 5.0):
+        histogram.add(seconds)
+    assert histogram.counts == [2, 2, 2]
+    assert histogram.sum_s == pytest.approx(11.21)
+
+
+def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
+    traffic = Traffic()
+    traffic.count_requests([GetTag(1, INITIAL.id, "a"), GetTag(2, INITIAL.id, "a"), put("a", 1)])
+    traffic.count_replies([Ack(1, None), Refused(2, Reason.STORAGE, "full"), Refused(3, Reason.STORAGE, "full")])
+    found = samples(render(of_traffic(traffic, 3, 2)).decode())
+    assert found['ares_requests_total{kind="get_tag"}'] == 2
+    assert found['ares_requests_total{kind="put_data"}'] == 1
+    assert found['ares_refused_total{reason="storage"}'] == 2
+    assert found['ares_refused_total{reason="identity"}'] == 0
+    assert (found["ares_bad_batches_total"], found["ares_connections"]) == (3, 2)
+    assert check_histogram(found, "ares_batch_seconds") == 0
+
+
+def counted(replica):
+    """The same as :func:`holding`, object by object."""
+    elements = [element for hosting in replica.hosted.values() for versions in hosting.objects.values() for _, element in versions.entries]
+    return len(elements), sum(element.size for element in elements)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_held_is_what_is_there(seed):
+    replica = plain(requests(200, seed))
+    held = holding(replica.hosted.values())
+    assert (held.elements, held.bytes) == counted(replica)
+    assert (held.configurations, held.collected) == (2, 1)
+
+
+def test_what_a_finalized_successor_has_too_is_withheld():
+    replica = plain([put("a", 1, b"data", PHOTOS), put("b", 1, b"data")])
+    assert holding(replica.hosted.values()).withheld == 0
+    replica.introduce(PHOTOS)
+    replica.handle(put("a", 1, b"data", PHOTOS))
+    assert holding(replica.hosted.values()).withheld == 0
+    replica.handle(WriteConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
+    assert holding(replica.hosted.values()).withheld == 1
+    replica.handle(CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
+    assert (holding(replica.hosted.values()).withheld, holding(replica.hosted.values()).objects) == (0, 1)
+
+
+async def test_the_page_of_a_server():
+    host = Host(plain(requests(50)))
+    vitals = host.vitals()
+    commits = Histogram(DISK_S)
+    commits.add(0.003)
+    stored = replace(vitals, description=replace(vitals.description, stored=Stored(100, 50, 2, 3)), commits=commits)
+    lag = Histogram(LAG_S)
+    found = samples(render([*of_process("s1", "server", True, lag), *of_server(stored, commits)]).decode())
+    assert found["ares_serving"] == 1
+    assert found["ares_element_bytes"] == vitals.holding.bytes > 0
+    assert (found["ares_disk_bytes"], found["ares_disk_live_bytes"]) == (100, 50)
+    assert (found["ares_quarantined_elements"], found["ares_repaired_elements_total"]) == (2, 3)
+    assert check_histogram(found, "ares_commit_seconds") == check_histogram(found, "ares_fsync_seconds") == 1
+    assert found["process_resident_memory_bytes"] > 10**6
+    in_memory = samples(render(of_server(vitals, commits)).decode())
+    assert "ares_disk_bytes" not in in_memory
+    assert "ares_commit_seconds_count" not in in_memory
+
+
+def test_the_page_of_a_consensus_member():
+    found = samples(render(of_member(ConsensusDescription(0, "r0", "r1", 4, 7, 2, 3), 5, 6)).decode())
+    assert (found["ares_consensus_leader_known"], found["ares_consensus_leads"], found["ares_consensus_decisions"]) == (1, 0, 7)
+    assert (found["ares_consensus_members_reachable"], found["ares_consensus_under_way"], found["ares_unknown_keys_total"]) == (2, 5, 6)
+    alone = samples(render(of_member(ConsensusDescription(0, "r0", "", 4, 7, 1, 3), 0, 0)).decode())
+    assert alone["ares_consensus_leader_known"] == 0
+
+
+async def test_no_name_that_a_client_chose_is_on_the_page():
+    replica = plain([put("secret-object", 1, b"data")])
+    other = Configuration.abd(PHOTOS.servers).at("secret-domain", 0, INITIAL.id)
+    assert replica.introduce(other) is None
+    page = render(of_server(Host(replica).vitals(), Histogram(DISK_S)))
+    assert b"secret" not in page
+    assert b"ares_objects 1.0" in page
+
+
+@pytest.mark.parametrize("page", ["ares_x{ 1\n", "# TYPE ares_x counter\nares_x_total one\n", "# HELP ares_x y\nares_x 1\nares_x 2\n"])
+def test_the_reader_of_these_tests_refuses_what_is_no_page(page):
+    with pytest.raises((ValueError, AssertionError)):
+        samples(page)

@@ -1,0 +1,170 @@
+"""Servers whose disks are full: they refuse changes and say why, go on reading, and take changes again when there is space, whoever made it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import ares
+from ares.blocking import Connection
+from ares.runtime.settings import Settings
+
+pytestmark = pytest.mark.process
+
+DISK_MIB = 10
+BALLAST_BYTES = 3 << 20
+VALUE_BYTES = 50_000
+PATIENCE_S = 60.0
+
+
+def namespace() -> list[str] | None:
+    """How to make a mount namespace of one's own here; None if there is no way."""
+    for words in (["unshare", "-m"], ["unshare", "-rm"]):
+        with suppress(OSError):
+            done = subprocess.run([*words, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
+            if done.returncode == 0:
+                return words
+    return None
+
+
+OWN_NAMESPACE = namespace()
+needs_mounts = pytest.mark.skipif(OWN_NAMESPACE is None, reason="a small disk needs root, or a user who may make namespaces")
+
+
+class SmallDisks:
+    """A cluster of three servers, each with a disk of DISK_MIB of its own; the mounts end with the process that holds them."""
+
+    def __init__(self, directory: Path) -> None:
+        assert OWN_NAMESPACE is not None
+        words = ["init", str(directory), "--servers", "3", "--consensus", "0", "--base-port", "0"]
+        subprocess.run([sys.executable, "-m", "ares", *words], check=True, capture_output=True)
+        self.file = directory / "cluster.toml"
+        self._homes = [server.data for server in Settings.load(self.file).servers.values()]
+        for home in self._homes:
+            home.mkdir(parents=True)
+        mounts = "".join(f"mount -t tmpfs -o size={DISK_MIB}m none '{home}' && " for home in self._homes)
+        self._holder = subprocess.Popen([*OWN_NAMESPACE, "sh", "-c", f"{mounts} echo mounted && exec sleep 600"], stdout=subprocess.PIPE)
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == b"mounted\n"
+        self._servers: list[subprocess.Popen[bytes]] = []
+
+    def inside(self, *words: str | Path) -> list[str | Path]:
+        """The words of a command that sees the disks."""
+        user = [] if OWN_NAMESPACE == ["unshare", "-m"] else ["-U", "--preserve-credentials"]
+        return ["nsenter", "-t", str(self._holder.pid), "-m", *user, f"--wd={Path.cwd()}", *words]
+
+    def start(self) -> None:
+        for home in self._homes:
+            command = self.inside(sys.executable, "-m", "ares", "server", self.file, "--id", home.name)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            self._servers.append(process)
+            assert process.stdout is not None
+            assert b"READY" in process.stdout.readline()
+
+    def kill(self) -> None:
+        for process in self._servers:
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+        self._servers.clear()
+
+    def put_ballast(self) -> None:
+        for home in self._homes:
+            subprocess.run(self.inside("dd", "if=/dev/zero", f"of={home}/ballast", f"bs={BALLAST_BYTES}", "count=1"), check=True, capture_output=True)
+
+    def remove_ballast(self) -> None:
+        for home in self._homes:
+            subprocess.run(self.inside("rm", home / "ballast"), check=True)
+
+    def close(self) -> None:
+        self.kill()
+        self._holder.kill()
+        self._holder.communicate()
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[SmallDisks]:
+    made = SmallDisks(tmp_path / "c")
+    try:
+        made.put_ballast()
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+class Writer:
+    """Writes objects and remembers what was acknowledged."""
+
+    def __init__(self, store: Connection) -> None:
+        self.store = store
+        self.acknowledged: dict[str, bytes] = {}
+        self._count = 0
+
+    def fill(self) -> ares.AresError:
+        """Until the first failure, which is returned."""
+        for _ in range((DISK_MIB << 20) // VALUE_BYTES):
+            try:
+                self.write()
+            except ares.AresError as error:
+                return error
+        raise AssertionError("the disks took more than they have room for")
+
+    def write(self) -> None:
+        key, value = f"object {self._count}", os.urandom(VALUE_BYTES)
+        self._count += 1
+        self.store.write(key, value, timeout_s=1)
+        self.acknowledged[key] = value
+
+    def write_eventually(self) -> None:
+        """Space is given back by and by."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.write()
+            except ares.AresError:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.05)
+
+    def check(self, store: Connection) -> None:
+        assert {key: store.read(key) for key in self.acknowledged} == self.acknowledged
+
+
+@needs_mounts
+def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_there_is_space(disks):
+    with ares.connect_blocking(disks.file) as store:
+        writer = Writer(store)
+        error = writer.fill()
+        assert isinstance(error, ares.Unavailable)
+        assert "its disk is full: it answers reads, and takes changes again when there is space" in str(error)
+        assert len(writer.acknowledged) > 10
+        writer.check(store)
+        status = subprocess.run([sys.executable, "-m", "ares", "-c", disks.file, "status"], capture_output=True, text=True, check=False, timeout=60)
+        assert status.returncode == 0
+
+        disks.remove_ballast()
+        before = len(writer.acknowledged)
+        writer.write_eventually()
+        writer.fill()
+        assert len(writer.acknowledged) > before + BALLAST_BYTES // VALUE_BYTES // 2
+        writer.check(store)
+
+        for key in list(writer.acknowledged)[::2]:
+            store.delete(key)
+            del writer.acknowledged[key]
+        for _ in range(len(writer.acknowledged) // 2):
+            writer.write_eventually()
+        writer.check(store)
+
+        writer.fill()
+        disks.kill()
+        disks.start()
+        writer.check(store)
+    with ares.connect_blocking(disks.file) as store:
+        writer.check(store)
+        store.delete(next(iter(writer.acknowledged)))

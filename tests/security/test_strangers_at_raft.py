@@ -1,0 +1,101 @@
+"""The port at which consensus members reach each other: what somebody costs who does not know the password."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from ares.identity import ClientId, ServerId
+from ares.runtime import raft_transport
+from tests.consensus.clusters import PATIENCE_S, LocalMembers, configuration, until
+
+MIB = 1024 * 1024
+FLOOD_BYTES = 4 * MIB
+R0 = ServerId("r0")
+
+
+@pytest.fixture
+async def single(tmp_path: Path) -> AsyncIterator[LocalMembers]:
+    made = LocalMembers(tmp_path, count=1)
+    await made.start_all()
+    yield made
+    await made.stop_all()
+
+
+def place(members: LocalMembers) -> tuple[str, int]:
+    host, _, port = members.raft_addresses[R0].rpartition(":")
+    return host, int(port)
+
+
+def flood(address: tuple[str, int]) -> int:
+    """Send garbage that looks like the begin of one huge message; how much was taken."""
+    with socket.create_connection(address, PATIENCE_S) as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            stranger.sendall((0x7FFFFFFF).to_bytes(4, "little"))
+            while sent < FLOOD_BYTES:
+                sent += stranger.send(bytes(64 * 1024))
+    return sent
+
+
+@contextlib.contextmanager
+def silent(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]:
+    """So many connections over which nothing is sent."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection(address, PATIENCE_S)) for _ in range(count)]
+
+
+def hung_up(stranger: socket.socket) -> bool:
+    stranger.setblocking(False)
+    try:
+        return stranger.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+async def decide(members: LocalMembers, index: int = 1) -> None:
+    client = members.client()
+    assert (await client.propose(configuration(index), ClientId(1), PATIENCE_S)).configuration.index == index
+    await client.close()
+
+
+async def test_a_stranger_who_keeps_sending_is_cut_off(single: LocalMembers) -> None:
+    assert await asyncio.to_thread(flood, place(single)) < FLOOD_BYTES
+    await decide(single)
+
+
+async def test_without_the_bound_a_member_takes_whatever_comes(single: LocalMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the bound is for."""
+    monkeypatch.setattr(raft_transport, "STRANGER_BYTES_MAX", 1 << 40)
+    assert await asyncio.to_thread(flood, place(single)) >= FLOOD_BYTES
+
+
+async def test_of_many_strangers_the_first_have_to_go(single: LocalMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raft_transport, "STRANGER_S", 1e6)
+    many = raft_transport.STRANGERS_MAX
+    with silent(place(single), 3 * many) as strangers:
+        await until(lambda: sum(map(hung_up, strangers)) >= 2 * many)
+        await decide(single)
+        assert [hung_up(stranger) for stranger in strangers] == [True] * 2 * many + [False] * many
+
+
+async def test_a_silent_stranger_has_to_go_after_a_while(single: LocalMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raft_transport, "STRANGER_S", 0.1)
+    with silent(place(single), 1) as [stranger]:
+        await until(lambda: hung_up(stranger))
+
+
+async def test_members_find_each_other_among_strangers(tmp_path: Path) -> None:
+    members = LocalMembers(tmp_path)
+    await members.start(R0)
+    with silent(place(members), 2 * raft_transport.STRANGERS_MAX):
+        for member in list(members.raft_addresses)[1:]:
+            await members.start(member)
+        await decide(members)
+    await members.stop_all()

@@ -1,0 +1,131 @@
+"""Negative controls of servers with journals: each promises, or forgets, what it must not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ares.dap.element import is_hollow
+from ares.effects import Operation
+from ares.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
+from ares.runtime import journal_format, journal_recovery
+from ares.runtime.journal_recovery import Recovery
+from ares.runtime.journal_segments import Work
+from ares.server import hosting
+from ares.server.durable_host import DurableHost
+from ares.server.facts import Trimmed
+from ares.server.state import Outlasting
+from ares.server.unsynced import Unsynced
+from ares.sim.disk import ModelDisk
+
+
+def replies_before_the_sync() -> Any:
+    """No reply waits for the disk."""
+    return patch.object(DurableHost, "_waits", lambda self, sender, request, reply: False)
+
+
+def reads_that_show_what_is_not_durable() -> Any:
+    """Only replies to those who changed something wait."""
+    shown_by = Unsynced.shown_by
+    reads = GetTag | GetData | ListObjects | ReadConfig
+    return patch.object(Unsynced, "shown_by", lambda self, request: not isinstance(request, reads) and shown_by(self, request))
+
+
+def syncs_left_out() -> Any:
+    """Every third one."""
+    sync, counts = ModelDisk.sync, iter(range(1, 1 << 62))
+    return patch.object(ModelDisk, "sync", lambda self, descriptor: sync(self, descriptor) if next(counts) % 3 else None)
+
+
+def compaction_that_forgets_what_was_trimmed() -> Any:
+    """The highest dropped tag goes with the place that told it."""
+    surviving = Outlasting.surviving
+
+    def forgetful(self: Outlasting, fact: Any, place: int) -> Any:
+        kept = surviving(self, fact, place)
+        return None if isinstance(kept, Trimmed) else kept
+
+    return patch.object(Outlasting, "surviving", forgetful)
+
+
+def places_gone_before_their_copies_are_durable() -> Any:
+    """A file is removed when a batch is encoded, and not when it is on the disk."""
+    return patch.object(Work, "discard", lambda self, path: self._disk.unlink(path))
+
+
+def torn_elements_taken_for_whole() -> Any:
+    """What was not acknowledged is kept with whatever data is there."""
+    return patch.object(journal_format, "_whole", lambda batch: True)
+
+
+def recovery_that_trusts_what_a_failed_sync_left() -> Any:
+    """What can be read after a failed sync is synced again, and not written again."""
+    kept = journal_format.kept_of_torn
+
+    def trusting(*arguments: Any) -> Any:
+        frames, _, end = kept(*arguments)
+        return frames, end, end
+
+    return patch.object(journal_recovery, "kept_of_torn", trusting)
+
+
+@contextmanager
+def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
+    """A restart reads what the last process wrote, and answers, without a sync."""
+    torn = Recovery._torn
+
+    def hasty(self: Recovery, last: Any) -> Any:
+        with patch.object(ModelDisk, "sync", lambda self, descriptor: None):
+            return torn(self, last)
+
+    with patch.object(Recovery, "_torn", hasty):
+        yield
+
+
+def rotten_elements_that_are_answered() -> Any:
+    """Elements are not verified before they leave."""
+    return patch.object(hosting, "intact", lambda *arguments: True)
+
+
+def rotten_elements_that_are_forgotten() -> Any:
+    """With a place goes what rotted there, its tags too."""
+
+    def is_sound(fact: Any) -> bool:
+        return not isinstance(fact, PutData) or not is_hollow(fact.element)
+
+    surviving = Outlasting.surviving
+
+    def forgetful(self: Outlasting, fact: Any, place: int) -> Any:
+        kept = surviving(self, fact, place)
+        return kept if kept is not None and is_sound(kept) else None
+
+    return patch.object(Outlasting, "surviving", forgetful)
+
+
+def elements_that_are_not_rebuilt() -> Any:
+    """What rotted stays missing."""
+
+    def nothing(*arguments: Any) -> Operation[None]:
+        return None
+        yield
+
+    return patch("ares.sim.scrubber.rebuild_element", nothing)
+
+
+ROT_CONTROLS = (rotten_elements_that_are_answered, rotten_elements_that_are_forgotten, elements_that_are_not_rebuilt)
+
+CRASH_CONTROLS = (
+    replies_before_the_sync,
+    reads_that_show_what_is_not_durable,
+    syncs_left_out,
+    compaction_that_forgets_what_was_trimmed,
+    places_gone_before_their_copies_are_durable,
+    torn_elements_taken_for_whole,
+    recovery_that_trusts_what_a_failed_sync_left,
+    recovery_that_shows_what_is_not_durable,
+)
+
+JOURNAL_CONTROLS = {
+    **{control.__name__.replace("_", " "): (control, "journal") for control in CRASH_CONTROLS},
+    **{control.__name__.replace("_", " "): (control, "rot") for control in ROT_CONTROLS},
+}

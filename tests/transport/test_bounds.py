@@ -1,0 +1,258 @@
+"""What clients can make a server hold, whatever they do: connections, batches that never end, replies that nobody reads (docs/limits.md)."""
+
+import asyncio
+import contextlib
+import random
+import struct
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import zmq
+import zmq.asyncio
+
+from ares.codec import encode
+from ares.identity import CallId, ConfigurationId, ObjectName
+from ares.messages import AnyMessage, DataReply, Element, PutData
+from ares.runtime.limits import Limits
+from ares.runtime.zmq_server import RECEIVED_BATCHES_MAX, ZmqListener
+from ares.runtime.zmtp_server import ZmtpListener
+from ares.tag import TAG_ZERO, Tag
+
+from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
+from .wires import S0, WAIT_S_MAX, Server, Wire, ZmqWire, acknowledge, get_tag, until
+
+MIB = 1024 * 1024
+MORE = b"\x03"
+HANDSHAKE_BYTES_MAX = 1024
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: Limits, data: bytes = b"") -> AsyncIterator[tuple[Server, ZmqListener]]:
+    """A server with these limits; with ``data``, it answers everything with that."""
+
+    def answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        if not data:
+            return acknowledge(messages)
+        return [DataReply(message.call, (), len(data), TAG_ZERO, Element(0, len(data), 1, (data,)), None) for message in messages]
+
+    listener = ZmqListener("127.0.0.1:0", limits=limits)
+    server = Server(listener, answer)
+    server.address = await listener.serve(server.handle)
+    try:
+        yield server, listener
+    finally:
+        await listener.close()
+
+
+def put(call: int, *sizes: int) -> PutData:
+    parts = tuple(bytes(size) for size in sizes)
+    return PutData(CallId(call), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, TAG_ZERO.writer), Element(0, sum(sizes), 1, parts))
+
+
+async def test_every_byte_of_a_batch_is_accounted_for(zmq_wire: ZmqWire) -> None:
+    """Or the books drift, until somebody who did nothing wrong is hung up on."""
+    chance = random.Random(3)
+    async with serving(Limits()) as (server, listener):
+        client = zmq_wire.connect(server)
+        for call in range(300):
+            sizes = [chance.choice([0, 1, 245, 246, 247, 255, 256, 300, 65_535, 65_536, 70_000]) for _ in range(chance.randint(1, 5))]
+            await client.ask(S0, [get_tag(call)] * chance.randint(1, 9) + [put(call, 8192, *sizes)])
+        waiting = listener.connections.waiting_bytes()
+        assert 0 <= waiting < HANDSHAKE_BYTES_MAX
+        assert len(listener.connections) == 1
+
+
+async def test_one_connection_too_many_is_refused_until_another_has_left(zmq_wire: ZmqWire) -> None:
+    async with serving(Limits(connections=3)) as (server, listener):
+        client = zmq_wire.connect(server)
+        await client.ask(S0, [get_tag(1)])
+        links = [await shaken_hands(server) for _ in range(2)]
+        for number in range(5):
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                reader, writer = await shaken_hands(server)
+                assert await hung_up(reader)
+                writer.close()
+            await until(lambda number=number: listener.connections.refused == number + 1)
+        await client.ask(S0, [get_tag(2)])
+        links[0][1].close()
+        await until(lambda: len(listener.connections) == 2)
+        await zmq_wire.connect(server).insist(S0, 3)
+        assert listener.connections.refused == 5
+        links[1][1].close()
+
+
+async def send_for_ever(server: Server, head: bytes, stop_bytes: int) -> int:
+    """Frames of a batch that never ends, on a connection of its own; returns how many bytes were sent before the server hung up."""
+    reader, writer = await shaken_hands(server)
+    frame = head + struct.pack(">Q", MIB) + bytes(MIB)
+    sent = 0
+    try:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while sent < stop_bytes:
+                writer.write(frame)
+                await writer.drain()
+                sent += len(frame)
+    except ConnectionError:
+        pass
+    finally:
+        writer.transport.abort()
+        reader.feed_eof()
+    return sent
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def test_a_batch_that_never_ends_is_cut_off(zmq_wire: ZmqWire) -> None:
+    async with serving(Limits(received_bytes=32 * MIB)) as (server, listener):
+        client = zmq_wire.connect(server)
+        await client.ask(S0, [get_tag(1)])
+        before = resident_bytes()
+        sent = await send_for_ever(server, MORE, 4096 * MIB)
+        assert sent < 4096 * MIB
+        assert listener.connections.cut == 1
+        assert resident_bytes() - before < 1024 * MIB
+        await client.ask(S0, [get_tag(2)])
+        assert [message.call for message in server.received] == [1, 2]
+
+
+async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(zmq_wire: ZmqWire) -> None:
+    """The control: as many bytes, in many batches."""
+    async with serving(Limits(received_bytes=32 * MIB)) as (server, listener):
+        assert await send_for_ever(server, LARGE_FRAME, 256 * MIB) >= 256 * MIB
+        assert listener.connections.cut == 0
+
+
+async def test_of_many_unfinished_batches_the_largest_goes(zmq_wire: ZmqWire) -> None:
+    async with serving(Limits(received_bytes=24 * MIB)) as (server, listener):
+        sizes = [2, 16, 8, 4, 6]
+        links = [await shaken_hands(server) for _ in sizes]
+        for (_, writer), size in zip(links, sizes, strict=True):
+            writer.write(MORE + struct.pack(">Q", 64 * MIB) + bytes(size * MIB))
+        async with asyncio.timeout(WAIT_S_MAX):
+            assert await hung_up(links[1][0])
+        await until(lambda: len(listener.connections) == 4)
+        await until(lambda: listener.connections.waiting_bytes() >= 20 * MIB)
+        listener.connections.weigh()
+        assert (listener.connections.cut, len(listener.connections)) == (1, 4)
+        for _, writer in links:
+            writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def deaf(server: Server, clients: int, batches: int, requests: int = 1) -> AsyncIterator[None]:
+    """So many clients that ask, ``requests`` in each of their batches, and read nothing."""
+    with zmq.asyncio.Context() as context, contextlib.ExitStack() as sockets:
+        for number in range(clients):
+            socket = sockets.enter_context(context.socket(zmq.DEALER))
+            socket.linger = 0
+            socket.rcvhwm = 1
+            socket.rcvbuf = 4096
+            socket.reconnect_ivl = -1
+            socket.connect(f"tcp://{server.address}")
+            for call in range(batches):
+                await socket.send_multipart(encode([get_tag(number * batches + call)] * requests))
+        yield
+
+
+async def test_clients_that_read_nothing_are_owed_a_bounded_sum(zmq_wire: ZmqWire) -> None:
+    limit = 32 * MIB
+    async with serving(Limits(unread_bytes=limit), bytes(MIB)) as (server, listener), deaf(server, 40, 10):
+        await until(lambda: len(server.batches) >= 300)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while listener.connections.cut == 0:
+                await zmq_wire.connect(server).ask(S0, [get_tag(10_000)])
+        listener._unread.settle()
+        assert listener._unread.total <= 2 * limit + MIB
+        await zmq_wire.connect(server).ask(S0, [get_tag(10_001)])
+
+
+async def test_without_that_bound_they_are_owed_more(zmq_wire: ZmqWire) -> None:
+    """The control."""
+    async with serving(Limits(), bytes(MIB)) as (server, listener), deaf(server, 40, 10):
+        await until(lambda: len(server.batches) == 400)
+        assert listener._unread.total > 64 * MIB
+        assert listener.connections.cut == 0
+
+
+async def test_small_replies_that_nobody_reads_are_counted_too(zmq_wire: ZmqWire) -> None:
+    async with serving(Limits(unread_bytes=4 * MIB), bytes(4000)) as (server, listener), deaf(server, 20, 200, 15):
+        await until(lambda: listener.connections.cut > 0)
+        listener._unread.settle()
+        assert listener._unread.total <= 9 * MIB
+        await zmq_wire.connect(server).ask(S0, [get_tag(10_001)])
+
+
+async def test_who_has_left_is_forgotten(zmq_wire: ZmqWire) -> None:
+    async with serving(Limits(), bytes(1000)) as (server, listener):
+        for _ in range(20):
+            client = zmq_wire.connect(server)
+            await client.ask(S0, [get_tag(call) for call in range(100)])
+            await client.connections.close()
+        await until(lambda: len(listener.connections) == 0)
+        assert len(listener._unread) == 0
+        await until(lambda: listener._unread.settle() is None and listener._unread.total == 0)
+
+
+async def test_a_paused_server_takes_nothing_and_loses_nothing(wire: Wire) -> None:
+    server = await wire.serve()
+    client = wire.connect(server)
+    await client.ask(S0, [get_tag(1)])
+    server.listener.pause()
+    server.listener.pause()
+    for call in range(2, 2 + 3 * RECEIVED_BATCHES_MAX):
+        client.connections.post(S0, [get_tag(call)])
+        await asyncio.sleep(0.002)
+    sender = server.batches[0][0]
+    server.listener.reply(sender, acknowledge([get_tag(1000)]))
+    await until(lambda: 1000 in client.calls())
+    assert [message.call for message in server.received] == [1]
+    server.listener.resume()
+    server.listener.resume()
+    await until(lambda: len(server.received) == 1 + 3 * RECEIVED_BATCHES_MAX)
+    await client.ask(S0, [get_tag(2000)])
+
+
+async def test_a_server_that_pauses_in_the_middle_goes_on_where_it_was(wire: Wire) -> None:
+    """Pausing is decided while a batch is handled, and ended from outside."""
+
+    def answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        server.listener.pause()
+        asyncio.get_running_loop().call_later(0.001, server.listener.resume)
+        return acknowledge(messages)
+
+    server = await wire.serve(answer=answer)
+    client = wire.connect(server)
+    for call in range(100):
+        client.connections.post(S0, [get_tag(call)])
+        await asyncio.sleep(0)
+    await until(lambda: client.calls() == set(range(100)))
+
+
+@pytest.mark.parametrize("loop", [1, 2])
+async def test_a_closed_server_can_be_resumed(wire: Wire, loop: int) -> None:
+    server = await wire.serve()
+    server.listener.pause()
+    for _ in range(loop):
+        await server.listener.close()
+    server.listener.resume()
+    await asyncio.sleep(0.01)
+
+
+async def test_who_leaves_in_the_middle_of_a_message_leaves_nothing(zmq_wire: ZmqWire) -> None:
+    """Also while something still knows of the connection, such as the timer for its handshake."""
+    listener = ZmtpListener("127.0.0.1:0")
+    server = Server(listener, acknowledge)
+    server.address = await listener.serve(server.handle)
+    try:
+        _, writer = await shaken_hands(server)
+        writer.write((MORE + struct.pack(">Q", MIB) + bytes(MIB)) * 8)
+        await until(lambda: sum(connection.held_bytes for connection in listener.connections) >= 8 * MIB)
+        [connection] = listener.connections
+        writer.transport.abort()
+        await until(lambda: not listener.connections)
+        assert connection.held_bytes == 0
+    finally:
+        await listener.close()

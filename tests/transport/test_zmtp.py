@@ -1,0 +1,225 @@
+"""ZMTP as this project speaks it: taken apart in pieces of any size, bounded everywhere, and understood by libzmq in both directions."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+import zmq
+import zmq.asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ares.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
+from ares.runtime.limits import Limits
+from ares.runtime.zmtp import DEALER, LARGE_BYTES_MIN, ROUTER, SCRATCH_BYTES, Incoming, NotZmtp, opening, pong, wire
+from ares.runtime.zmtp_client import ZmtpConnections
+from ares.runtime.zmtp_server import ZmtpListener
+
+from .wires import S0, Client, acknowledge, get_tag, until
+
+GREETING_BYTES = 64
+
+
+def incoming(kind: bytes = ROUTER) -> Incoming:
+    return Incoming(kind, memoryview(bytearray(SCRATCH_BYTES)))
+
+
+def feed(side: Incoming, data: bytes, sizes: Sequence[int] = ()) -> list[list[bytes]]:
+    """Everything that ``data`` completes, read in pieces of these sizes and then in the largest that fit."""
+    messages, at, pieces = [], 0, iter(sizes)
+    while at < len(data):
+        room = side.room()
+        count = min(len(room), len(data) - at, next(pieces, SCRATCH_BYTES))
+        room[:count] = data[at : at + count]
+        messages += side.filled(count)
+        at += count
+    return [[bytes(frame) for frame in message] for message in messages]
+
+
+def met(kind: bytes = ROUTER) -> Incoming:
+    side = incoming(kind)
+    feed(side, opening(DEALER if kind == ROUTER else ROUTER))
+    assert side.ready
+    return side
+
+
+def on_wire(*messages: Sequence[bytes]) -> bytes:
+    return b"".join(buffer for message in messages for buffer in wire(message))
+
+
+SIZES = st.sampled_from([0, 1, 255, 256, LARGE_BYTES_MIN, LARGE_BYTES_MIN + 1, SCRATCH_BYTES - 9, SCRATCH_BYTES + 7, 3 * SCRATCH_BYTES])
+MESSAGES = st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@given(MESSAGES, st.lists(st.integers(1, 70_000), max_size=40), st.integers(0, 2**32))
+def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list[int]], pieces: list[int], seed: int) -> None:
+    rng = random.Random(seed)
+    messages = [[rng.randbytes(size) for size in shape] for shape in shapes]
+    side = incoming()
+    assert feed(side, opening(DEALER) + on_wire(*messages), pieces) == messages
+    assert side.held_bytes == 0
+
+
+def test_an_incomplete_message_is_on_the_books() -> None:
+    side = met()
+    assert feed(side, on_wire([b"a" * 1000, b"b" * 200_000])[:150_000]) == []
+    assert side.held_bytes == 201_000
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "does not speak ZMTP"),
+        (b"\xff" + b"\0" * 8 + b"\x7f\x02", "version 2"),
+        (opening(DEALER).replace(b"NULL", b"CURV"), "mechanism"),
+        (opening(b"PUB"), "socket of type"),
+        (opening(DEALER)[:GREETING_BYTES] + on_wire([b"early"]), "before the handshake"),
+        (opening(DEALER)[:GREETING_BYTES] + b"\x04\x06\x05OTHER", "in the handshake"),
+        (opening(DEALER) + b"\x40\x00", "flags"),
+        (opening(DEALER) + b"\x02" + (FRAME_BYTES_MAX + 1).to_bytes(8, "big"), "a frame of"),
+        (opening(DEALER) + b"\x02" + b"\xff" * 8, "a frame of"),
+        (opening(DEALER) + b"\x06" + (1 << 20).to_bytes(8, "big"), "a command of"),
+        (opening(DEALER) + b"\x01\x00" * (FRAMES_MAX + 1), "frames"),
+        (opening(DEALER) + b"\x04\x08\x05ERROR\x01x", "refuses"),
+    ],
+)
+def test_what_is_not_zmtp_is_hung_up_on(sent: bytes, why: str) -> None:
+    with pytest.raises(NotZmtp, match=why):
+        feed(incoming(), sent)
+
+
+@given(st.binary(max_size=300), st.integers(0, 3))
+def test_garbage_is_refused_or_waited_for(garbage: bytes, stage: int) -> None:
+    whole = opening(DEALER) + on_wire([b"x"])
+    side = incoming()
+    try:
+        feed(side, whole[: (0, GREETING_BYTES, len(whole), len(opening(DEALER)))[stage]] + garbage)
+    except NotZmtp:
+        return
+    assert side.held_bytes <= len(garbage) + FRAME_BYTES_MAX
+
+
+def test_a_ping_is_answered() -> None:
+    side = met()
+    body = b"\x04PING" + b"\0\x0a" + b"context"
+    feed(side, bytes([4, len(body)]) + body)
+    assert side.answers == [pong(b"context")]
+
+
+# -- libzmq on the other side ------------------------------------------------------------------------------------------
+
+
+async def test_a_dealer_of_libzmq_talks_to_our_listener() -> None:
+    listener = ZmtpListener("127.0.0.1:0")
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 50)
+    socket.connect(f"tcp://{address}")
+    try:
+        async with asyncio.timeout(10):
+            for call in (1, 2):
+                await socket.send_multipart(encode([get_tag(call)]))
+                [answer] = decode(await socket.recv_multipart())
+                assert answer.call == call
+                await asyncio.sleep(0.2)  # PING and PONG go to and fro
+    finally:
+        socket.close(0)
+        context.term()
+        await listener.close()
+
+
+async def test_our_client_talks_to_a_router_of_libzmq() -> None:
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.ROUTER)
+    port = socket.bind_to_random_port("tcp://127.0.0.1")
+    client = Client(ZmtpConnections())
+    client.connections.learn(S0, f"127.0.0.1:{port}")
+    try:
+        async with asyncio.timeout(10):
+            client.connections.post(S0, [get_tag(7)])
+            sender, *frames = await socket.recv_multipart()
+            await socket.send_multipart([sender, *encode(acknowledge(decode(frames)))])
+            await until(lambda: client.calls() == {7})
+    finally:
+        await client.connections.close()
+        socket.close(0)
+        context.term()
+
+
+# -- bounds -------------------------------------------------------------------------------------------------------------
+
+
+async def raw(address: str, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(data)
+    await writer.drain()
+    return reader, writer
+
+
+async def test_one_connection_too_many_is_hung_up_on() -> None:
+    listener = ZmtpListener("127.0.0.1:0", Limits(connections=2))
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    try:
+        async with asyncio.timeout(10):
+            kept = [await raw(address, opening(DEALER)) for _ in range(2)]
+            for reader, _ in kept:
+                await reader.readexactly(GREETING_BYTES)
+            reader, writer = await raw(address, b"")
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await reader.readexactly(4096)
+            assert listener.refused == 1
+            for _, writer in kept:
+                writer.write(on_wire(encode([get_tag(1)])))
+                assert not writer.is_closing()
+            writer.close()
+    finally:
+        await listener.close()
+
+
+async def test_whoever_holds_most_unfinished_is_hung_up_on() -> None:
+    listener = ZmtpListener("127.0.0.1:0", Limits(received_bytes=5_000_000))
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    try:
+        async with asyncio.timeout(10):
+            _, small = await raw(address, opening(DEALER) + on_wire([b"x" * 2_000_000])[:-1])
+            heavy, _ = await raw(address, opening(DEALER) + on_wire([b"x" * 4_000_000])[:-1])
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await heavy.readexactly(4096)
+            assert listener.cut == 1
+            assert not small.is_closing()
+    finally:
+        await listener.close()
+
+
+async def test_a_handshake_that_does_not_come_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.runtime.zmtp_server.HANDSHAKE_TIMEOUT_MS", 50)
+    listener = ZmtpListener("127.0.0.1:0")
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    try:
+        async with asyncio.timeout(10):
+            reader, _ = await raw(address, opening(DEALER)[:20])
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await reader.readexactly(4096)
+    finally:
+        await listener.close()
+
+
+async def test_a_paused_listener_takes_nothing_and_loses_nothing() -> None:
+    listener = ZmtpListener("127.0.0.1:0")
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    client = Client(ZmtpConnections())
+    client.connections.learn(S0, address)
+    try:
+        await client.ask(S0, [get_tag(1)])
+        listener.pause()
+        client.connections.post(S0, [get_tag(2)])
+        await asyncio.sleep(0.1)
+        assert client.calls() == {1}
+        listener.resume()
+        await until(lambda: client.calls() == {1, 2})
+    finally:
+        await client.connections.close()
+        await listener.close()
