@@ -3,12 +3,13 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.bench-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check clean
+.PHONY: help venv demo test check bench bench-quick bench-scale bench-moving clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## make .venv and install the package with everything for development
 
@@ -21,6 +22,18 @@ test: $(STAMP) ## run the test suite
 check: $(STAMP) ## look for mistakes without running anything: ruff and mypy
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+
+bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; writes results/bench
+	@$(VENV)/bin/python -m experiments.bench
+
+bench-quick: $(BENCH_STAMP) ## the same, few stores and short, under two minutes; says what the ratios were before
+	@$(VENV)/bin/python -m experiments.bench --quick
+
+bench-scale: $(BENCH_STAMP) ## measure how ares grows with clients, keys, servers, values and domains; writes results/bench
+	@$(VENV)/bin/python -m experiments.bench.scale
+
+bench-moving: $(BENCH_STAMP) ## measure what a domain of 10,000 objects that moves costs its users, and how long moving takes; writes results/bench
+	@$(VENV)/bin/python -m experiments.bench.moving
 
 clean: ## remove .venv, caches and what building left
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -37,4 +50,9 @@ $(STAMP): pyproject.toml
 	@echo "installing into $(VENV), which takes a minute the first time"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || { \
 		echo "make: the installation failed, see above. It needs the Python package index (pip's settings for proxies and mirrors apply)"; exit 1; } >&2
+	@touch $@
+
+$(BENCH_STAMP): $(STAMP)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || { \
+		echo "make: the clients of other stores could not be installed, see above; those stores are left out"; } >&2
 	@touch $@

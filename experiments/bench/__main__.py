@@ -1,0 +1,135 @@
+"""ares beside other stores, under the same load, in one run.
+
+    make bench                  # every store that is installed, all workloads, faults: half an hour
+    make bench-quick            # the ones that matter most: under two minutes
+    .venv/bin/python -m experiments.bench --only ares-abd,redis-wait --workloads '10 B' --rounds 5
+
+Half reads, keys of 24 bytes, a closed loop: every client has one operation outstanding. Everything runs on this machine, generators included, on
+free ports of loopback, and is gone afterwards; quote ratios of one run. Prints a table, and writes bench.json, bench.txt and bench.html. Stores that
+are not installed are named. Exit status 1 if a read returned what nobody wrote.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ares.version import VERSION
+from experiments.bench import baseline
+from experiments.bench.faults import faults
+from experiments.bench.figures import Report, fault_points, points
+from experiments.bench.page import page
+from experiments.bench.peers import QUICK as QUICK_PEERS
+from experiments.bench.peers import Peer, all_peers
+from experiments.bench.points import Settings, turns
+from experiments.bench.processes import end_on_sigterm, is_on_memory
+from experiments.bench.text import text
+from experiments.bench.workload import FULL, QUICK, Workload
+
+QUICK_SETTINGS = Settings(rounds=2, seconds=0.8, warm_s=0.2)
+FAULTED_PEERS = ("ares-abd", "ares-ec", "ares-abd-fsync", "redis-wait", "etcd")
+FAULTED_QUICK = ("ares-abd",)
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="experiments.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few stores, few workloads, short: under two minutes")
+    parser.add_argument("--only", help="these stores, by name, with commas between them")
+    parser.add_argument("--workloads", help="only workloads whose name begins so: '10 B', '10 B, 100 clients', '1 MiB'")
+    parser.add_argument("--rounds", type=int, help="how often everything is repeated (default 3; quick: 2)")
+    parser.add_argument(
+        "--seconds", type=float, help="of each measurement (default 2; quick: 0.8); three times as long where a process is slowed or killed"
+    )
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="that make the load (default: 2)")
+    parser.add_argument("--no-faults", action="store_true", help="leave slow and killed replicas out")
+    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="where the files go (default: results/bench)")
+    parser.add_argument("--list", action="store_true", help="name the stores, and what is missing, and end")
+    parser.add_argument("--write-baseline", action="store_true", help="from now on compare with the ratios of this run")
+    return parser.parse_args(given)
+
+
+def machine() -> str:
+    """Where this runs."""
+    models = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    disk = "; the directory for temporary files is in memory: fsync costs nothing here" if is_on_memory(Path(tempfile.gettempdir())) else ""
+    load = f"load average {os.getloadavg()[0]:.1f} when it began"
+    return f"ares {VERSION}, Python {platform.python_version()}, {len(models)} x {models[0] if models else 'processor'}, {load}{disk}"
+
+
+def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:
+    """The stores to measure and what to ask of them; ``missing`` is told of the others."""
+    peers = list(all_peers())
+    wanted = given.only.split(",") if given.only else QUICK_PEERS if given.quick else [peer.name for peer in peers]
+    unknown = set(wanted) - {peer.name for peer in peers}
+    if unknown:
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(peer.name for peer in peers)}")
+    found = [peer for peer in peers if peer.name in wanted]
+    missing |= {peer.name: why for peer in found if (why := peer.missing()) is not None}
+    workloads = [workload for workload in (QUICK if given.quick else FULL) if workload.name.startswith(given.workloads or "")]
+    if not workloads:
+        sys.exit(f"no workload begins with {given.workloads!r}; known: {'; '.join(workload.name for workload in (QUICK if given.quick else FULL))}")
+    return [peer for peer in found if peer.name not in missing], workloads
+
+
+def measure(peers: Sequence[Peer], workloads: Sequence[Workload], given: argparse.Namespace, missing: dict[str, str]) -> Report:
+    """Everything, told line by line as it comes."""
+    settings = QUICK_SETTINGS if given.quick else Settings()
+    settings = msgspec.structs.replace(
+        settings, processes=given.processes, rounds=given.rounds or settings.rounds, seconds=given.seconds or settings.seconds
+    )
+    where = machine()
+    made = turns(peers, workloads, settings, lambda line: print(line, flush=True), missing)
+    faulted = [
+        peer for peer in peers if peer.name not in missing and peer.name in (FAULTED_QUICK if given.quick else FAULTED_PEERS) and not given.no_faults
+    ]
+    once = msgspec.structs.replace(settings, rounds=1) if given.quick else settings
+    disturbed = faults(faulted, once, lambda line: print(line, flush=True), missing)
+    return Report(
+        machine=where,
+        settings=f"{settings.rounds} rounds of {settings.seconds:g} s after {settings.warm_s:g} s of warming up; {settings.processes} generators",
+        points=points(made, peers, {workload.name: (workload.value_bytes, workload.clients) for workload in workloads}),
+        faults=fault_points(disturbed),
+        notes={peer.name: peer.note for peer in peers if peer.note},
+        missing=missing,
+        durabilities={peer.name: peer.durability for peer in peers},
+    )
+
+
+def write(report: Report, directory: Path) -> str:
+    """The files; the text is returned."""
+    known = baseline.load()
+    directory.mkdir(parents=True, exist_ok=True)
+    told = text(report, known)
+    (directory / "bench.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    (directory / "bench.txt").write_text(told)
+    (directory / "bench.html").write_text(page(report, known))
+    return told
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    given, missing = arguments(words), dict[str, str]()
+    peers, workloads = chosen(given, missing)
+    if given.list:
+        print("\n".join([*(peer.name for peer in peers), *missing.values()]))
+        return 0
+    for why in missing.values():
+        print(f"not measured: {why}")
+    report = measure(peers, workloads, given, missing)
+    print("\n" + write(report, given.out))
+    print(f"wrote {given.out}/bench.json, bench.txt and bench.html")
+    if given.write_baseline:
+        baseline.save(report)
+        print(f"the baseline is now this run's: {baseline.FILE}")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    end_on_sigterm()
+    sys.exit(main())

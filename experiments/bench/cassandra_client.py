@@ -1,0 +1,75 @@
+"""The bench's clients of Cassandra: DataStax's driver, prepared statements at QUORUM, one session for each generator.
+
+The driver has an event loop in a thread of its own; its answers come over to ours.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.connection import DefaultEndPoint
+from cassandra.policies import RoundRobinPolicy
+
+from experiments.bench.stores import CassandraStore, Coroutines
+
+TIMEOUT_S = 10.0
+
+
+class Driver:
+    """A session of one cluster."""
+
+    def __init__(self, cluster: Cluster, session: Session) -> None:
+        self._cluster, self._session = cluster, session
+        self._loop = asyncio.get_running_loop()
+        self._read = session.prepare("select value from objects where key = ?")
+        self._write = session.prepare("insert into objects (key, value) values (?, ?)")
+
+    async def read(self, key: str) -> bytes | None:
+        """The value; None if there is none."""
+        rows = await self._ask(self._read, (key,))
+        return bytes(rows[0][0]) if rows else None
+
+    async def write(self, key: str, value: bytes) -> None:
+        """Insert it, or put it in the place of what is there."""
+        await self._ask(self._write, (key, value))
+
+    async def close(self) -> None:
+        """End the session."""
+        await asyncio.to_thread(self._cluster.shutdown)
+
+    async def _ask(self, statement: object, values: tuple[object, ...]) -> Any:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        over = self._loop.call_soon_threadsafe
+        self._session.execute_async(statement, values).add_callbacks(
+            lambda rows: over(answer.set_result, rows), lambda error: over(answer.set_exception, error)
+        )
+        return await answer
+
+
+def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[Cluster, Session]:
+    profile = ExecutionProfile(RoundRobinPolicy(), consistency_level=ConsistencyLevel.QUORUM, request_timeout=TIMEOUT_S, row_factory=tuple_rows)
+    endpoints = [DefaultEndPoint(host, port) for host, port in nodes]
+    cluster = Cluster(endpoints, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, connect_timeout=TIMEOUT_S)
+    return cluster, cluster.connect(keyspace)
+
+
+def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:
+    """Rows as the driver has them."""
+    return rows
+
+
+def make_table(ports: Sequence[int], keyspace: str, copies: int) -> None:
+    """The keyspace and its one table."""
+    cluster, session = _connected([("127.0.0.1", port) for port in ports], None)
+    replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
+    session.execute(f"create keyspace {keyspace} with replication = {replication}", timeout=60.0)
+    session.execute(f"create table {keyspace}.objects (key text primary key, value blob) with compression = {{'enabled': false}}", timeout=60.0)
+    cluster.shutdown()
+
+
+async def cassandra_clients(store: CassandraStore) -> Coroutines:
+    """Clients of one session."""
+    cluster, session = await asyncio.to_thread(_connected, store.nodes, store.keyspace)
+    return Coroutines(Driver(cluster, session), (DriverException, OperationTimedOut, NoHostAvailable))

@@ -1,0 +1,61 @@
+"""The bench's clients of etcd: gRPC's own asyncio client (its C core) over etcd's protocol as aetcd brings it, and nothing in between.
+
+One HTTP/2 connection for each generator, shared by its clients, as etcd's own client libraries do it. The requests are the simplest there are: a put,
+and a linearizable range over one key.
+"""
+
+from aetcd import rpc
+from grpc import StatusCode
+
+from experiments.bench.stores import Coroutines, EtcdStore
+
+ATTEMPT_S = 2.0
+ATTEMPTS = 10
+_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+)
+_ELSEWHERE = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
+"""What another member may do better. Both operations may be made twice."""
+
+
+class Members:
+    """A client of all members: it stays with one until that fails."""
+
+    def __init__(self, endpoints: tuple[str, ...]) -> None:
+        self._channels = [rpc.insecure_channel(endpoint, options=_OPTIONS) for endpoint in endpoints]
+        self._stubs = [rpc.KVStub(channel) for channel in self._channels]
+        self._current = 0
+
+    async def read(self, key: str) -> bytes | None:
+        """The value; None if there is none."""
+        found = await self._ask("Range", rpc.RangeRequest(key=key.encode()))
+        return found.kvs[0].value if found.kvs else None
+
+    async def write(self, key: str, value: bytes) -> None:
+        """Put it."""
+        await self._ask("Put", rpc.PutRequest(key=key.encode(), value=value))
+
+    async def close(self) -> None:
+        """Close every channel."""
+        for channel in self._channels:
+            await channel.close()
+
+    async def _ask(self, method: str, request: object) -> "rpc.RangeResponse":
+        for _ in range(ATTEMPTS - 1):
+            asked = self._current
+            try:
+                return await getattr(self._stubs[asked], method)(request, timeout=ATTEMPT_S)
+            except rpc.AioRpcError as error:
+                if error.code() not in _ELSEWHERE:
+                    raise
+                if self._current == asked:
+                    self._current = (asked + 1) % len(self._stubs)
+        return await getattr(self._stubs[self._current], method)(request, timeout=ATTEMPT_S)
+
+
+async def etcd_clients(store: EtcdStore) -> Coroutines:
+    """Clients of one connection."""
+    return Coroutines(Members(store.endpoints), (rpc.AioRpcError,))

@@ -1,0 +1,115 @@
+"""What a slow or a dead process costs: throughput beside the undisturbed throughput of the same run, and the longest time nothing was done."""
+
+import contextlib
+import math
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from experiments.bench.load import Measured, generators
+from experiments.bench.peers import Peer
+from experiments.bench.points import FAILURES, Settings, Tell, warm_up
+from experiments.bench.processes import Slowed
+from experiments.bench.workload import FAULTED, Workload
+
+SHARE = 0.2
+"""Of one processor, for a slowed process."""
+
+QUIET_PART = 1 / 3
+"""The first part of each run is undisturbed."""
+
+CURVE_S = 0.1
+Fault = Literal["slowed", "killed"]
+Victim = Literal["replica", "leader"]
+
+
+class Disturbed(Struct):
+    """One run. ``kept``: throughput under the fault : before it. ``curve``: operations a second, for every CURVE_S of the run."""
+
+    peer: str
+    fault: Fault
+    victim: Victim
+    round: int
+    kept: float
+    longest_pause_s: float
+    quiet_pause_s: float
+    failed: int
+    wrong: list[str]
+    curve: list[float]
+
+    @property
+    def name(self) -> str:
+        """As in "a killed replica"."""
+        return f"a {self.fault} {self.victim}"
+
+
+def faults(peers: Sequence[Peer], settings: Settings, tell: Tell, failed: dict[str, str], workload: Workload = FAULTED) -> list[Disturbed]:
+    """Every fault at every store, in turns. A store without a leader has only replicas; one that nobody takes over for keeps its leader's life."""
+    made: list[Disturbed] = []
+    kinds: list[tuple[Fault, Victim]] = [("slowed", "replica"), ("slowed", "leader"), ("killed", "replica"), ("killed", "leader")]
+    for number in range(settings.rounds):
+        for peer in peers:
+            for fault, victim in kinds:
+                try:
+                    disturbed = _run(peer, fault, victim, number, settings, workload)
+                except FAILURES as error:
+                    failed[f"{peer.name}, {fault} {victim}"] = f"{peer.name}, {fault} {victim}: {error}"
+                    continue
+                if disturbed is not None:
+                    made.append(disturbed)
+                    tell(f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause {disturbed.longest_pause_s * 1000:,.0f} ms")
+    return made
+
+
+def _run(peer: Peer, fault: Fault, victim: Victim, number: int, settings: Settings, workload: Workload) -> Disturbed | None:
+    if fault == "killed" and victim == "leader" and not peer.fails_over:
+        return None
+    with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory, peer.running(Path(directory)) as running:
+        name = running.replica if victim == "replica" else running.leader
+        if name is None:
+            return None
+        pid, seconds = running.servers[name], 3 * settings.seconds
+        with generators(settings.processes) as load:
+            warm_up(peer, running, load)
+            load.preload_once(running.store, workload)
+            during: Callable[[float], contextlib.AbstractContextManager[None]] = partial(_disturbed, pid, fault, seconds * QUIET_PART)
+            measured = load.run(running.store, workload, settings.warm_s, seconds, running.servers, during)
+        return _judged(peer.name, fault, victim, number, measured)
+
+
+@contextlib.contextmanager
+def _disturbed(pid: int, fault: Fault, quiet_s: float, begin_s: float) -> Iterator[None]:
+    """From the end of the quiet part on."""
+    time.sleep(max(0.0, begin_s + quiet_s - time.perf_counter()))
+    if fault == "killed":
+        os.kill(pid, signal.SIGKILL)
+        yield
+    else:
+        with Slowed(pid, SHARE):
+            yield
+
+
+def _judged(peer: str, fault: Fault, victim: Victim, number: int, measured: Measured) -> Disturbed:
+    begin_s, end_s = measured.begin_s, measured.end_s
+    middle_s = begin_s + (end_s - begin_s) * QUIET_PART
+    quiet, loud = measured.rate(begin_s, middle_s), measured.rate(middle_s, end_s)
+    curve = [measured.rate(begin_s + step * CURVE_S, begin_s + (step + 1) * CURVE_S) for step in range(int((end_s - begin_s) / CURVE_S))]
+    return Disturbed(
+        peer,
+        fault,
+        victim,
+        number,
+        kept=loud / quiet if quiet else math.nan,
+        longest_pause_s=measured.longest_pause_s(middle_s, end_s),
+        quiet_pause_s=measured.longest_pause_s(begin_s, middle_s),
+        failed=sum(measured.troubles.values()),
+        wrong=list(measured.wrong),
+        curve=curve,
+    )

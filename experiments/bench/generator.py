@@ -1,0 +1,136 @@
+"""One process of load: it carries many clients of one store, and says what they went through.
+
+Started by ``load``. Reads a :class:`Plan`, connects, says READY, reads the :class:`Window` to work in, works, and prints its :class:`Outcome`; and
+so on with the next plan until its standard input ends. JSON, a line each.
+"""
+
+import gc
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from ares.runtime.loop import run
+from experiments.bench.closed_loop import ClosedLoop, Loop, Record
+from experiments.bench.stores import Clients, Store, connected
+from experiments.bench.values import PRELOADER, Begun, Values
+from experiments.bench.workload import Workload
+
+READY = b"READY"
+SLOT_S = 0.001
+"""Completions are counted in slots of so many seconds of the machine's monotonic clock."""
+
+BUCKETS_PER_E = 100
+"""Latencies are counted in buckets a hundredth part wide."""
+
+
+class Plan(Struct, frozen=True):
+    """What this process has to do: clients ``first`` to ``first + count - 1`` of ``workload``; ``preload``: write every key once instead."""
+
+    store: Store
+    workload: Workload
+    first: int = PRELOADER
+    count: int = 1
+    preload: bool = False
+
+
+class Window(Struct, frozen=True):
+    """Work from now until ``end_s``; what ends from ``begin_s`` on counts."""
+
+    begin_s: float
+    end_s: float
+
+
+class Outcome(Struct):
+    """``reads`` and ``writes``: latencies, as counts by bucket; ``slots``: operations completed, by slot."""
+
+    reads: dict[int, int] = {}
+    writes: dict[int, int] = {}
+    slots: dict[int, int] = {}
+    begun: Begun = msgspec.field(default_factory=Begun)
+    troubles: dict[str, int] = {}
+    wrong: dict[str, int] = {}
+
+
+def bucket(seconds: float) -> int:
+    """The bucket of a latency."""
+    return round(BUCKETS_PER_E * math.log(max(seconds, 1e-7)))
+
+
+class Preload:
+    """Stands for the loops of a preload: one operation for each key, as one client of many shares them."""
+
+    def __init__(self, numbers: Iterator[int], workload: Workload, values: Values, record: Record) -> None:
+        self._numbers, self._workload, self._values, self._record = numbers, workload, values, record
+
+    def ask(self) -> tuple[str, bytes | None] | None:
+        """A key that nobody has written yet."""
+        number = next(self._numbers, None)
+        if number is None:
+            return None
+        return self._workload.key(number), self._values.make(PRELOADER, number)
+
+    def answered(self, value: bytes | None = None) -> None:
+        """Nothing is measured here."""
+
+    def failed(self, why: str) -> None:
+        """A key that is not there would be a wrong read later, and is told here already."""
+        self._record.troubles[why] += 1
+
+
+async def work(plan: Plan) -> Outcome:
+    """Connect, wait for the window, and go through it."""
+    clients = await connected(plan.store, plan.count)
+    try:
+        _say(READY)
+        window = msgspec.json.decode(sys.stdin.buffer.readline(), type=Window)
+        return await _through(clients, plan, window)
+    finally:
+        await clients.close()
+
+
+async def _through(clients: Clients, plan: Plan, window: Window) -> Outcome:
+    record, values = Record(), Values(plan.workload.value_bytes, plan.workload.keys)
+    loops: list[Loop]
+    if plan.preload:
+        numbers = iter(range(plan.workload.keys))
+        loops = [Preload(numbers, plan.workload, values, record) for _ in range(plan.count)]
+        record.begun.writes[PRELOADER] = plan.workload.keys
+    else:
+        keys = [plan.workload.key(number) for number in range(plan.workload.keys)]
+        writers = range(plan.first, plan.first + plan.count)
+        loops = [ClosedLoop(writer, plan.workload.read_share, keys, values, record, window.end_s) for writer in writers]
+    gc.collect()
+    gc.freeze()
+    await clients.run(loops)
+    return _outcome(record, window)
+
+
+def _outcome(record: Record, window: Window) -> Outcome:
+    slots: Counter[int] = Counter()
+    latencies: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
+    for began_s, ended_s, reading in record.operations:
+        if window.begin_s <= ended_s <= window.end_s:
+            slots[int(ended_s / SLOT_S)] += 1
+            latencies[reading][bucket(ended_s - began_s)] += 1
+    return Outcome(latencies[True], latencies[False], slots, record.begun, record.troubles, record.wrong)
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    assert time.get_clock_info("perf_counter").implementation == "clock_gettime(CLOCK_MONOTONIC)", "processes share no clock here"
+    while line := sys.stdin.buffer.readline():
+        outcome = run(work(msgspec.json.decode(line, type=Plan)))
+        _say(msgspec.json.encode(outcome))
+
+
+if __name__ == "__main__":
+    main()

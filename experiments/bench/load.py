@@ -1,0 +1,177 @@
+"""Several generators at once: processes that carry the clients of one workload, begin together, and are asked for what came of it."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+from msgspec import Struct
+
+from experiments.bench.generator import BUCKETS_PER_E, READY, SLOT_S, Outcome, Plan, Window
+from experiments.bench.processes import BenchError, busy_s, cpu_of, peak_bytes
+from experiments.bench.stores import Store
+from experiments.bench.values import PRELOADER, Begun
+from experiments.bench.workload import Workload
+
+PRELOAD_CLIENTS, PRELOAD_CLIENTS_LARGE = 100, 4
+_HEAD_START_S = 0.05
+
+
+class GeneratorFailed(BenchError):
+    """A generator ended or said something else than it should; what it said is on standard error."""
+
+
+class Measured(Struct):
+    """One workload, once. Rates and CPU are of the window; CPU in processors (1.0: one of them, all the time);
+    ``others_cpu``: what of the machine was busy with something else. ``slots``: completions by SLOT_S.
+    """
+
+    per_s: float
+    reads: dict[int, int]
+    writes: dict[int, int]
+    generator_cpu: list[float]
+    server_cpu: dict[str, float]
+    others_cpu: float
+    begin_s: float
+    end_s: float
+    slots: dict[int, int]
+    troubles: dict[str, int]
+    wrong: dict[str, int]
+
+    def latency_ms(self, share: float, reads: bool = True, writes: bool = True) -> float:
+        """The latency that ``share`` of the operations stayed within; to about 1 %. NaN if there were none."""
+        counts = Counter(self.reads if reads else {}) + Counter(self.writes if writes else {})
+        left = share * counts.total()
+        for number in sorted(counts):
+            left -= counts[number]
+            if left <= 0:
+                return float(2.718281828459045 ** (number / BUCKETS_PER_E) * 1000)
+        return float("nan")
+
+    def rate(self, begin_s: float, end_s: float) -> float:
+        """Operations a second in a part of the window."""
+        return sum(count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s) / (end_s - begin_s)
+
+    def longest_pause_s(self, begin_s: float, end_s: float) -> float:
+        """The longest time within it in which no client's operation was done."""
+        done = [begin_s, *(slot * SLOT_S for slot in sorted(self.slots) if begin_s <= slot * SLOT_S < end_s), end_s]
+        return max(later - earlier for earlier, later in pairwise(done))
+
+
+class Generators:
+    """``count`` processes. One run after the other; writers are numbered through, so that a value tells which run it is of."""
+
+    def __init__(self, processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+        self._processes = processes
+        self._next_writer = PRELOADER + 1
+        self._begun = Begun()
+        self._preloaded: set[tuple[int, int]] = set()
+
+    def preload_once(self, store: Store, workload: Workload) -> None:
+        """Write every key, unless that was done. Raises :class:`GeneratorFailed` if one of them was not written."""
+        if (workload.value_bytes, workload.keys) in self._preloaded:
+            return
+        self._preloaded.add((workload.value_bytes, workload.keys))
+        self._tell([Plan(store, workload, count=PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS, preload=True)])
+        self._send(1, Window(0.0, 0.0))
+        outcome = self._outcome(self._processes[0])
+        if outcome.troubles:
+            raise GeneratorFailed(f"keys of {workload.name} could not be written beforehand: {outcome.troubles}")
+
+    def run(
+        self,
+        store: Store,
+        workload: Workload,
+        warm_s: float,
+        seconds: float,
+        servers: Mapping[str, int],
+        during: Callable[[float], contextlib.AbstractContextManager[None]] | None = None,
+        shares: Sequence[float] | None = None,
+    ) -> Measured:
+        """Run the workload, half of it on each of two processes and so on. ``during(begin_s)`` is entered when the window begins, until it ends.
+
+        ``shares``: what part of each process's operations reads, if not the workload's.
+        """
+        used = self._processes[: workload.clients]
+        plans = []
+        for number in range(len(used)):
+            count = workload.clients // len(used) + (number < workload.clients % len(used))
+            mine = workload if shares is None else msgspec.structs.replace(workload, read_share=shares[number])
+            plans.append(Plan(store, mine, self._next_writer, count))
+            self._next_writer += count
+        self._tell(plans)
+        begin_s = time.perf_counter() + _HEAD_START_S + warm_s
+        window = Window(begin_s, begin_s + seconds)
+        self._send(len(used), window)
+        pids = {**servers, **{f"generator {number}": process.pid for number, process in enumerate(used)}}
+        time.sleep(max(0.0, begin_s - time.perf_counter()))
+        before, busy_before_s = cpu_of(pids.values()), busy_s()
+        with during(begin_s) if during is not None else contextlib.nullcontext():
+            time.sleep(max(0.0, window.end_s - time.perf_counter()))
+        after, others_s = cpu_of(pids.values()), busy_s() - busy_before_s - sum(cpu_of(pids.values()).values()) + sum(before.values())
+        cpu = {name: (after[pid] - before[pid]) / seconds for name, pid in pids.items()}
+        return self._measured([self._outcome(process) for process in used], window, cpu, max(0.0, others_s) / seconds)
+
+    def peak_mib(self) -> float:
+        """The largest resident set that any of the processes ever had."""
+        return max(peak_bytes(process.pid) for process in self._processes) / 2**20
+
+    def _tell(self, plans: Sequence[Plan]) -> None:
+        for process, plan in zip(self._processes, plans, strict=False):
+            _send(process, plan)
+        for process in self._processes[: len(plans)]:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != READY:
+                raise GeneratorFailed("a generator could not connect")
+
+    def _send(self, count: int, window: Window) -> None:
+        for process in self._processes[:count]:
+            _send(process, window)
+
+    def _outcome(self, process: "subprocess.Popen[bytes]") -> Outcome:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise GeneratorFailed("a generator ended in the middle of its work")
+        outcome = msgspec.json.decode(line, type=Outcome)
+        self._begun.add(outcome.begun)
+        return outcome
+
+    def _measured(self, outcomes: Sequence[Outcome], window: Window, cpu: Mapping[str, float], others_cpu: float) -> Measured:
+        reads, writes, slots, troubles, wrong = (Counter[int](), Counter[int](), Counter[int](), Counter[str](), Counter[str]())
+        for outcome in outcomes:
+            for total, part in ((reads, outcome.reads), (writes, outcome.writes), (slots, outcome.slots)):
+                total.update(part)
+            troubles.update(outcome.troubles)
+            wrong.update(outcome.wrong)
+        for writer, number in self._begun.unwritten().items():
+            wrong[f"a read returned write {number} of writer {writer}, which began {self._begun.writes.get(writer, 0)}"] += 1
+        seconds = window.end_s - window.begin_s
+        generators = [share for name, share in cpu.items() if name.startswith("generator ")]
+        servers = {name: share for name, share in cpu.items() if not name.startswith("generator ")}
+        done = (reads + writes).total() / seconds
+        return Measured(done, reads, writes, generators, servers, others_cpu, window.begin_s, window.end_s, slots, troubles, wrong)
+
+
+def _send(process: "subprocess.Popen[bytes]", message: Plan | Window) -> None:
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(message) + b"\n")
+    process.stdin.flush()
+
+
+@contextlib.contextmanager
+def generators(count: int) -> Iterator[Generators]:
+    """So many generators, stopped at the end."""
+    command = [sys.executable, "-m", "experiments.bench.generator"]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        yield Generators(processes)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.communicate()

@@ -1,0 +1,109 @@
+"""What a domain that moves costs those who use it, and how long moving takes.
+
+    make bench-moving
+    .venv/bin/python -m experiments.bench.moving --objects 1000 --only 'ABD to EC'
+
+A domain on five servers moves to five others while clients read and write it: as fast as it can, and slowly (``bytes_per_s``); latencies stand beside
+those of the same clients before and after. Then domains that nobody uses move, with and without batching. All processes are on this machine: quote
+ratios. Prints tables, and writes moving.json, moving.txt and moving.html. Exit status 1 if a read returned what nobody wrote.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from experiments.bench.__main__ import machine
+from experiments.bench.moving_figures import Duration, Report, UnderLoad
+from experiments.bench.moving_figures import under_load as figures_of
+from experiments.bench.moving_page import duration_row, latency_rows, move_row, page, text
+from experiments.bench.moving_runs import CASES, Case, Load, alone, cluster, under_load
+from experiments.bench.processes import end_on_sigterm
+from experiments.bench.workload import KIB, size_text
+
+SMALL_BYTES = 100
+CLIENTS = 16
+SIZES = ((SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05, 0.02))
+"""Bytes of an object; how many objects move, as parts of ``--objects``, with batch on and off."""
+
+
+def loads(per_s: float) -> tuple[Load, ...]:
+    """What clients do while a domain moves: far less than they could, at full speed and beside a slow move; and all that they can."""
+    paced = f"{CLIENTS} clients, {per_s:g}/s"
+    return (
+        Load(paced, CLIENTS, per_s),
+        Load(f"{paced}, slow move", CLIENTS, per_s, slow=True),
+        Load(f"{CLIENTS} clients, closed loop", CLIENTS),
+    )
+
+
+def with_clients(file: Path, case: Case, given: argparse.Namespace) -> Iterator[UnderLoad]:
+    """One case under every load."""
+    for load in loads(given.rate):
+        run = under_load(file, case, load, given.objects, SMALL_BYTES, given.seconds, given.objects / given.slow if load.slow else None)
+        yield figures_of(run, given.objects, SMALL_BYTES)
+
+
+def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
+    """One case with every size, batched and not."""
+    for value_bytes, *parts in SIZES:
+        counts = [max(1, int(objects * part)) for part in parts]
+        for batch, count in zip((True, False), counts, strict=True):
+            moved, cpu = alone(file, case, count, value_bytes, batch)
+            used_us = sum(cpu.values()) * moved.seconds / count * 1e6
+            yield Duration(case.name, value_bytes, count, batch, moved.seconds, moved.seconds * counts[0] / count, moved.bytes, used_us)
+
+
+def measure(given: argparse.Namespace) -> Report:
+    """Everything, told line by line as it comes."""
+    where, began_s = machine(), time.monotonic()
+    made: list[UnderLoad] = []
+    durations: list[Duration] = []
+    for case in (case for case in CASES if given.only in (None, case.name)):
+        with cluster() as file:
+            for one in with_clients(file, case, given):
+                made.append(one)
+                for row in (*latency_rows(one), move_row(one)):
+                    print("  ".join(row), flush=True)
+            for duration in without_clients(file, case, given.objects) if not given.no_durations else ():
+                durations.append(duration)
+                print("  ".join(duration_row(duration)), flush=True)
+    settings = (
+        f"{given.objects:,} objects of {size_text(SMALL_BYTES)} on five servers move to five others; watched {given.seconds:g} s before and after; "
+        f"a slow move is held to {given.objects / given.slow:,.0f} objects a second; {time.monotonic() - began_s:.0f} s altogether"
+    )
+    return Report(where, settings, made, durations)
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="experiments.bench.moving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--objects", type=int, default=10_000, help="of the domain (default 10000)")
+    parser.add_argument("--rate", type=float, default=400.0, help="operations a second of clients that do less than they could (default 400)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long the clients are watched before and after the move (default 4)")
+    parser.add_argument("--slow", type=float, default=10.0, help="how many seconds a move takes that is to go slowly, at least (default 10)")
+    parser.add_argument("--only", choices=[case.name for case in CASES], help="one case")
+    parser.add_argument("--no-durations", action="store_true", help="leave moves without clients out")
+    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="where the files go (default: results/bench)")
+    return parser.parse_args(given)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    given = arguments(words)
+    report = measure(given)
+    given.out.mkdir(parents=True, exist_ok=True)
+    told = text(report)
+    (given.out / "moving.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    (given.out / "moving.txt").write_text(told)
+    (given.out / "moving.html").write_text(page(report))
+    print(f"\n{told}\nwrote {given.out}/moving.json, moving.txt and moving.html")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    end_on_sigterm()
+    sys.exit(main())

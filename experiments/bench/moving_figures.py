@@ -1,0 +1,181 @@
+"""What moves of a domain amount to: latencies beside the quiet ones of the same run, extra rounds, and how long moving takes."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import Literal
+
+from msgspec import Struct
+
+from experiments.bench.moving_load import Watched
+from experiments.bench.moving_mover import Moved
+from experiments.bench.moving_runs import Run
+
+P99_GOAL = 2.0
+"""The p99 while a domain moves : the quiet one, at most."""
+
+Kind = Literal["reads", "writes"]
+KINDS: tuple[Kind, ...] = ("reads", "writes")
+CURVE_SLOTS = 80
+
+
+class Latency(Struct, frozen=True):
+    """Milliseconds. ``pause_ms``: the longest time in which no operation of this kind was done, by anybody. ``rounds``: mean of an operation."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    slowest_ms: float
+    pause_ms: float
+    rounds: float
+
+
+class Beside(Struct, frozen=True):
+    """One kind of operation, ``quiet`` and while the domain moved."""
+
+    kind: Kind
+    quiet: Latency
+    moving: Latency
+
+    @property
+    def p50_ratio(self) -> float:
+        return self.moving.p50_ms / self.quiet.p50_ms
+
+    @property
+    def p99_ratio(self) -> float:
+        return self.moving.p99_ms / self.quiet.p99_ms
+
+    @property
+    def met(self) -> bool:
+        """Whether the goal is met."""
+        return self.p99_ratio <= P99_GOAL
+
+
+class CurvePoint(Struct, frozen=True):
+    """A slot of time, ``at_s`` after the move began: latencies of what ended in it, and the mean of the rounds that it took."""
+
+    at_s: float
+    p50_ms: float
+    p99_ms: float
+    rounds: float
+
+
+class UnderLoad(Struct, frozen=True):
+    """One move with clients at work.
+
+    ``extra_s``: from when the first operation that visited more than one configuration began to when the last one ended; ``extra_share``: what part
+    of the operations within the move did. ``stages``: seconds after the move began. ``cpu``: processors; ``others_cpu``: taken by none of ours.
+    """
+
+    case: str
+    load: str
+    objects: int
+    value_bytes: int
+    seconds: float
+    moved: int
+    skipped: int
+    stages: list[tuple[str, float]]
+    latencies: list[Beside]
+    extra_s: float
+    extra_share: float
+    cpu: dict[str, float]
+    quiet_cpu: dict[str, float]
+    others_cpu: float
+    curve: dict[Kind, list[CurvePoint]]
+    failed: int
+    wrong: list[str]
+
+
+class Duration(Struct, frozen=True):
+    """One move that nobody looked on at. ``expected_s``: for as many objects as were moved in batches; the same as ``seconds`` where those were."""
+
+    case: str
+    value_bytes: int
+    objects: int
+    batch: bool
+    seconds: float
+    expected_s: float
+    moved_bytes: int
+    cpu_us_per_object: float
+
+    @property
+    def objects_per_s(self) -> float:
+        return self.objects / self.seconds
+
+    @property
+    def mib_per_s(self) -> float:
+        return self.moved_bytes / self.seconds / 2**20
+
+
+class Report(Struct, frozen=True):
+    """Everything that was measured."""
+
+    machine: str
+    settings: str
+    loads: list[UnderLoad]
+    durations: list[Duration]
+
+    @property
+    def wrong(self) -> list[str]:
+        """What readers found that nobody wrote."""
+        return [f"{one.case}, {one.load}: {what}" for one in self.loads for what in one.wrong]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Of sorted values; the last one for 1."""
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]]) -> Latency:
+    """Of what ended in one of the windows. All zero where nothing did."""
+    found = [one for one in operations if any(begin <= one.ended_s <= end for begin, end in windows)]
+    if not found:
+        return Latency(0, 0.0, 0.0, 0.0, max(end - begin for begin, end in windows) * 1e3, 0.0)
+    took = sorted((one.ended_s - one.began_s) * 1e3 for one in found)
+    pause_s = 0.0
+    for begin, end in windows:
+        done = [begin, *sorted(one.ended_s for one in found if begin <= one.ended_s <= end), end]
+        pause_s = max(pause_s, *(later - earlier for earlier, later in pairwise(done)))
+    rounds = statistics.fmean(one.rounds for one in found)
+    return Latency(len(found), percentile(took, 0.5), percentile(took, 0.99), took[-1], pause_s * 1e3, rounds)
+
+
+def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
+    """The figures of one run."""
+    moved, operations = run.moved, run.outcome.operations
+    during = (moved.began_s, moved.ended_s)
+    by_kind: dict[Kind, list[Watched]] = {kind: [one for one in operations if one.reading == (kind == "reads")] for kind in KINDS}
+    extra = [one for one in operations if one.configurations > 1]
+    within = [one for one in operations if during[0] <= one.ended_s and one.began_s <= during[1]]
+    return UnderLoad(
+        case=run.case,
+        load=run.load,
+        objects=objects,
+        value_bytes=value_bytes,
+        seconds=moved.seconds,
+        moved=moved.moved,
+        skipped=moved.skipped,
+        stages=[(name, at_s - moved.began_s) for name, at_s in moved.stages],
+        latencies=[Beside(kind, latency(by_kind[kind], run.quiet_s), latency(by_kind[kind], [during])) for kind in KINDS],
+        extra_s=max(one.ended_s for one in extra) - min(one.began_s for one in extra) if extra else 0.0,
+        extra_share=sum(one.configurations > 1 for one in within) / len(within) if within else 0.0,
+        cpu=run.cpu,
+        quiet_cpu=run.quiet_cpu,
+        others_cpu=run.others_cpu,
+        curve={kind: curve(by_kind[kind], moved, run.quiet_s[0][0], run.quiet_s[1][1]) for kind in KINDS},
+        failed=sum(run.outcome.troubles.values()),
+        wrong=list(run.outcome.wrong),
+    )
+
+
+def curve(operations: Iterable[Watched], moved: Moved, begin_s: float, end_s: float) -> list[CurvePoint]:
+    """Slots in which something ended."""
+    slot_s = (end_s - begin_s) / CURVE_SLOTS
+    seen = sorted((one for one in operations if begin_s <= one.ended_s < end_s), key=lambda one: one.ended_s)
+    points = []
+    for slot, group in groupby(seen, key=lambda one: int((one.ended_s - begin_s) / slot_s)):
+        found = list(group)
+        took = sorted((one.ended_s - one.began_s) * 1e3 for one in found)
+        at_s = begin_s + (slot + 0.5) * slot_s - moved.began_s
+        points.append(CurvePoint(at_s, percentile(took, 0.5), percentile(took, 0.99), statistics.fmean(one.rounds for one in found)))
+    return points

@@ -1,0 +1,208 @@
+"""The clients of a domain that moves: one process that writes every object once, then reads and writes until it is told to stop.
+
+Started by ``moving_runs``. Reads a :class:`Plan`, creates the domain, fills it, says READY, and at the next line begins; at the line after that it
+stops and prints its :class:`Outcome`. JSON, a line each. Operations are watched as they run: how many rounds each took, and in how many
+configurations.
+"""
+
+import asyncio
+import gc
+import math
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ares.api import connect
+from ares.client.operations import read, write
+from ares.client.store import ObjectStore, checked_key
+from ares.configuration import Configuration
+from ares.effects import Effect, Gather, Operation
+from ares.errors import AresError
+from ares.runtime.loop import run
+from experiments.bench.closed_loop import ClosedLoop, Loop, Record
+from experiments.bench.generator import READY, Preload
+from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S
+from experiments.bench.values import PRELOADER, Begun, Values
+from experiments.bench.workload import Workload
+
+FILLING_CLIENTS, FILLING_BYTES = 100, 4 * 2**20
+"""How many clients fill the domain at most, and how many bytes they have under way together."""
+
+
+class Shape(Struct, frozen=True):
+    """A configuration by the names of its servers; ``k``: erasure coding."""
+
+    servers: tuple[str, ...]
+    k: int | None = None
+
+    def configuration(self) -> Configuration:
+        return Configuration.abd(self.servers) if self.k is None else Configuration.ec(self.servers, self.k)
+
+
+class Plan(Struct, frozen=True):
+    """``workload`` in the domain ``domain`` of the cluster ``file``, which begins as ``source``. ``per_s``: operations a second that all clients
+    together begin, at even steps; None: each begins when its last one is answered."""
+
+    file: str
+    domain: str
+    source: Shape
+    workload: Workload
+    per_s: float | None = None
+
+
+class Watched(Struct, frozen=True, array_like=True, gc=False):
+    """One operation. Times by the machine's monotonic clock; ``rounds`` it took, in so many ``configurations``."""
+
+    began_s: float
+    ended_s: float
+    reading: bool
+    rounds: int
+    configurations: int
+
+
+class Outcome(Struct, frozen=True):
+    """``operations`` in the order in which they ended."""
+
+    operations: list[Watched]
+    troubles: dict[str, int]
+    wrong: dict[str, int]
+
+
+class Trace:
+    """What an operation did: how many rounds, in which configurations (by index)."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.configurations: set[int] = set()
+
+
+def watched(operation: Operation[Any], trace: Trace) -> Operation[Any]:
+    """The operation, which writes its rounds into ``trace``."""
+    step, given = operation.send, None
+    while True:
+        try:
+            effect: Effect = step(given)
+        except StopIteration as stop:
+            return stop.value
+        if isinstance(effect, Gather):
+            trace.rounds += 1
+            trace.configurations.add(effect.configuration.index)
+        try:
+            step, given = operation.send, (yield effect)
+        except GeneratorExit:
+            operation.close()
+            raise
+        except Exception as error:
+            step, given = operation.throw, error
+
+
+class WatchedStore:
+    """Reads and writes of one domain, watched. Writes of one key run one after the other, as the library has them."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def ask(self, key: str, value: bytes | None, trace: Trace) -> bytes | None:
+        """Read ``key``, or write ``value``."""
+        name = checked_key(key)
+        if value is None:
+            found = await self._store.run(lambda view: watched(read(view, name), trace), "read")
+            return found.value if isinstance(found.value, bytes) else None
+        async with self._turns[key]:
+            await self._store.run(lambda view: watched(write(view, name, value), trace), "write")
+        return None
+
+
+class Clients:
+    """All clients of the process, until ``stop`` is set."""
+
+    def __init__(self, store: WatchedStore, stop: asyncio.Event, period_s: float | None) -> None:
+        self._store = store
+        self._stop = stop
+        self._period_s = period_s
+        self.operations: list[Watched] = []
+
+    async def run(self, loops: list[Loop]) -> None:
+        """A task for each."""
+        start_s = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number, loop in enumerate(loops):
+                group.create_task(self._through(loop, self._due(start_s, number / len(loops))))
+
+    def _due(self, start_s: float, phase: float) -> Iterator[float]:
+        period_s = self._period_s
+        return (start_s + (step + phase) * period_s if period_s is not None else -math.inf for step in count())
+
+    async def _through(self, loop: Loop, due: Iterator[float]) -> None:
+        """A client that was still busy when its next operation was due has let somebody wait: that one counts from when it was due."""
+        for due_s in due:
+            waits_s = due_s - time.perf_counter()
+            if waits_s > 0:
+                await asyncio.sleep(waits_s)
+            if self._stop.is_set() or (asked := loop.ask()) is None:
+                return
+            trace = Trace()
+            began_s = due_s if -math.inf < waits_s <= 0 else time.perf_counter()
+            try:
+                value = await self._store.ask(*asked, trace)
+            except AresError as error:
+                loop.failed(f"{type(error).__name__}: {error}"[:300])
+                await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)
+                continue
+            loop.answered(value)
+            self.operations.append(Watched(began_s, time.perf_counter(), asked[1] is None, trace.rounds, len(trace.configurations)))
+
+
+async def work(plan: Plan) -> Outcome:
+    """Fill the domain, then go through the workload between two lines of standard input."""
+    workload, record = plan.workload, Record()
+    values = Values(workload.value_bytes, workload.keys)
+    async with connect(plan.file) as manager:
+        domain, _ = await manager.create_domain(plan.domain, plan.source.configuration())
+        store = WatchedStore(domain)
+        await _fill(store, workload, values, record)
+        _say(READY)
+        await asyncio.to_thread(sys.stdin.buffer.readline)
+        stop = asyncio.Event()
+        clients = Clients(store, stop, None if plan.per_s is None else workload.clients / plan.per_s)
+        keys = [workload.key(number) for number in range(workload.keys)]
+        writers = range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
+        loops: list[Loop] = [ClosedLoop(writer, workload.read_share, keys, values, record, math.inf) for writer in writers]
+        gc.collect()
+        gc.freeze()
+        working = asyncio.create_task(clients.run(loops))
+        await asyncio.to_thread(sys.stdin.buffer.readline)
+        stop.set()
+        await working
+    return Outcome(clients.operations, record.troubles, _wrong(record, record.begun))
+
+
+async def _fill(store: WatchedStore, workload: Workload, values: Values, record: Record) -> None:
+    """Raises :class:`SystemExit` if an object was not written: there would be nothing to measure."""
+    numbers = iter(range(workload.keys))
+    record.begun.writes[PRELOADER] = workload.keys
+    at_once = max(2, min(FILLING_CLIENTS, FILLING_BYTES // workload.value_bytes))
+    await Clients(store, asyncio.Event(), None).run([Preload(numbers, workload, values, record) for _ in range(at_once)])
+    if record.troubles:
+        raise SystemExit(f"the domain could not be filled: {dict(record.troubles)}")
+
+
+def _wrong(record: Record, begun: Begun) -> dict[str, int]:
+    made_up = {f"a read returned write {number} of writer {writer}, which it never began": 1 for writer, number in begun.unwritten().items()}
+    return {**record.wrong, **made_up}
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    _say(msgspec.json.encode(run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)))))

@@ -1,0 +1,73 @@
+"""The process that moves a domain: a connection of its own, as an administrator would have one.
+
+Started by ``moving_runs``. Reads a :class:`Move`, opens the domain, says READY, moves it at the next line and prints :class:`Moved`. JSON, a
+line each.
+"""
+
+import sys
+import time
+
+import msgspec
+from msgspec import Struct, structs
+
+from ares.api import connect
+from ares.reconfig.reconfigure import Progress
+from ares.runtime.loop import run
+from ares.runtime.settings import Settings
+from experiments.bench.generator import READY
+from experiments.bench.moving_load import Shape
+
+
+class Move(Struct, frozen=True):
+    """``domain`` of the cluster ``file`` to ``target``; ``batch``: many objects at once; ``bytes_per_s``: no faster."""
+
+    file: str
+    domain: str
+    target: Shape
+    batch: bool = True
+    bytes_per_s: float | None = None
+
+
+class Moved(Struct, frozen=True):
+    """Times by the machine's monotonic clock. ``stages``: when each began. ``moved`` objects of ``bytes`` altogether; ``cpu_s`` of this process."""
+
+    began_s: float
+    ended_s: float
+    stages: list[tuple[str, float]]
+    moved: int
+    skipped: int
+    bytes: int
+    cpu_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_s - self.began_s
+
+
+async def move(plan: Move) -> Moved:
+    """Wait for the word, then move the domain."""
+    settings = Settings.load(plan.file)
+    async with connect(structs.replace(settings, client=structs.replace(settings.client, batch=plan.batch))) as manager:
+        domain = await manager.domain(plan.domain)
+        await domain.current()
+        _say(READY)
+        sys.stdin.buffer.readline()
+        stages: dict[str, float] = {}
+
+        def reached(progress: Progress) -> None:
+            if progress.stage not in stages:
+                stages[progress.stage] = time.perf_counter()
+
+        began_s, cpu_s = time.perf_counter(), time.process_time()
+        result = await domain.reconfigure(plan.target.configuration(), progress=reached, bytes_per_s=plan.bytes_per_s)
+        ended_s, cpu_s = time.perf_counter(), time.process_time() - cpu_s
+    return Moved(began_s, ended_s, list(stages.items()), result.moved, result.skipped, result.bytes, cpu_s)
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    _say(msgspec.json.encode(run(move(msgspec.json.decode(sys.stdin.buffer.readline(), type=Move)))))

@@ -1,0 +1,131 @@
+"""What moves of a domain amount to, as text and as a page: tables, and latency over time with the stages of the move marked."""
+
+from collections.abc import Sequence
+from html import escape
+
+from experiments.bench.figures import OTHERS_MAX
+from experiments.bench.moving_figures import KINDS, P99_GOAL, Beside, Duration, Latency, Report, UnderLoad
+from experiments.bench.page import document, note, table
+from experiments.bench.plot import Axis, Series, line_chart
+from experiments.bench.text import number
+from experiments.bench.workload import size_text
+
+HEAD = ("", "quiet p50 ms", "moving", "ratio", "quiet p99 ms", "moving", "ratio", "pause quiet ms", "moving", "rounds quiet", "moving")
+MOVE_HEAD = ("", "objects", "seconds", "moved", "there already", "extra rounds s", "of operations", "CPU old", "new", "clients", "mover", "others")
+DURATION_HEAD = ("", "value", "batch", "objects", "seconds", "for as many", "objects/s", "MiB/s", "µs CPU/object")
+EXPLAINED = (
+    f"ratio: moving : quiet, of one run; goal for p99: at most {P99_GOAL:g}. pause: the longest time in which no operation of the kind was done.",
+    "extra rounds: from the first operation that visited more than one configuration to the last, and what part of the operations did. While data is "
+    "on its way a read or write takes a round more to ask the new configuration, and a read another one if it has to leave there what it found.",
+    "there already: objects that clients wrote into the new configuration themselves. CPU in processors, while it moved. ~ : something else was at "
+    "work on this machine, and latencies say little.",
+    "batch off moves one object after the other, and fewer of them; 'for as many' is scaled to the number that was moved with batch on.",
+)
+
+
+def title(one: UnderLoad) -> str:
+    """As in "ABD to EC, 16 clients"."""
+    return f"{one.case}, {one.load}"
+
+
+def text(report: Report) -> str:
+    """Tables with aligned columns."""
+    lines = [report.machine, report.settings, ""]
+    if report.loads:
+        lines += _aligned(HEAD, [row for one in report.loads for row in latency_rows(one)])
+        lines += ["", *_aligned(MOVE_HEAD, [move_row(one) for one in report.loads])]
+    if report.durations:
+        lines += ["", *_aligned(DURATION_HEAD, [duration_row(one) for one in report.durations])]
+    lines += ["", *EXPLAINED, *(f"FAILED: {title(one)}: {one.failed} operations" for one in report.loads if one.failed)]
+    return "\n".join([*lines, *(f"WRONG READ: {what}" for what in report.wrong)]) + "\n"
+
+
+def latency_rows(one: UnderLoad) -> list[tuple[str, ...]]:
+    """Reads and writes; the goal is said where it is missed."""
+    return [_latency_row(f"{title(one)}: {beside.kind}", beside) for beside in one.latencies]
+
+
+def _latency_row(label: str, beside: Beside) -> tuple[str, ...]:
+    quiet, moving = beside.quiet, beside.moving
+    if not (quiet.count and moving.count):
+        return (label, *("-" for _ in HEAD[1:]))
+    ratio = f"{beside.p99_ratio:.2f} {'met' if beside.met else 'MISSED'}"
+    return (
+        label,
+        *(number(quiet.p50_ms), number(moving.p50_ms), f"{beside.p50_ratio:.2f}"),
+        *(number(quiet.p99_ms), number(moving.p99_ms), ratio),
+        *_pauses(quiet, moving),
+        *(f"{quiet.rounds:.2f}", f"{moving.rounds:.2f}"),
+    )
+
+
+def _pauses(quiet: Latency, moving: Latency) -> tuple[str, str]:
+    return number(quiet.pause_ms), number(moving.pause_ms)
+
+
+def move_row(one: UnderLoad) -> tuple[str, ...]:
+    """The move itself."""
+    cpu = [f"{one.cpu[name]:.2f}" for name in ("old servers", "new servers", "clients", "mover")]
+    others = f"{one.others_cpu:.2f}" + (" ~" if one.others_cpu > OTHERS_MAX else "")
+    counts = (f"{one.objects:,}", number(one.seconds), f"{one.moved:,}", f"{one.skipped:,}")
+    return (title(one), *counts, number(one.extra_s), f"{one.extra_share:.0%}", *cpu, others)
+
+
+def duration_row(one: Duration) -> tuple[str, ...]:
+    """A move that nobody looked on at."""
+    return (
+        one.case,
+        size_text(one.value_bytes),
+        "on" if one.batch else "off",
+        f"{one.objects:,}",
+        number(one.seconds),
+        number(one.expected_s),
+        number(one.objects_per_s),
+        number(one.mib_per_s),
+        number(one.cpu_us_per_object),
+    )
+
+
+def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [head, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]) for row in cells]
+
+
+def page(report: Report) -> str:
+    """The whole report."""
+    body = [note(report.machine), note(report.settings), *(note(f"wrong read: {what}", bad=True) for what in report.wrong)]
+    if report.loads:
+        body += ["<h2>Latency while a domain moves</h2>", table(HEAD, [row for one in report.loads for row in latency_rows(one)])]
+        body.append(table(MOVE_HEAD, [move_row(one) for one in report.loads]))
+        for one in report.loads:
+            body += [f"<h2>{escape(title(one))}</h2>", *charts(one)]
+    if report.durations:
+        body += ["<h2>How long a move takes</h2>", table(DURATION_HEAD, [duration_row(one) for one in report.durations]), duration_chart(report)]
+    return document("ares while a domain moves", [*body, *(note(words) for words in EXPLAINED)])
+
+
+def charts(one: UnderLoad) -> list[str]:
+    """Latency and rounds over time."""
+    stages = [(at_s, name) for name, at_s in one.stages] + [(one.seconds, "end")]
+    latencies, rounds = [], []
+    for hue, kind in enumerate(KINDS):
+        points = one.curve[kind]
+        latencies.append(Series(f"{kind} p50", [(it.at_s, it.p50_ms, "") for it in points], 2 * hue, marks=False))
+        latencies.append(Series(f"{kind} p99", [(it.at_s, it.p99_ms, "") for it in points], 2 * hue + 1, marks=False))
+        rounds.append(Series(kind, [(it.at_s, it.rounds, "") for it in points], 2 * hue, marks=False))
+    seconds = Axis("seconds after the move began", log=False)
+    return [
+        line_chart(f"Latency: {title(one)}", seconds, Axis("ms"), latencies, stages),
+        line_chart("Rounds of an operation", seconds, Axis("rounds, mean", log=False), rounds, stages),
+    ]
+
+
+def duration_chart(report: Report) -> str:
+    """Seconds for the same number of objects, by the bytes that they have."""
+    lines = []
+    for hue, (case, batch) in enumerate(dict.fromkeys((one.case, one.batch) for one in report.durations)):
+        mine = [one for one in report.durations if (one.case, one.batch) == (case, batch)]
+        points = [(float(one.value_bytes), one.seconds / one.objects * 1e3, f"{one.objects:,} objects in {number(one.seconds)} s") for one in mine]
+        lines.append(Series(f"{case}, batch {'on' if batch else 'off'}", points, hue))
+    return line_chart("Time to move an object", Axis("bytes of an object"), Axis("ms per object"), lines)

@@ -1,0 +1,161 @@
+"""One move of a domain, with clients at work or without: the processes that it takes, and what each of them says afterwards."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ares.reconfig.throttle import OBJECT_BYTES_MIN
+from experiments.bench.generator import READY
+from experiments.bench.moving_load import Outcome, Plan, Shape
+from experiments.bench.moving_mover import Move, Moved
+from experiments.bench.processes import BenchError, busy_s, cpu_of
+from experiments.bench.workload import Workload
+from experiments.cluster import local_cluster
+
+N, K = 5, 3
+OLD, NEW = tuple(f"s{number}" for number in range(N)), tuple(f"s{number}" for number in range(N, 2 * N))
+
+Answer = TypeVar("Answer")
+
+
+class Case(Struct, frozen=True):
+    """From where to where: always to five other servers."""
+
+    name: str
+    source: Shape
+    target: Shape
+
+
+CASES = (
+    Case("ABD to ABD", Shape(OLD), Shape(NEW)),
+    Case("ABD to EC", Shape(OLD), Shape(NEW, K)),
+    Case("EC to EC", Shape(OLD, K), Shape(NEW, K)),
+)
+
+
+class Load(Struct, frozen=True):
+    """What the clients do meanwhile; see :class:`Plan`. ``slow``: whether the move is held back."""
+
+    name: str
+    clients: int
+    per_s: float | None = None
+    slow: bool = False
+
+
+class Run(Struct, frozen=True):
+    """One move under load. ``quiet_s``: when it was watched without a move, (begin, end) before and after. ``cpu`` in processors, of old servers,
+    new servers, clients and mover: while it moved; ``quiet_cpu``: before. ``others_cpu``: what the rest of the machine took while it moved."""
+
+    case: str
+    load: str
+    moved: Moved
+    outcome: Outcome
+    quiet_s: tuple[tuple[float, float], tuple[float, float]]
+    cpu: dict[str, float]
+    quiet_cpu: dict[str, float]
+    others_cpu: float
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Path]:
+    """Ten servers, of which a domain has five, and a consensus member."""
+    with local_cluster(2 * N, "abd", consensus=1) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
+    """The process, ready to begin at the next line; killed at the end if it has not ended."""
+    process = subprocess.Popen([sys.executable, "-m", f"experiments.bench.{module}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        _tell(process, msgspec.json.encode(plan))
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != READY:
+            raise BenchError(f"{module} did not get ready; what it said is on standard error")
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+
+
+def _answer(process: "subprocess.Popen[bytes]", type: type[Answer]) -> Answer:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise BenchError("a process ended in the middle of its work; what it said is on standard error")
+    return msgspec.json.decode(line, type=type)
+
+
+def under_load(file: Path, case: Case, load: Load, objects: int, value_bytes: int, quiet_s: float, objects_per_s: float | None = None) -> Run:
+    """Fill a domain, watch the clients for ``quiet_s``, move it (so many small objects a second at most), watch them again."""
+    workload, bytes_per_s = Workload(load.clients, value_bytes, objects), objects_per_s and objects_per_s * OBJECT_BYTES_MIN
+    with _prepared(file, case, workload, load.per_s, bytes_per_s=bytes_per_s) as (clients, mover):
+        pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
+        _tell(clients, b"begin")
+        time.sleep(quiet_s / 4)
+        before_s, used = time.perf_counter(), _used(pids)
+        time.sleep(quiet_s)
+        quiet_cpu = _shares(used, _used(pids), time.perf_counter() - before_s)
+        used, busy = _used(pids), busy_s()
+        _tell(mover, b"begin")
+        moved = _answer(mover, Moved)
+        cpu, busy = _shares(used, _used(pids), moved.seconds), busy_s() - busy
+        others_cpu = max(0.0, busy / moved.seconds - sum(cpu.values()))
+        cpu["mover"] = moved.cpu_s / moved.seconds
+        time.sleep(quiet_s / 4)
+        after_s = time.perf_counter()
+        time.sleep(quiet_s)
+        end_s = time.perf_counter()
+        _tell(clients, b"end")
+        outcome = _answer(clients, Outcome)
+    return Run(case.name, load.name, moved, outcome, ((before_s, moved.began_s), (after_s, end_s)), cpu, quiet_cpu, others_cpu)
+
+
+def alone(file: Path, case: Case, objects: int, value_bytes: int, batch: bool) -> tuple[Moved, dict[str, float]]:
+    """Move a domain that nobody uses; and the processors that it took."""
+    with _prepared(file, case, Workload(1, value_bytes, objects), None, batch) as (clients, mover):
+        pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
+        used = _used(pids)
+        _tell(mover, b"begin")
+        moved = _answer(mover, Moved)
+        cpu = _shares(used, _used(pids), moved.seconds)
+        cpu["mover"] = moved.cpu_s / moved.seconds
+    return moved, cpu
+
+
+@contextlib.contextmanager
+def _prepared(
+    file: Path, case: Case, workload: Workload, per_s: float | None, batch: bool = True, bytes_per_s: float | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """The process of the clients of a new, filled domain, and that of its mover, both ready."""
+    name = f"moving-{os.urandom(8).hex()}"
+    plan, move = Plan(str(file), name, case.source, workload, per_s), Move(str(file), name, case.target, batch, bytes_per_s)
+    with _started("moving_load", plan) as clients, _started("moving_mover", move) as mover:
+        yield clients, mover
+
+
+def _pids(file: Path) -> dict[str, list[int]]:
+    pids = {path.stem: int(path.read_text()) for path in (file.parent / "run").glob("*.pid")}
+    return {"old servers": [pids[name] for name in OLD], "new servers": [pids[name] for name in NEW]}
+
+
+def _used(pids: Mapping[str, list[int]]) -> dict[str, float]:
+    return {name: sum(cpu_of(group).values()) for name, group in pids.items()}
+
+
+def _shares(begun: Mapping[str, float], ended: Mapping[str, float], seconds: float) -> dict[str, float]:
+    return {name: (ended[name] - begun[name]) / seconds for name in begun}

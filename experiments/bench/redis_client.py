@@ -1,0 +1,127 @@
+"""The bench's clients of Redis: RESP over a connection of its own for every client, driven by its answers.
+
+As light as Python gets: no futures, no tasks, no parser. The bench asks for three things, whose answers are told apart by what was asked; a general
+parser (hiredis) would copy every large value once more and do nothing for small ones. The next operation is sent from where the answer came in.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from experiments.bench.closed_loop import Loop
+from experiments.bench.stores import RedisStore
+
+WAIT_MS = 10_000
+"""A write that has not reached its replicas by then has failed."""
+
+_CRLF = b"\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """One client. ``wait``: replicas that must have a write."""
+
+    def __init__(self, wait: int) -> None:
+        self._wait = wait
+        self._waiting = b"*3\r\n$4\r\nWAIT\r\n$%d\r\n%d\r\n$%d\r\n%d\r\n" % (len(str(wait)), wait, len(str(WAIT_MS)), WAIT_MS) if wait else b""
+        self._lines = 2 if wait else 1
+        self._parts: list[bytes] = []
+        self._size = self._needed = 0
+        self._reading = False
+        self._loop: Loop | None = None
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+
+    def go(self, loop: Loop) -> None:
+        """Begin with the first operation; ``over`` is done after the last."""
+        self._loop = loop
+        self.over = asyncio.get_running_loop().create_future()
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        if self._parts or self._needed:
+            self._parts.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return
+            data = b"".join(self._parts)
+        if self._reading:
+            self._read(data)
+        elif data.count(_CRLF) < self._lines:
+            self._parts, self._size, self._needed = [data], len(data), len(data) + 1
+        else:
+            self._written(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._loop is not None and not self.over.done():
+            self._loop.failed(f"the connection ended: {error}")
+            self.over.set_result(None)
+
+    def _next(self) -> None:
+        assert self._loop is not None
+        self._parts, self._size, self._needed = [], 0, 0
+        asked = self._loop.ask()
+        if asked is None:
+            self.over.set_result(None)
+            return
+        key, value = asked[0].encode(), asked[1]
+        self._reading = value is None
+        if value is None:
+            self.transport.write(b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key))
+        else:
+            head = b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n" % (len(key), key, len(value))
+            self.transport.writelines((head, value, _CRLF + self._waiting))
+
+    def _read(self, data: bytes) -> None:
+        assert self._loop is not None
+        line = data.find(_CRLF)
+        if line >= 0 and data[:1] == b"$" and (length := int(data[1:line])) >= 0:
+            begin = line + 2
+            if len(data) < begin + length + 2:
+                self._parts, self._size, self._needed = [data], len(data), begin + length + 2
+                return
+            self._loop.answered(data[begin : begin + length])
+        elif line < 0:
+            self._parts, self._size, self._needed = [data], len(data), len(data) + 1
+            return
+        elif data.startswith(b"$-1"):
+            self._loop.answered(None)
+        else:
+            self._loop.failed(data[:line].decode(errors="replace"))
+        self._next()
+
+    def _written(self, data: bytes) -> None:
+        assert self._loop is not None
+        first, *rest = data.split(_CRLF)
+        if first != b"+OK":
+            self._loop.failed(first.decode(errors="replace"))
+        elif self._wait and int(rest[0][1:]) < self._wait:
+            self._loop.failed(f"WAIT {self._wait} ended with fewer replicas than that")
+        else:
+            self._loop.answered()
+        self._next()
+
+
+class Connections:
+    """The connections of one generator."""
+
+    def __init__(self, connections: Sequence[Connection]) -> None:
+        self._connections = connections
+
+    async def run(self, loops: Sequence[Loop]) -> None:
+        for connection, loop in zip(self._connections, loops, strict=True):
+            connection.go(loop)
+        await asyncio.gather(*(connection.over for connection in self._connections))
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            connection.transport.close()
+
+
+async def redis_clients(store: RedisStore, count: int) -> Connections:
+    """``count`` connections to the primary."""
+    host, port = store.address.split(":")
+    make = asyncio.get_running_loop().create_connection
+    return Connections([(await make(lambda: Connection(store.wait), host, int(port)))[1] for _ in range(count)])

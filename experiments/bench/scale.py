@@ -1,0 +1,115 @@
+"""How ares grows: with clients of one object, keys, servers, sizes of values, domains; and what a server costs that does nothing.
+
+    make bench-scale
+    .venv/bin/python -m experiments.bench.scale --full             # up to 270 client processes, 1,000,000 keys, 256 MiB, 10,000 domains: long
+    .venv/bin/python -m experiments.bench.scale --only keys,empty
+
+Processor time for each operation is told beside the rate, because all processes share this machine. Prints a table, and writes scale.json, scale.txt
+and scale.html. Exit status 1 if a read returned what nobody wrote.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from experiments.bench.page import document, note, table
+from experiments.bench.plot import Axis, Series, line_chart
+from experiments.bench.processes import end_on_sigterm
+from experiments.bench.samples import Sample
+from experiments.bench.scale_domains import domains
+from experiments.bench.scale_empty import empty
+from experiments.bench.scale_load import clients, keys, servers, values
+from experiments.bench.text import number
+
+Section = Callable[[bool], Iterator[Sample]]
+SECTIONS: dict[str, tuple[str, Section]] = {
+    "empty": ("A server that holds nothing", empty),
+    "clients": ("Readers and writers of one object, each a process of its own", clients),
+    "keys": ("Keys of 10 bytes, ABD n=5", keys),
+    "servers": ("Servers, 32 clients, 10 bytes", servers),
+    "values": ("Sizes of values, one client", values),
+    "domains": ("Domains, one object in each, ABD n=5", domains),
+}
+
+
+class Scale(Struct, frozen=True):
+    """Everything that was measured."""
+
+    samples: list[Sample]
+
+
+def text(samples: Sequence[Sample]) -> str:
+    """A line for each sample."""
+    lines: list[str] = []
+    for section in dict.fromkeys(sample.section for sample in samples):
+        lines += ["", SECTIONS[section][0]]
+        lines += [told(sample) for sample in samples if sample.section == section]
+    return "\n".join(lines).strip() + "\n"
+
+
+def told(sample: Sample) -> str:
+    """One sample, one line."""
+    figures = "   ".join(f"{name} {number(value)}" for name, value in sample.figures.items())
+    return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (f"   WRONG READS: {sample.wrong}" if sample.wrong else "")
+
+
+def page(samples: Sequence[Sample]) -> str:
+    """A chart for every figure of every section, and the tables."""
+    body: list[str] = []
+    for section in dict.fromkeys(sample.section for sample in samples):
+        mine = [sample for sample in samples if sample.section == section]
+        names = list(dict.fromkeys(name for sample in mine for name in sample.figures))
+        body.append(f"<h2>{SECTIONS[section][0]}</h2>")
+        rows = [(it.series, number(it.x), *(number(it.figures[name]) if name in it.figures else "" for name in names)) for it in mine]
+        body.append(table(("", mine[0].axis, *names), rows))
+        body += [_chart(mine, name) for name in names]
+        body += [note(f"wrong read: {what}", bad=True) for sample in mine for what in sample.wrong]
+    return document("how ares grows", body)
+
+
+def _chart(samples: Sequence[Sample], name: str) -> str:
+    lines = []
+    for hue, label in enumerate(dict.fromkeys(sample.series for sample in samples)):
+        mine = [sample for sample in samples if sample.series == label and name in sample.figures]
+        lines.append(Series(label, [(it.x, it.figures[name], f"{label}, {it.axis} {it.x:g}: {number(it.figures[name])}") for it in mine], hue))
+    drawn = max((len(line.points) for line in lines), default=0) > 1
+    return line_chart(f"{name}, by {samples[0].axis}", Axis(samples[0].axis), Axis(name), lines) if drawn else ""
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="experiments.bench.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="all sizes; without it what ends in minutes")
+    parser.add_argument("--only", help=f"these sections, with commas between them: {','.join(SECTIONS)}")
+    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="where the files go (default: results/bench)")
+    return parser.parse_args(given)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    given = arguments(words)
+    wanted = given.only.split(",") if given.only else list(SECTIONS)
+    if unknown := set(wanted) - set(SECTIONS):
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SECTIONS)}")
+    samples: list[Sample] = []
+    for name in wanted:
+        title, section = SECTIONS[name]
+        print(f"\n{title}", flush=True)
+        for sample in section(given.full):
+            samples.append(sample)
+            print(told(sample), flush=True)
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "scale.json").write_bytes(msgspec.json.format(msgspec.json.encode(Scale(samples)), indent=1))
+    (given.out / "scale.txt").write_text(text(samples))
+    (given.out / "scale.html").write_text(page(samples))
+    print(f"\nwrote {given.out}/scale.json, scale.txt and scale.html")
+    return 1 if any(sample.wrong for sample in samples) else 0
+
+
+if __name__ == "__main__":
+    end_on_sigterm()
+    sys.exit(main())

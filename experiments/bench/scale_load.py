@@ -1,0 +1,96 @@
+"""How the cost of an operation grows: with clients of one object, keys, servers and the size of values. Loads come from the bench's generators."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.bench.load import generators
+from experiments.bench.peers import Ares
+from experiments.bench.processes import cpu_of, resident_bytes
+from experiments.bench.samples import MIB, Sample, load_figures, resident_mib
+from experiments.bench.workload import Workload
+
+SECONDS, WARM_S = 2.0, 0.5
+IDLE_S = 3.0
+SLOWEST_MIB_S = 16.0
+"""What a large value is given time for, at least."""
+
+# Readers and writers.
+_CLIENTS = ((1, 1), (10, 4), (40, 10))  # readers and writers
+_CLIENTS_FULL = (*_CLIENTS, (100, 20), (250, 20))
+_KEYS = (1_000, 10_000, 50_000)
+_KEYS_FULL = (1_000, 10_000, 100_000, 1_000_000)
+_SERVERS = (3, 5, 9, 15)
+_SERVERS_FULL = (3, 5, 7, 9, 11, 13, 15)
+_SIZES = (10, 1024, 64 * 1024, MIB, 16 * MIB)
+_SIZES_FULL = (*_SIZES, 64 * MIB, 256 * MIB)
+
+
+def clients(full: bool) -> Iterator[Sample]:
+    """Every client is a process of its own with a connection of its own, and only reads or only writes; all use one object."""
+    for dap in ("abd", "ec"):
+        for readers, writers in _CLIENTS_FULL if full else _CLIENTS:
+            count = readers + writers
+            workload = Workload(count, keys=1)
+            with tempfile.TemporaryDirectory() as directory, Ares(dap, dap).running(Path(directory)) as running, generators(count) as load:
+                load.preload_once(running.store, workload)
+                shares = [1.0] * readers + [0.0] * writers
+                measured = load.run(running.store, workload, 2 * WARM_S, 2 * SECONDS, running.servers, shares=shares)
+                memory = {"MiB per server": resident_mib(running.servers.values()) / len(running.servers)}
+            figures = load_figures(measured) | memory
+            yield Sample("clients", dap.upper(), "clients", count, figures, list(measured.wrong))
+
+
+def keys(full: bool) -> Iterator[Sample]:
+    """More and more keys in one cluster; then nobody asks for anything."""
+    with tempfile.TemporaryDirectory() as directory, Ares("abd").running(Path(directory)) as running, generators(2) as load:
+        pids = list(running.servers.values())
+        empty_bytes = sum(map(resident_bytes, pids))
+        for count in _KEYS_FULL if full else _KEYS:
+            workload = Workload(100, keys=count)
+            began_s, begun = time.perf_counter(), cpu_of(pids)
+            load.preload_once(running.store, workload)
+            filled_s, filled = time.perf_counter() - began_s, cpu_of(pids)
+            measured = load.run(running.store, workload, WARM_S, SECONDS, running.servers)
+            idle_from = cpu_of(pids)
+            time.sleep(IDLE_S)
+            idle_s = sum(cpu_of(pids).values()) - sum(idle_from.values())
+            figures = load_figures(measured) | {
+                "us to write first": filled_s / count * 1e6,
+                "us server CPU to write first": (sum(filled.values()) - sum(begun.values())) / count * 1e6,
+                "bytes per key and server": (sum(map(resident_bytes, pids)) - empty_bytes) / count / len(pids),
+                "idle CPU of a server, %": idle_s / IDLE_S / len(pids) * 100,
+            }
+            yield Sample("keys", "ABD n=5", "keys", count, figures, list(measured.wrong))
+
+
+def servers(full: bool) -> Iterator[Sample]:
+    """Every operation asks more servers; with EC each has a smaller part."""
+    workload = Workload(32)
+    for dap in ("abd", "ec"):
+        for n in _SERVERS_FULL if full else _SERVERS:
+            peer = Ares(dap, dap, n=n, k=(n - 1) // 2)
+            with tempfile.TemporaryDirectory() as directory, peer.running(Path(directory)) as running, generators(2) as load:
+                load.preload_once(running.store, workload)
+                measured = load.run(running.store, workload, WARM_S, SECONDS, running.servers)
+            label = "ABD" if dap == "abd" else "EC k=(n-1)/2"
+            yield Sample("servers", label, "servers", n, load_figures(measured), list(measured.wrong))
+
+
+def values(full: bool) -> Iterator[Sample]:
+    """One client, one operation at a time; large values have one key each. ``stored`` is what there is at least: n/k times the values."""
+    for label, peer, expansion in (("ABD n=3", Ares("abd", n=3), 3.0), ("EC n=5 k=3", Ares("ec", "ec"), 5 / 3)):
+        for size in _SIZES_FULL if full else _SIZES:
+            workload = Workload(1, size, keys=100 if size < MIB else 1)
+            with tempfile.TemporaryDirectory() as directory, peer.running(Path(directory)) as running, generators(1) as load:
+                load.preload_once(running.store, workload)
+                seconds = SECONDS + 8 * size / MIB / SLOWEST_MIB_S
+                measured = load.run(running.store, workload, WARM_S, seconds, running.servers)
+                figures = load_figures(measured) | {
+                    "MiB/s": measured.per_s * size / MIB,
+                    "MiB of all servers": resident_mib(running.servers.values()),
+                    "MiB of the client": load.peak_mib(),
+                    "MiB stored": workload.keys * size * expansion / MIB,
+                }
+            yield Sample("values", label, "bytes", size, figures, list(measured.wrong))

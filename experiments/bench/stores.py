@@ -1,0 +1,111 @@
+"""How a generator reaches each kind of store: what a peer tells it, and the clients that come of it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from experiments.bench.closed_loop import Loop
+
+PAUSE_AFTER_TROUBLE_S = 0.01
+
+
+class AresStore(Struct, frozen=True, tag="ares"):
+    """The cluster of a cluster file. One connection for each generator, shared by its clients, as a program would have it."""
+
+    file: str
+    fast_read: bool = True
+    piggyback: bool = True
+
+
+class RedisStore(Struct, frozen=True, tag="redis"):
+    """The primary at ``address``. ``wait``: how many replicas are to have a write before it counts. A connection for every client."""
+
+    address: str
+    wait: int = 0
+
+
+class EtcdStore(Struct, frozen=True, tag="etcd"):
+    """Members of one cluster, the leader first. Every client begins with the first and turns to the next when that fails."""
+
+    endpoints: tuple[str, ...]
+
+
+class CassandraStore(Struct, frozen=True, tag="cassandra"):
+    """Nodes of one cluster as (host, port of the native protocol)."""
+
+    nodes: tuple[tuple[str, int], ...]
+    keyspace: str
+
+
+Store = AresStore | RedisStore | EtcdStore | CassandraStore
+
+
+class Clients(Protocol):
+    """Connected clients of one store."""
+
+    async def run(self, loops: Sequence[Loop]) -> None:
+        """Go through all loops at once, a client for each, until they are over."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+class KeyValue(Protocol):
+    """A client with coroutines; any number of operations at once."""
+
+    async def read(self, key: str) -> bytes | None: ...
+
+    async def write(self, key: str, value: bytes) -> object: ...
+
+    async def close(self) -> None: ...
+
+
+class Coroutines:
+    """Clients that share one ``store``: a task for each. ``errors`` are what its operations fail with."""
+
+    def __init__(self, store: KeyValue, errors: tuple[type[Exception], ...]) -> None:
+        self._store = store
+        self._errors = errors
+
+    async def run(self, loops: Sequence[Loop]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for loop in loops:
+                group.create_task(self._through(loop))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _through(self, loop: Loop) -> None:
+        read, write = self._store.read, self._store.write
+        while (asked := loop.ask()) is not None:
+            key, value = asked
+            try:
+                if value is None:
+                    loop.answered(await read(key))
+                else:
+                    await write(key, value)
+                    loop.answered()
+            except self._errors as error:
+                loop.failed(f"{type(error).__name__}: {error}"[:300])
+                await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)
+
+
+async def connected(store: Store, count: int) -> Clients:
+    """``count`` clients of ``store``. What a store needs is imported only where it is used."""
+    if isinstance(store, AresStore):
+        from experiments.bench.ares_client import ares_clients
+
+        return await ares_clients(store)
+    if isinstance(store, RedisStore):
+        from experiments.bench.redis_client import redis_clients
+
+        return await redis_clients(store, count)
+    if isinstance(store, EtcdStore):
+        from experiments.bench.etcd_client import etcd_clients
+
+        return await etcd_clients(store)
+    from experiments.bench.cassandra_client import cassandra_clients
+
+    return await cassandra_clients(store)

@@ -1,0 +1,74 @@
+"""The report as text: one table for each workload, then faults, then notes and what was missing."""
+
+from collections.abc import Mapping
+
+from experiments.bench import baseline
+from experiments.bench.figures import Figure, Point, Report
+
+
+def number(value: float) -> str:
+    """Three figures, without exponents."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def spread(figure: Figure) -> str:
+    """As in "4,897 (4,100 to 5,000)"."""
+    return f"{number(figure.median)} ({number(figure.least)} to {number(figure.most)})"
+
+
+def ratio(point: Point, yardstick: str, known: Mapping[str, float]) -> str:
+    """The median, and in brackets what it was when the baseline was taken."""
+    figure = point.ratios.get(yardstick)
+    if figure is None:
+        return "-"
+    before = known.get(baseline.key(point.workload, point.peer, yardstick))
+    return f"{figure.median:.2f}" + ("" if before is None else f" [{before:.2f}]")
+
+
+def text(report: Report, known: Mapping[str, float]) -> str:
+    """All of it."""
+    lines = [report.machine, report.settings]
+    for workload in dict.fromkeys(point.workload for point in report.points):
+        lines += ["", *_table([point for point in report.points if point.workload == workload], workload, known)]
+    if report.faults:
+        lines += ["", *_faults(report)]
+    lines += ["", "ares :  how many times the rate of that store ares has, with the same durability, round by round; [] the baseline's"]
+    if any(point.generator_bound for point in report.points):
+        lines.append("!  a generator took nearly a whole processor: it may be what was measured")
+    if any(point.disturbed for point in report.points):
+        lines.append("~  something else was at work on this machine: the rates say little, the processor time for each operation a bit more")
+    lines += [f"{name}: {note}" for name, note in report.notes.items()]
+    lines += [f"not measured: {what}" for what in report.missing.values()]
+    lines += [f"WRONG READ: {what}" for what in report.wrong]
+    return "\n".join(lines) + "\n"
+
+
+def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> list[str]:
+    latency, cpu, ares = (
+        f"{'p50 ms':>8} {'p99 ms':>8}",
+        f"{'us CPU/op':>10} {'CPU servers':>12} {'generators':>12} {'others':>7}",
+        f"{'ares ABD :':>16} {'ares EC :':>16}",
+    )
+    rows = [f"{workload:22} {'op/s (spread)':>32} {latency} {cpu} {ares}"]
+    for point in points:
+        load = "+".join(f"{share:.2f}" for share in point.generator_cpu) + ("!" if point.generator_bound else " ")
+        abd, ec = ratio(point, "ABD", known), ratio(point, "EC", known)
+        others = f"{point.others_cpu:.2f}{'~' if point.disturbed else ' '}"
+        rows.append(
+            f"  {point.peer:20} {spread(point.per_s):>32} {number(point.p50_ms.median):>8} {number(point.p99_ms.median):>8} "
+            f"{point.cpu_us:>10,.0f} {point.server_cpu:>12.2f} {load:>12} {others:>7} {abd:>16} {ec:>16}"
+            + (f"   {point.failed} failed" if point.failed else "")
+        )
+    return rows
+
+
+def _faults(report: Report) -> list[str]:
+    rows = [f"{'under a fault':22} {'':18} {'throughput kept':>26} {'longest pause ms':>28} {'pause before':>14}"]
+    for fault in report.faults:
+        rows.append(
+            f"  {fault.peer:20} {fault.fault:18} {spread(fault.kept):>26} {spread(fault.longest_pause_ms):>28} "
+            f"{number(fault.quiet_pause_ms.median):>14}" + (f"   {fault.failed} failed" if fault.failed else "")
+        )
+    return rows
