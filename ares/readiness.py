@@ -6,20 +6,23 @@ everybody time. Nothing depends on the choice but speed: servers that are not as
 
 from ares.identity import CallId, ServerId
 
+PROBE_TURNS = 64
+
 
 class Readiness:
     """What one client knows of its servers. ``suspects``: those that let a round wait, until they say something again.
 
     Calls are numbered, so the last call that a server was sent and the last that it answered tell how much it is behind. The order stays the same
-    for a *turn*: what is produced in one goes to the same servers, in as few batches as possible.
+    for a *turn*: what is produced in one goes to the same servers, in as few batches as possible. ``turn``: where to begin, another for each client.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, turn: int = 0) -> None:
         self.suspects: set[ServerId] = set()
         self._sent: dict[ServerId, int] = {}
         self._heard: dict[ServerId, int] = {}
-        self._turn = 0
+        self._turn = turn
         self._orders: dict[tuple[ServerId, ...], list[int]] = {}
+        self._splits: dict[tuple[tuple[ServerId, ...], int], tuple[list[int], list[int]]] = {}
 
     def sent(self, server: ServerId, call: CallId) -> None:
         self._sent[server] = call
@@ -33,6 +36,19 @@ class Readiness:
     def next_turn(self) -> None:
         self._turn += 1
         self._orders.clear()
+        self._splits.clear()
+
+    def first(self, servers: tuple[ServerId, ...], needed: int) -> tuple[list[int], list[int]]:
+        """Positions in ``servers`` of those to ask at first, and of those to spare.
+
+        Every PROBE_TURNS the least ready is asked as well: who is never asked never shows that it is well again.
+        """
+        split = self._splits.get((servers, needed))
+        if split is None:
+            order, probed = self.order(servers), 1 if self._turn % PROBE_TURNS == 0 else 0
+            end = len(order) - probed
+            split = self._splits[servers, needed] = (order[:needed] + order[end:], order[needed:end])
+        return split
 
     def order(self, servers: tuple[ServerId, ...]) -> list[int]:
         """Positions in ``servers``, the readiest first; in turn among equals."""

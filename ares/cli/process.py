@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +113,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, identity: s
     from ares.server.host import Host, run_server
 
     def serving(host: Host) -> None:
+        gc.freeze()  # servers of one domain grow alike and look for garbage at the same time, so no quorum hides it: let it be a short look
         life.serving(WatchedServer(host, None))
 
     keep_freed_memory(SERVER_BYTES)

@@ -78,11 +78,12 @@ class Flight:
                 await asyncio.gather(working, return_exceptions=True)
 
     async def _look(self) -> None:
-        known = {server.id: server for server in self._members()} | dict(self._book)
+        members = self._members()
+        known = {server.id: server for server in members} | dict(self._book)
         described = await self._manager.describe(list(known.values()), brief=True)
         cluster = self._manager.configuration.cluster_id
         answers = {id: says.identity for id, says in described.items() if says.server == id and says.cluster == cluster}
-        self._watch.look(self._loop.time(), answers)
+        self._watch.look(self._loop.time(), answers, members)
 
     def _members(self) -> set[Server]:
         """Every member of a configuration in use."""

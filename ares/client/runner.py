@@ -31,7 +31,7 @@ class Runner:
     """``client``: the proposer in decisions. ``run`` is all that callers need."""
 
     def __init__(self, client: ClientId, connections: Connections, consensus: Consensus) -> None:
-        self.session = Session()
+        self.session = Session(int(client))
         self._client = client
         self._connections = connections
         self._consensus = consensus

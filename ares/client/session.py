@@ -32,11 +32,11 @@ class Session(Jobs):
     """All operations of one client. ``hints``: domains whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of
     configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: int = 0) -> None:
         super().__init__()
         self.hints: list[DomainName] = []
         self.contacts: list[Server] = []
-        self.readiness = Readiness()
+        self.readiness = Readiness(turn)
         self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
         self._last_call = 0
         self._rounds: dict[CallId, Round] = {}
@@ -63,9 +63,9 @@ class Session(Jobs):
             self._meet(gather.configuration, call)
         asked, needed = round.tally.asked, round.tally.needed
         if gather.sparing and len(asked) > needed:
-            order = self.readiness.order(gather.configuration.server_ids)
-            round.unasked = [asked[position] for position in order[needed:]]
-            for position in order[:needed]:
+            first, spared = self.readiness.first(gather.configuration.server_ids, needed)
+            round.unasked = [asked[position] for position in spared]
+            for position in first:
                 outbox[asked[position]].append(requests[position] if isinstance(requests, Sequence) else requests)
         elif isinstance(requests, Sequence):
             for server, request in zip(asked, requests, strict=True):
@@ -91,7 +91,8 @@ class Session(Jobs):
         """What is to be posted, leaving nothing."""
         outbox, self._outbox = self._outbox, defaultdict(list)
         for server, messages in outbox.items():
-            self.readiness.sent(server, messages[-1].call)
+            if type(messages[-1]) is not Introduce:  # nobody answers that
+                self.readiness.sent(server, messages[-1].call)
         self.readiness.next_turn()
         return outbox
 

@@ -228,11 +228,11 @@ class Mover:
 
     def _wait_for_turn(self, length: int) -> Operation[None]:
         """Before the value travels: what is fetched and waits would only take memory."""
-        if self._throttle is not None:
+        while self._throttle is not None:
             now: float = yield Now()
-            wait_s = self._throttle.wait_s(now, length)
-            if wait_s > 0:
-                yield Pause(wait_s, retry=False)
+            if (wait_s := self._throttle.wait_s(now, length)) <= 0:
+                return
+            yield Pause(wait_s, retry=False)
 
     def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[list[Found]]:
         answers = []

@@ -14,6 +14,9 @@ WINDOW_MIN = 32
 QUEUE_S = 0.002
 """How much longer than the quickest a round may take because requests queue at servers; as much again as the quickest, if that is more."""
 
+SAVED_S = 0.1
+"""Who waits is woken a little late, and many small objects at once: so much of the time in which nothing moved may be made up for."""
+
 GROWTH_FIRST = 0.25
 SHRINK = 0.75
 MEMORY_ROUNDS = 8
@@ -60,7 +63,11 @@ class Throttle:
         self._free_at = 0.0
 
     def wait_s(self, now: float, length: int) -> float:
-        """How long to wait before an object of ``length`` bytes moves; the next one waits for that, too."""
-        begin = max(now, self._free_at)
-        self._free_at = begin + max(length, OBJECT_BYTES_MIN) / self._bytes_per_s
-        return begin - now
+        """0: an object of ``length`` bytes moves now, and is counted. Else nothing is, and the mover asks again after so many seconds.
+
+        Time is never set aside for one that waits: it may be given up, and would leave the others waiting for nothing.
+        """
+        if self._free_at > now:
+            return self._free_at - now
+        self._free_at = max(now - SAVED_S, self._free_at) + max(length, OBJECT_BYTES_MIN) / self._bytes_per_s
+        return 0.0

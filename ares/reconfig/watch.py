@@ -1,11 +1,11 @@
 """Who is there and who is gone, from repeated looks at the servers. Time is an argument.
 
 A member of a configuration is a server *and* the identity that the configuration names: one that answers under another identity has lost what it
-held, and is as gone as one that is silent. Absence counts only while somebody looks: a watcher that stood still itself must not take the others for
-gone as soon as it goes on.
+held, and is as gone as one that is silent. Absence counts only while somebody looks, and looks for that member: a watcher that stood still itself, or
+has only just learnt of a member, must not take it for gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ares.configuration import Server
 from ares.identity import ServerId
@@ -14,14 +14,11 @@ Member = tuple[ServerId, str]
 """A server and its identity."""
 
 
-REMEMBERED_MAX = 256
-"""Members whose last answer is remembered for longer than it is needed, so that it can be told how long ago it was."""
-
-
 class Watch:
     """A member that was absent for ``after_s`` is gone; a server that answered without a break for so long may be relied on.
 
-    ``gap_s``: how much of the time between two looks counts at most. Whoever was never seen, or forgotten, counts as absent since the first look.
+    ``gap_s``: how much of the time between two looks counts at most. A member counts as absent since it last answered, or since it is
+    asked for without a break, if that is later; one that the last look did not ask for is not absent, as far as is known.
     """
 
     def __init__(self, after_s: float, gap_s: float) -> None:
@@ -31,28 +28,28 @@ class Watch:
         self._watched_s = 0.0
         self._answers: Mapping[ServerId, str] = {}
         self._since_s: dict[Member, float] = {}
-        self._last_s: dict[Member, float] = {}
+        self._absent_since_s: dict[Member, float] = {}
 
-    def look(self, now: float, answers: Mapping[ServerId, str]) -> None:
-        """At ``now`` these servers answered, each under its identity, and no others."""
+    def look(self, now: float, answers: Mapping[ServerId, str], asked: Iterable[Server]) -> None:
+        """At ``now`` these servers answered, each under its identity, and no others. ``asked``: the members that were to answer."""
         if self._looked_at is not None:
             self._watched_s += min(max(now - self._looked_at, 0.0), self._gap_s)
         self._looked_at = now
         self._answers = dict(answers)
         self._since_s = {member: self._since_s.get(member, self._watched_s) for member in answers.items()}
-        for member in answers.items():
-            self._last_s.pop(member, None)
-            self._last_s[member] = self._watched_s
-        while len(self._last_s) > REMEMBERED_MAX and self._watched_s - (oldest := next(iter(self._last_s.items())))[1] > 2 * self._after_s:
-            del self._last_s[oldest[0]]
+        members = ((server.id, server.identity) for server in asked)
+        self._absent_since_s = {
+            (id, identity): self._watched_s if answers.get(id) == identity else self._absent_since_s.get((id, identity), self._watched_s)
+            for id, identity in members
+        }
 
     def is_here(self, server: Server) -> bool:
         """Whether it answered the last look, as the one that is meant."""
         return self._answers.get(server.id) == server.identity
 
     def absent_s(self, server: Server) -> float:
-        """For how long it has not answered as the one that is meant; 0 if it did."""
-        return 0.0 if self.is_here(server) else self._watched_s - self._last_s.get((server.id, server.identity), 0.0)
+        """For how long it has not answered as the one that is meant, although it was asked for; 0 if it did, or was not."""
+        return 0.0 if self.is_here(server) else self._watched_s - self._absent_since_s.get((server.id, server.identity), self._watched_s)
 
     def is_gone(self, server: Server) -> bool:
         """Whether that is too long."""
@@ -63,5 +60,5 @@ class Watch:
         return server.id in self._answers and not self.is_here(server) and self.absent_s(server) < 2 * self._after_s
 
     def steady(self) -> dict[ServerId, str]:
-        """The servers that may be relied on, and their identities."""
+        """The servers that may be relied on, and the identities under which they answered the last look."""
         return {id: identity for (id, identity), since_s in self._since_s.items() if self._watched_s - since_s >= self._after_s}

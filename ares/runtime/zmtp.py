@@ -22,6 +22,9 @@ SCRATCH_BYTES = 256 * 1024
 LARGE_BYTES_MIN = 32 * 1024
 """A frame larger than this, of which not all has come, is received where it stays."""
 
+FRAME_BYTES_MORE = 64
+"""What keeping a frame takes beside its bytes, about."""
+
 _MORE, _LONG, _COMMAND = 1, 2, 4
 _GREETING_BYTES = 64
 _SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
@@ -168,7 +171,7 @@ class Incoming:
     def _keep(self, frame: Frame) -> bool:
         """Whether the message is complete with it."""
         self._frames.append(frame)
-        self._message_bytes += len(frame)
+        self._message_bytes += len(frame) + FRAME_BYTES_MORE
         if len(self._frames) > FRAMES_MAX:
             raise NotZmtp(f"a message of more than {FRAMES_MAX} frames")
         return not self._more

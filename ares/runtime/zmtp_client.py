@@ -6,6 +6,7 @@ then ever slower up to once a second, as long as something waits for it.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 
 from ares.codec import Frame
@@ -14,7 +15,7 @@ from ares.identity import ServerId
 from ares.messages import AnyMessage
 from ares.runtime.batching import BatchConnections, Deliver, Waiting, batches
 from ares.runtime.keys import without_key
-from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, endpoint
+from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS, endpoint
 from ares.runtime.zmtp import DEALER
 from ares.runtime.zmtp_connection import ZmtpConnection, scratch
 
@@ -74,16 +75,22 @@ class _Link:
         self._scratch = scratch
         self._deliver = deliver
         self._waiting = Waiting()
-        self._connection: ZmtpConnection | None = None
+        self._latest: ZmtpConnection | None = None
+        self._met_or_lost = asyncio.Event()
         self._connecting: asyncio.Task[None] | None = None
+        self._pause_s = RECONNECT_S_MIN
         self._closed = False
 
+    @property
+    def _usable(self) -> ZmtpConnection | None:
+        return self._latest if self._latest is not None and self._latest.ready else None
+
     def send(self, messages: list[AnyMessage]) -> None:
-        connection = self._connection
+        connection = self._usable
         if connection is None or connection.slow or self._waiting:
             self._waiting.admit(messages)
             if connection is None and self._connecting is None:
-                self._connecting = self._loop.create_task(self._connect())
+                self._connecting = self._loop.create_task(self._connect(0.0))
         else:
             self._transmit(connection, messages)
 
@@ -96,47 +103,54 @@ class _Link:
             taken += count
         self._waiting.admit(messages[taken:])
 
-    async def _connect(self) -> None:
-        """Until a connection is made; how long it then lasts is another matter."""
-        pause_s = RECONNECT_S_MIN
+    async def _connect(self, pause_s: float) -> None:
+        """Until a handshake is done; how long the connection then lasts is another matter."""
         while not self._closed and self._waiting:
+            await asyncio.sleep(pause_s)
+            self._met_or_lost.clear()
+            connection = self._latest = self._candidate()
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-                    await self._loop.create_connection(self._made, self._host, self._port)
-                return
-            except (OSError, TimeoutError):
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RECONNECT_S_MAX)
+                    await self._loop.create_connection(lambda made=connection: made, self._host, self._port, family=socket.AF_INET)  # type: ignore[misc]
+                async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+                    await self._met_or_lost.wait()
+            except (OSError, TimeoutError, UnicodeError):
+                connection.hang_up()
+            if self._usable is not None:
+                break
+            pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, RECONNECT_S_MAX)
         self._connecting = None
 
-    def _made(self) -> ZmtpConnection:
+    def _candidate(self) -> ZmtpConnection:
         return ZmtpConnection(DEALER, self._scratch, self._met, lambda _, frames: self._deliver(frames), self._lost, self._flow)
 
     def _met(self, connection: ZmtpConnection) -> None:
-        self._connection, self._connecting = connection, None
-        if self._closed:
+        if connection is not self._latest or self._closed:
             connection.hang_up()
-        else:
-            self._flow()
+            return
+        self._pause_s = RECONNECT_S_MIN
+        self._met_or_lost.set()
+        self._flow()
 
     def _flow(self) -> None:
-        connection = self._connection
+        connection = self._usable
         if connection is not None and self._waiting:
             self._transmit(connection, self._waiting.take())
 
     def _lost(self, connection: ZmtpConnection) -> None:
         """Also when it never came to a handshake."""
-        self._connection = self._connecting = None
-        if self._waiting and not self._closed:
-            self._connecting = self._loop.create_task(self._reconnect())
-
-    async def _reconnect(self) -> None:
-        await asyncio.sleep(RECONNECT_S_MIN)
-        await self._connect()
+        if connection.trouble:
+            _log.warning("hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble)
+        if connection is self._latest:
+            self._met_or_lost.set()
+            if self._waiting and not self._closed and self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect(self._pause_s))
 
     def close(self) -> None:
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._connection is not None:
-            self._connection.close()
+        if self._usable is not None:
+            self._usable.close()
+        elif self._latest is not None:
+            self._latest.hang_up()

@@ -1,7 +1,6 @@
 """One ZMTP connection on the event loop, either side of it: bytes in, messages out, and back."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -15,8 +14,6 @@ UNSENT_BYTES = 1024 * 1024
 
 _NOWHERE = memoryview(bytearray())
 
-_log = logging.getLogger(__name__)
-
 
 def scratch() -> memoryview:
     """Room for one read, for all connections of a thread."""
@@ -28,7 +25,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with each message, ``lost`` when it has ended, and ``holds``
     whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take what it is sent;
-    ``taken`` is called when it does again.
+    ``taken`` is called when it does again. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP.
     """
 
     def __init__(
@@ -43,6 +40,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         made: Callable[["ZmtpConnection"], None] = lambda _: None,
     ) -> None:
         self.slow = False
+        self.trouble = ""
         self._kind = kind
         self._incoming = Incoming(kind, scratch)
         self._met = met
@@ -72,12 +70,13 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         try:
             messages = incoming.filled(nbytes)
         except NotZmtp as error:
-            _log.info("hung up on a peer: %s", error, extra={"peer": self.peer})
+            self.trouble = str(error)
             self.hang_up()
             return
         if incoming.answers:
             answers, incoming.answers = incoming.answers, []
-            self.transport.write(b"".join(answers))
+            if not self.slow:  # who does not read what is answered is answered no more
+                self.transport.write(b"".join(answers))
         if not greeted and incoming.ready:
             self._met(self)
         for frames in messages:
@@ -126,10 +125,16 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     def send(self, frames: Sequence[Frame]) -> None:
         """One message; when the connection has ended, it is dropped."""
         if self.ready:
-            if len(frames) == 1 or sum(map(len, frames)) < ZERO_COPY_BYTES_MIN:
-                self.transport.write(b"".join(wire(frames)))
-            else:
-                self.transport.writelines(list(wire(frames)))
+            small: list[bytes] = []
+            for buffer in wire(frames):
+                if len(buffer) < ZERO_COPY_BYTES_MIN:
+                    small.append(buffer)
+                else:
+                    self.transport.write(b"".join(small))
+                    self.transport.write(buffer)
+                    small.clear()
+            if small:
+                self.transport.write(b"".join(small))
 
     def pause(self) -> None:
         """Read nothing until :meth:`resume`: the other side's TCP stream stands still."""

@@ -7,6 +7,7 @@ it asks again.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 from ares.codec import Frame
@@ -17,7 +18,7 @@ from ares.runtime.limits import Limits
 from ares.runtime.ports import Handle, Sender
 from ares.runtime.zmq_sockets import BACKLOG, HANDSHAKE_TIMEOUT_MS, endpoint
 from ares.runtime.zmtp import ROUTER
-from ares.runtime.zmtp_connection import UNSENT_BYTES, ZmtpConnection, scratch
+from ares.runtime.zmtp_connection import ZmtpConnection, scratch
 from ares.server.metrics import Traffic
 
 CLOSE_S_MAX = 1.0
@@ -43,12 +44,15 @@ class ZmtpListener(BatchListener):
         self._scratch = scratch()
         self._ended = asyncio.Event()
         self._held_bytes = 0
+        self._unread: dict[ZmtpConnection, int] = {}
+        self._unread_bytes = 0
+        self._strange = 0
 
     async def serve(self, handle: Handle) -> str:
         endpoint(self._wanted)
         host, _, port = self._wanted.rpartition(":")
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, host, int(port), backlog=BACKLOG)
+            self._server = await asyncio.get_running_loop().create_server(self._accept, host, int(port), family=socket.AF_INET, backlog=BACKLOG)
         except OSError as error:
             raise BadInput(
                 f"cannot listen on {self._wanted!r}: {error.strerror}. Use an IPv4 address of this machine with a port that no other program has "
@@ -79,6 +83,11 @@ class ZmtpListener(BatchListener):
 
     def _lost(self, connection: ZmtpConnection) -> None:
         self.connections.pop(connection, None)
+        self._note_unread(connection, 0)
+        if connection.trouble:
+            self._strange += 1
+            if self._strange.bit_count() == 1:
+                _log.info("hung up on a peer (%d so far): %s", self._strange, connection.trouble)
         if not self.connections:
             self._ended.set()
 
@@ -122,15 +131,22 @@ class ZmtpListener(BatchListener):
             if self._room_for(sender, frames):
                 self._leaves(frames)
                 sender.send(frames)
+                self._note_unread(sender, sender.unsent_bytes)
 
     def _room_for(self, sender: ZmtpConnection, frames: list[Frame]) -> bool:
-        """Whether this client has not left too much unread, one batch being always taken, nor all together."""
-        unsent, size = sender.unsent_bytes, sum(map(len, frames))
-        if unsent and unsent + size > WAITING_BYTES_MAX:
-            return False
-        if unsent + size > UNSENT_BYTES:
-            self._hang_up_beyond(self._limits.unread_bytes - size, lambda connection: connection.unsent_bytes, "left unread")
-        return True
+        """Whether this client has not left too much unread, one batch being always taken."""
+        unsent = sender.unsent_bytes
+        return unsent == 0 or unsent + sum(map(len, frames)) <= WAITING_BYTES_MAX
+
+    def _note_unread(self, connection: ZmtpConnection, bytes: int) -> None:
+        """What is known of ``connection``; of others it may be less by now, and is looked at when all together seem to be too much."""
+        self._unread_bytes += bytes - self._unread.pop(connection, 0)
+        if bytes:
+            self._unread[connection] = bytes
+        if self._unread_bytes > self._limits.unread_bytes:
+            self._hang_up_beyond(self._limits.unread_bytes, lambda connection: connection.unsent_bytes, "left unread")
+            self._unread = {connection: unsent for connection in self.connections if (unsent := connection.unsent_bytes)}
+            self._unread_bytes = sum(self._unread.values())
 
     async def close(self) -> None:
         if not self._serving:
@@ -142,6 +158,7 @@ class ZmtpListener(BatchListener):
         for connection in self.connections:
             connection.close()
         if self.connections:
+            self._ended.clear()
             try:
                 await asyncio.wait_for(self._ended.wait(), CLOSE_S_MAX)
             except TimeoutError:

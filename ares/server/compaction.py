@@ -33,7 +33,12 @@ DEAD_SHARE_MIN = 0.5
 def choose(places: Mapping[int, int], live: Mapping[int, int]) -> int | None:
     """The place, of ``places`` with their bytes, of which the largest part is dead; None if none is worth it."""
     best = max(places, key=lambda place: _dead_share(places[place], live.get(place, 0)), default=None)
-    return best if best is not None and _dead_share(places[best], live.get(best, 0)) >= DEAD_SHARE_MIN else None
+    return best if best is not None and is_worth_it(places[best], live.get(best, 0)) else None
+
+
+def is_worth_it(bytes: int, live: int) -> bool:
+    """Whether to give back a place of ``bytes``, of which ``live`` are alive."""
+    return _dead_share(bytes, live) >= DEAD_SHARE_MIN
 
 
 def _dead_share(bytes: int, live: int) -> float:

@@ -232,8 +232,9 @@ class DurableHost(Host):
         self._schedule()
 
     def go_on(self) -> None:
-        """Try again to leave damaged places: there may be room now."""
+        """Try again to leave damaged places: there may be room now, or a place by which to make some."""
         if self.leaving:
+            self._reclaiming.look_again()
             self._schedule()
 
     @property

@@ -3,15 +3,18 @@
 A place is *damaged* when its file is not what was written, however little of it: what is alive there is journaled again, from memory, and the
 place is given up. So a store heals before a restart would have to refuse it. What had rotted in memory, too, is journaled hollow, and waits to be
 repaired from other servers (ares/server/scrubbing.py).
+
+All of a damaged place may be alive, and the spare holds only what survives of one worth giving back. Until it is worth that, room for it is what
+clients' data might take; and one that waits for room is in nobody's way: giving back others is what makes room.
 """
 
 import enum
 import logging
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from ares.errors import StoreDamaged
 from ares.runtime.ports import Journal, Key, Use
-from ares.server.compaction import USUAL, Compaction, Thrift, choose
+from ares.server.compaction import USUAL, Compaction, Thrift, choose, is_worth_it
 from ares.server.state import Outlasting
 
 log = logging.getLogger(__name__)
@@ -26,7 +29,10 @@ class Step(enum.Enum):
 
 
 class Reclaiming:
-    """Of ``journal``, whose facts made ``outlasting``. ``lacks_room``: the last step could not be done, for the disk is full."""
+    """Of ``journal``, whose facts made ``outlasting``. ``lacks_room``: a place could not be given back, for the disk is full.
+
+    Whenever a step did nothing and damaged places are left, it is set.
+    """
 
     def __init__(self, outlasting: Outlasting, journal: Journal, thrift: Thrift = USUAL) -> None:
         self.lacks_room = False
@@ -34,6 +40,7 @@ class Reclaiming:
         self._journal = journal
         self._thrift = thrift
         self._compaction: Compaction | None = None
+        self._waiting: Compaction | None = None
         self._damaged: dict[int, Container[Key] | None] = {}
         self._looked_at_died = -thrift.look_bytes
 
@@ -50,6 +57,8 @@ class Reclaiming:
             self._damaged[place] = readable
         if self._compaction is not None and self._compaction.place == place:
             self._compaction = None
+        if self._waiting is not None and self._waiting.place == place:
+            self._waiting = None
 
     def look_again(self) -> None:
         """Look for what can be given back, however little died since the last time."""
@@ -77,37 +86,64 @@ class Reclaiming:
         self._journal.discard(compaction.place)
         self._damaged.pop(compaction.place, None)
         self._compaction = None
+        self.lacks_room = self.lacks_room and bool(self._damaged)
         self.look_again()
         return Step.APPENDED
 
     def _copy(self, compaction: Compaction, room: int) -> Step:
-        place = self._journal.reserve(room, Use.COMPACTION)
-        self.lacks_room = place is None
+        left = compaction.place
+        may_take_spare = is_worth_it(self._journal.places()[left], self._outlasting.live.get(left, 0))
+        place = self._journal.reserve(room, Use.COMPACTION if may_take_spare else Use.DATA)
         if place is None:
-            return Step.NOTHING
+            return self._wait(compaction)
+        if left in self._damaged or not self._damaged:
+            self.lacks_room = False
         for fact in compaction.move(place):
             self._journal.append(fact)
         return Step.APPENDED
 
+    def _wait(self, compaction: Compaction) -> Step:
+        """There is no room for the next slice. Once, and not again until there was some, look for another place than a damaged one."""
+        lacked_room, self.lacks_room = self.lacks_room, True
+        if compaction.place not in self._damaged:
+            return Step.NOTHING
+        self._compaction, self._waiting = None, compaction
+        if lacked_room:
+            return Step.NOTHING
+        self.look_again()
+        return Step.LOOKED
+
     def _chosen(self) -> Compaction | None:
-        """A damaged place that nothing is appended to any more, else one that is worth it."""
+        """A damaged place that nothing is appended to any more, else one that is worth it; the other way round while there is no room."""
         places = self._journal.places()
-        for place, readable in self._damaged.items():
-            if place in places:
-                return Compaction(self._outlasting, place, self._outlasting.held_at(place, readable), self._thrift)
+        damaged = next((place for place in self._damaged if place in places), None)
+        worth = self._worth_it(places) if damaged is None or self.lacks_room else None
+        chosen = damaged if worth is None else worth
+        return None if chosen is None else self._compaction_of(chosen)
+
+    def _worth_it(self, places: Mapping[int, int]) -> int | None:
+        """Damaged or not."""
         if self._outlasting.died - self._looked_at_died < self._thrift.look_bytes:
             return None
         self._looked_at_died = self._outlasting.died
-        worth = choose(places, self._outlasting.live)
-        return None if worth is None else Compaction(self._outlasting, worth, self._journal.read(worth), self._thrift)
+        return choose(places, self._outlasting.live)
+
+    def _compaction_of(self, place: int) -> Compaction:
+        waiting = self._waiting
+        if waiting is not None and waiting.place == place:
+            self._waiting = None
+            return waiting
+        is_damaged = place in self._damaged
+        facts = self._outlasting.held_at(place, self._damaged[place]) if is_damaged else self._journal.read(place)
+        return Compaction(self._outlasting, place, facts, self._thrift)
 
     def _sealed(self) -> Step:
         """See to it that nothing more is appended to damaged places."""
+        self.lacks_room = False
         for place in list(self._damaged):
             if place not in self._journal.durable():
                 del self._damaged[place]  # it was given back meanwhile
             elif self._journal.seal(place):
-                self.lacks_room = False
                 return Step.APPENDED
             else:
                 self.lacks_room = True

@@ -54,7 +54,7 @@ SCENARIOS: dict[str, Shape] = {
     "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
     "graves": Shape(
         daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2), keys=(1, 1), faults=(0, 1),
-        deaths=0.9, dies_s=(0.0, 0.03), loss=(0.3,), pause_s=0.005, lanes=(1,),
+        deaths=0.9, dies_s=(0.02, 0.12), loss=(0.1,), pause_s=0.005, lanes=(1,),
     ),
     "coverable": Shape(
         versioned_keys=(1, 2), keys=(0, 1), writers=(2, 4), readers=(1, 2), steps=(4, 7), deaths=0.3, dies_s=(0.0, 0.3), loss=(0.0, 0.1, 0.3),

@@ -1,6 +1,6 @@
 """Servers, configurations and watches for tests of the autopilot's decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ares.configuration import Configuration, Server
 from ares.identity import ServerId
@@ -10,6 +10,7 @@ from ares.reconfig.watch import Watch
 AFTER_S = 60.0
 EVERY_S = 5.0
 BOOK = {server.id: server for server in (Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(8))}
+ALL = frozenset(BOOK.values())
 ROSTER = Roster(BOOK, {}, frozenset())
 
 
@@ -26,12 +27,12 @@ def ec(*numbers: int, k: int, index: int = 0) -> Configuration:
     return Configuration.ec([BOOK[ServerId(f"s{number}")] for number in numbers], k, allow_no_faults=True).at("default", index)
 
 
-def watched(*looks: Mapping[ServerId, str], long: bool = True) -> Watch:
-    """After everybody answered for long, and then these looks: the last of them for as long as it takes."""
+def watched(*looks: Mapping[ServerId, str], long: bool = True, asked: Collection[Server] = ALL) -> Watch:
+    """After everybody answered for long, and then these looks: each of them for as long as it takes. ``asked``: the members that are looked for."""
     watch, now = Watch(AFTER_S, gap_s=2 * EVERY_S), 0.0
     for answers in (identities(*range(8)), *looks):
         for _ in range(int(AFTER_S / EVERY_S) + 1 if long else 1):
-            watch.look(now, answers)
+            watch.look(now, answers, asked)
             now += EVERY_S
     return watch
 

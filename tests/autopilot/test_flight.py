@@ -188,6 +188,20 @@ async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> N
     assert await user.read("key") == b"v"
 
 
+async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster: Cluster) -> None:
+    """Everybody is up; a domain is moved by hand onto one that the autopilot's cluster file does not name, long after it began to watch."""
+    user = cluster.manager()
+    book = {ServerId(f"s{number}"): cluster.book[ServerId(f"s{number}")] for number in range(5)}
+    async with Leaders(cluster, book=book).flying() as leaders:
+        await until(lambda: leaders.sentence().startswith("watches"))
+        await asyncio.sleep(2 * DUTY.after_s)
+        await user.reconfigure(Configuration.abd(["s0", "s1", "s5"]))
+        await asyncio.sleep(3 * DUTY.after_s)
+        assert ((await user.current()).index, user.configuration.server_ids[2]) == (1, "s5")
+        cluster.stop("s5")
+        await becomes(user, "s0 s1 s2")
+
+
 async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
     user = cluster.manager()
     written = 0

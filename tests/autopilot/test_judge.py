@@ -10,7 +10,7 @@ from ares.identity import ServerId
 from ares.reconfig.autopilot import Finish, Replace, Roster, Sound, Stuck, judge, loads_of, urgency
 from ares.reconfig.watch import Watch
 
-from .looks import AFTER_S, BOOK, EVERY_S, ROSTER, abd, check, ec, identities, watched
+from .looks import AFTER_S, ALL, BOOK, EVERY_S, ROSTER, abd, check, ec, identities, watched
 
 NEW = "e" * 32
 
@@ -54,15 +54,15 @@ def test_a_server_that_lost_its_memory_replaces_itself():
 def test_one_that_has_just_come_back_without_its_memory_is_waited_for():
     watch = Watch(AFTER_S, gap_s=2 * EVERY_S)
     for second in range(0, 120, 5):
-        watch.look(second, identities(0, 1, 2, 5))
+        watch.look(second, identities(0, 1, 2, 5), ALL)
     for second in range(120, 150, 5):
-        watch.look(second, identities(0, 1, 5))
+        watch.look(second, identities(0, 1, 5), ALL)
     for second in range(150, 180, 5):
-        watch.look(second, identities(0, 1, 5) | {ServerId("s2"): NEW})
+        watch.look(second, identities(0, 1, 5) | {ServerId("s2"): NEW}, ALL)
     assert watch.is_gone(BOOK["s2"])
     assert judge([abd(0, 1, 2)], watch, ROSTER) == Sound()
     for second in range(180, 240, 5):
-        watch.look(second, identities(0, 1, 5) | {ServerId("s2"): NEW})
+        watch.look(second, identities(0, 1, 5) | {ServerId("s2"): NEW}, ALL)
     assert ids(judge([abd(0, 1, 2)], watch, ROSTER).wished) == ["s0", "s1", "s2"]
 
 
@@ -70,7 +70,7 @@ def test_one_that_has_just_come_back_without_its_memory_is_waited_for():
 def test_without_a_spare_nothing_is_done_and_that_is_said(there):
     """s3 answers, but not for long."""
     watch = watched(identities(0, 1))
-    watch.look(10_000, identities(*there))
+    watch.look(10_000, identities(*there), ALL)
     verdict = judge([abd(0, 1, 2)], watch, ROSTER)
     assert isinstance(verdict, Stuck)
     assert verdict.why.startswith("no spare for s2")
@@ -106,9 +106,20 @@ def test_what_was_left_pending_is_completed():
 def test_a_server_that_the_cluster_file_does_not_name_is_replaced_and_never_taken():
     stranger = replace(BOOK["s2"], id=ServerId("x9"))
     configuration = Configuration.abd([BOOK["s0"], BOOK["s1"], stranger]).at("default", 0)
-    watch = watched(identities(0, 1, 3) | {ServerId("y9"): NEW})
+    watch = watched(identities(0, 1, 3) | {ServerId("y9"): NEW}, asked=[*ALL, stranger])
     verdict = judge([configuration], watch, ROSTER)
     assert ids(verdict.wished) == ["s0", "s1", "s3"]
+
+
+@pytest.mark.parametrize("learnt", [replace(BOOK["s2"], identity=NEW), replace(BOOK["s2"], id=ServerId("x9"))])
+def test_a_member_that_was_just_learnt_of_is_not_replaced(learnt):
+    """Taken in by hand between two looks: under a new identity, or unknown so far. Once it is asked for, it is seen to be there."""
+    configuration = Configuration.abd([BOOK["s0"], BOOK["s1"], learnt]).at("default", 1)
+    assert judge([configuration], watched(), ROSTER) == Sound()
+    watch = watched(asked=[*ALL, learnt])
+    assert isinstance(judge([configuration], watch, ROSTER), Replace), "it was asked for all the time"
+    watch.look(10_000, identities(0, 1, 3) | {learnt.id: learnt.identity}, configuration.servers)
+    assert judge([configuration], watch, ROSTER) == Sound()
 
 
 def test_the_most_endangered_domain_comes_first():
@@ -135,7 +146,7 @@ def situations(draw):
     for look in draw(st.lists(answers, min_size=1, max_size=4)):
         said = {id: {"same": BOOK[id].identity, "other": NEW, "third": "d" * 32}[what] for id, what in look.items()}
         for _ in range(draw(st.integers(1, 14))):
-            watch.look(now, said)
+            watch.look(now, said, ALL)
             now += EVERY_S
     lingering = frozenset([active[-1].id]) if draw(st.booleans()) else frozenset()
     return active, watch, Roster(BOOK, draw(st.dictionaries(st.sampled_from(sorted(BOOK)), st.integers(0, 3))), lingering)

@@ -2,12 +2,17 @@
 
 import pytest
 
+from ares.client.session import TICK_S
 from ares.configuration import Configuration
 from ares.effects import Pause, Together
 from ares.errors import BadInput, Unavailable
-from ares.reconfig.throttle import OBJECT_BYTES_MIN, Throttle
+from ares.identity import ClientId
+from ares.readiness import Readiness
+from ares.reconfig.reconfigure import Mover
+from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
+from ares.reconfig.view import Switches, View
 from tests.inproc.cluster import Cluster
-from tests.unit.rig import Rig
+from tests.unit.rig import C, Rig
 
 MIB = 1024 * 1024
 
@@ -15,15 +20,64 @@ MIB = 1024 * 1024
 def test_each_waits_for_what_moved_before():
     throttle = Throttle(100_000)
     assert throttle.wait_s(10.0, 50_000) == 0.0
-    assert throttle.wait_s(10.0, 100_000) == pytest.approx(0.5)
-    assert throttle.wait_s(10.0, 1) == pytest.approx(1.5)
+    assert throttle.wait_s(10.0, 100_000) == pytest.approx(0.5 - SAVED_S)
+    assert throttle.wait_s(10.5, 100_000) == 0.0
+    assert throttle.wait_s(10.5, 1) == pytest.approx(1.0 - SAVED_S)
     assert throttle.wait_s(20.0, 100_000) == 0.0, "time in which nothing moved is not saved up"
-    assert throttle.wait_s(20.0, 0) == pytest.approx(1.0)
+    assert throttle.wait_s(20.0, 0) == pytest.approx(1.0 - SAVED_S)
 
 
 def test_small_objects_count_too():
     throttle = Throttle(OBJECT_BYTES_MIN)
-    assert [throttle.wait_s(0.0, length) for length in (-1, 0, 10)] == [0.0, 1.0, 2.0]
+    for now, length in enumerate((-1, 0, 10), start=10):
+        assert throttle.wait_s(now, length) == 0.0
+        assert throttle.wait_s(now, length) == pytest.approx(1.0 - SAVED_S)
+
+
+def test_who_only_waits_makes_nobody_wait_longer():
+    throttle = Throttle(100_000)
+    throttle.wait_s(10.0, 100_000)
+    assert [throttle.wait_s(10.0, 100_000) for _ in range(20)] == [pytest.approx(1.0 - SAVED_S)] * 20
+
+
+def moving(throttle, lengths, *more, moved=None):
+    """Moves side by side, as a reconfiguration has them, that only wait for their turns."""
+    mover = Mover(View(ClientId(1), C, Switches(), Readiness()), C, throttle)
+
+    def move(length):
+        yield from mover._wait_for_turn(length)
+        if moved is not None:
+            moved.append(length)
+
+    yield Together(iter([*more, *map(move, lengths)]), 16)
+
+
+def failing():
+    yield Pause(5.0)
+    raise Unavailable(2, 1, {}, "the round of another object")
+
+
+def test_moves_that_were_given_up_leave_no_wait_behind():
+    """Attempt after attempt fails: what never moved does not delay the next one."""
+    throttle, rig = Throttle(32 * MIB), Rig()
+    for attempt in range(1, 5):
+        rig.start(moving(throttle, [64 * MIB] * 1000, failing()), idle=True)
+        while len(rig.ends) < attempt:
+            rig.tick(1)
+        assert isinstance(rig.ends[-1][2], Unavailable)
+        assert throttle.wait_s(rig.now, 0) <= 2.0, "no longer than one object takes"
+
+
+@pytest.mark.parametrize(("length", "count"), [(OBJECT_BYTES_MIN, 20_000), (MIB, 100)])
+def test_the_rate_is_kept_although_who_waits_is_woken_late(length, count):
+    """Objects that take less than a tick each, and some that take more."""
+    rig, moved, rate = Rig(), [], 16 * MIB
+    rig.start(moving(Throttle(rate), [length] * count, moved=moved), idle=True)
+    while not rig.ends:
+        rig.tick(TICK_S)
+        assert sum(moved) <= rate * (rig.now + SAVED_S) + length
+    assert rig.ends[0][2] is None
+    assert rig.now <= length * count / rate + TICK_S
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), "fast", None])

@@ -105,6 +105,8 @@ def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successo
     client, mover, reader = world.client(), world.client(Switches(gc=False)), world.client()
     client.run(write(client.view, "k", b"v"))
     mover.run(reconfigure(mover.view, EC))
+    while world.step():
+        pass
     stale = world.replicas["s0"].handle(GetData(1, C0.id, "k", True))
     assert (stale.element, stale.successor.finalized) == (None, True)
     assert reader.run(read(reader.view, "k")).value == b"v"

@@ -167,7 +167,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "restart that forgets": (restart_that_forgets, "crash"),
     "GC before finalize": (gc_before_finalize, "reconfigure"),
     "fast read past a successor": (fast_read_past_a_successor, "deaths"),
-    "Lists of one": (lists_of_one, "deaths"),
+    "Lists of one": (lists_of_one, "graves"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),
     "held versions that hide newer ones": (held_versions_that_hide_newer_ones, "coverable"),

@@ -1,0 +1,143 @@
+"""Where does the time of a small operation go? Microseconds of processor, by layer and by process.
+
+    .venv/bin/python -m experiments.budget                # a minute
+    .venv/bin/python -m experiments.budget --dap ec
+
+First without any I/O: the client's session and operations, the codec of both sides, and all servers' state machines, in this process. Then a real
+cluster, in memory, with everything on this machine: what client and servers used in all. The difference is the event loop, the transport, the kernel,
+and caches that went cold between two processes. Processor time suffers less from other work on the machine than rates do; it is not free of it.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ares.api import connect
+from ares.client.operations import read, write
+from ares.client.session import Session
+from ares.codec import decode, encode
+from ares.configuration import Configuration, Server
+from ares.identity import DEFAULT_DOMAIN, ClientId, ObjectName, ServerId
+from ares.reconfig.view import Switches, View
+from ares.runtime.loop import run
+from ares.server.replica import Replica
+from experiments.cluster import local_cluster
+
+N, K = 5, 3
+OBJECTS = [ObjectName(f"key-{number:020d}") for number in range(1000)]
+VALUE = b"0123456789"
+AT_ONCE = 100
+WAVES = 60
+SECONDS = 3.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Layers:
+    """A client and its servers in one process; every step is timed by whose work it is."""
+
+    def __init__(self, dap: str) -> None:
+        servers = tuple(Server(ServerId(f"s{number}"), f"127.0.0.1:{7000 + number}", f"{number:032x}") for number in range(N))
+        made = Configuration.ec(servers, K) if dap == "ec" else Configuration.abd(servers)
+        initial = made.at(DEFAULT_DOMAIN, 0)
+        self._replicas = {server.id: Replica(server.id, server.identity, initial) for server in servers}
+        self._session = Session()
+        self._view = View(ClientId(7), initial, Switches(), self._session.readiness)
+        self._done = 0
+        self._spent: Counter[str] = Counter()
+        self._since = 0.0
+
+    def _charge(self, layer: str) -> None:
+        """The time since the last charge was this layer's."""
+        now = time.perf_counter()
+        self._spent[layer] += now - self._since
+        self._since = now
+
+    def _ended(self, result: Any, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        self._done += 1
+
+    def wave(self, operations: list[tuple[bool, ObjectName]]) -> Counter[str]:
+        """Seconds by layer that these operations took, all begun at once."""
+        self._spent, self._done, self._since = Counter(), 0, time.perf_counter()
+        for reads, object in operations:
+            operation = read(self._view, object) if reads else write(self._view, object, VALUE)
+            self._session.start(operation, "an operation", 0.0, 30.0, self._ended, key=None if reads else (DEFAULT_DOMAIN, object))
+        while self._done < len(operations):
+            self._turn()
+        return self._spent
+
+    def _turn(self) -> None:
+        outbox = self._session.take_outbox()
+        self._charge("client")
+        answers = {}
+        for server, messages in outbox.items():
+            requests = decode(encode(messages))
+            self._charge("codec")
+            replies = [reply for request in requests if (reply := self._replicas[server].handle(request)) is not None]  # type: ignore[arg-type]
+            self._charge("servers")
+            answers[server] = decode(encode(replies))
+            self._charge("codec")
+        for server, messages in answers.items():
+            self._session.receive(server, messages, 0.0)
+        self._charge("client")
+
+
+def layers(dap: str) -> None:
+    there, rng = Layers(dap), random.Random(1)
+    there.wave([(False, object) for object in OBJECTS])
+    for label, share in (("writes", 0.0), ("half reads", 0.5), ("reads", 1.0)):
+        waves = [there.wave([(rng.random() < share, rng.choice(OBJECTS)) for _ in range(AT_ONCE)]) for _ in range(WAVES)]
+        quickest = {layer: min(spent[layer] for spent in waves) / AT_ONCE * 1e6 for layer in ("client", "codec", "servers")}
+        parts = "   ".join(f"{layer} {cost:5.1f}" for layer, cost in quickest.items())
+        print(f"without I/O, {label:10}: {parts}   in all {sum(quickest.values()):5.1f}", flush=True)
+
+
+def used_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+async def processes(file: Path, at_once: int) -> None:
+    pids = [int(path.read_text(encoding="ascii")) for path in sorted((file.parent / "run").glob("s*.pid"))]
+    rng, count = random.Random(1), 0
+    async with connect(file) as store:
+        await asyncio.gather(*(store.write(object, VALUE) for object in OBJECTS))
+        begin, own, theirs = time.perf_counter(), time.process_time(), sum(map(used_s, pids))
+        end = begin + SECONDS
+
+        async def worker() -> None:
+            nonlocal count
+            while time.perf_counter() < end:
+                object = rng.choice(OBJECTS)
+                if rng.random() < 0.5:
+                    await store.read(object)
+                else:
+                    await store.write(object, VALUE)
+                count += 1
+
+        await asyncio.gather(*(worker() for _ in range(at_once)))
+        rate = count / (time.perf_counter() - begin)
+        own, theirs = (time.process_time() - own) / count * 1e6, (sum(map(used_s, pids)) - theirs) / count * 1e6
+    costs = f"client {own:6.1f}   servers {theirs:6.1f}   in all {own + theirs:6.1f}"
+    print(f"real, half reads, {at_once:3} at once: {costs}   ({rate:,.0f} op/s)", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dap", choices=("abd", "ec"), default="abd")
+    dap = parser.parse_args().dap
+    print(f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together")
+    layers(dap)
+    with local_cluster(N, dap, K if dap == "ec" else None) as file:
+        for at_once in (1, 32, 100, 256):
+            run(processes(file, at_once))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Damaged places on a full disk: they wait for room, and nothing else waits for them (ares/server/reclaiming.py)."""
+
+import asyncio
+
+import pytest
+
+from ares.dap.element import sealed
+from ares.messages import DELETED, Ack, Introduce, PutData, Refused, Scrub
+from ares.server import scrubbing
+from ares.server.scrubbing import Care, Scrubbing, ScrubPlan
+from ares.tag import Tag
+
+from ..journal.serving import KIB, PHOTOS, put
+from ..journal.test_full_disk import SmallDisk
+from .rig import Server, anatomy, flip
+
+
+def number_put(number):
+    return put(f"{number}", 1, b"d" * 3 * KIB, PHOTOS)
+
+
+def deletion(number):
+    tag = Tag(2, 1)
+    return PutData(7, PHOTOS.id, f"{number}", tag, sealed(PHOTOS.id, f"{number}", tag, 0, DELETED, ()))
+
+
+@pytest.fixture
+def disk():
+    return SmallDisk(512 * KIB)
+
+
+@pytest.fixture
+def server(tmp_path, disk):
+    """Its disk is full of objects that are all alive. Numbered as they were written, and so as they lie in the places."""
+    server = Server(tmp_path / "j", disk)
+    server.ask(Introduce(1, PHOTOS))
+    server.taken = 0
+    while not isinstance(server.ask(number_put(server.taken))[0], Refused):
+        server.taken += 1
+    server.per_place = server.taken // (len(server.journal.places()) + 1)
+    return server
+
+
+def damage(server, position):
+    """Leave a place, as far as there is room for it: when the loop returns, nothing more is tried on its own."""
+    server.host.leave(sorted(server.journal.places())[position])
+    server.loop.run()
+    assert (server.host.leaving, server.host.lacks_room) == (1, True)
+
+
+def delete(server, numbers):
+    """How many were refused, each asked for twice: who is refused makes it look for what can be given back."""
+    refused = 0
+    for number in numbers:
+        server.host.go_on()
+        if not all(isinstance(reply, Ack) for reply in server.ask(deletion(number))):
+            refused += isinstance(server.ask(deletion(number))[0], Refused)
+    return refused
+
+
+def assert_whole(server):
+    assert (server.host.leaving, server.host.lacks_room, server.failures) == (0, False, [])
+    assert all(verdict.whole for verdict in server.examine().values())
+    assert server.state == Server(server.directory).state
+
+
+def test_others_are_given_back_and_then_it_is_left(server):
+    before = server.state
+    damage(server, 0)
+    assert server.state == before
+    assert delete(server, range(2 * server.per_place, server.taken)) == 0
+    server.host.go_on()
+    server.loop.run()
+    assert_whole(server)
+    assert all(isinstance(server.ask(number_put(server.taken + 1 + number))[0], Ack) for number in range(20))
+
+
+def test_one_that_is_mostly_dead_may_take_the_spare(server):
+    """Nothing but it can be given back; and what survives of it fits, as for a place that is not damaged."""
+    damage(server, 1)
+    first = server.per_place + 2
+    assert delete(server, range(first, first + server.per_place * 3 // 4)) == 0
+    server.host.go_on()
+    server.loop.run()
+    assert_whole(server)
+
+
+def test_one_that_lacks_room_does_not_keep_one_that_is_mostly_dead(server):
+    damage(server, 0)
+    second = sorted(server.journal.places())[1]
+    server.host.leave(second)
+    server.loop.run()
+    assert server.host.leaving == 2
+    first = server.per_place + 2
+    assert delete(server, range(first, first + server.per_place * 3 // 4)) == 0
+    server.host.go_on()
+    server.loop.run()
+    assert second not in server.journal.places()
+
+
+def test_it_is_left_when_there_is_room(server, disk):
+    damage(server, 0)
+    damage(server, 0)
+    disk.room += 128 * KIB
+    server.host.go_on()
+    server.loop.run()
+    assert_whole(server)
+
+
+def test_what_died_while_it_waited_needs_no_room(server):
+    damage(server, 0)
+    assert delete(server, range(server.per_place + 2)) == 0
+    assert_whole(server)
+
+
+async def test_a_scrub_says_that_it_waits_and_goes_on_by_itself(server, disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
+    path = min(server.directory.glob("*.log"))
+    flip(path, anatomy(path)["metadata"][0].start + 41)
+    task = asyncio.create_task(Scrubbing(server.host, server.journal, Care(ScrubPlan(0, 1 << 30, tmp_path / "told"))).run())
+    told = server.host.scrub(Scrub(1, True, 0))
+
+    async def until(ended):
+        async with asyncio.timeout(30):
+            while not ended(told := server.host.scrub(Scrub(1, False))):
+                server.loop.run()
+                await asyncio.sleep(0.001)
+        return told
+
+    assert told.running
+    told = await until(lambda told: not told.running)
+    assert (told.rounds, told.damaged, told.leaving) == (1, 1, 1)
+    disk.room += 128 * KIB
+    told = await until(lambda told: not told.leaving)
+    assert (told.rounds, told.running) == (1, False)
+    task.cancel()
+    await asyncio.wait([task])
+    assert_whole(server)

@@ -1,0 +1,64 @@
+"""Whom a query asks first."""
+
+import pytest
+
+from ares.identity import CallId, ServerId
+from ares.readiness import PROBE_TURNS, Readiness
+
+SERVERS = tuple(ServerId(f"s{number}") for number in range(5))
+
+
+def served(readiness: Readiness, calls: int, silent: ServerId | None = None) -> list[ServerId]:
+    """Queries of a turn each, answered by all but ``silent``; who was asked first."""
+    asked = []
+    for call in range(1, calls + 1):
+        first, spared = readiness.first(SERVERS, 3)
+        assert sorted(first + spared) == list(range(5))
+        for position in first:
+            readiness.sent(SERVERS[position], CallId(call))
+            if SERVERS[position] != silent:
+                readiness.heard(SERVERS[position], CallId(call))
+            asked.append(SERVERS[position])
+        readiness.next_turn()
+    return asked
+
+
+def test_equals_take_turns():
+    asked = served(Readiness(), 100)
+    assert all(55 <= asked.count(server) <= 70 for server in SERVERS)
+
+
+def test_who_is_behind_is_spared_but_asked_now_and_then():
+    asked = served(Readiness(), 10 * PROBE_TURNS, silent=SERVERS[2])
+    assert 8 <= asked.count(SERVERS[2]) <= 12
+    assert len(asked) > 3 * 10 * PROBE_TURNS, "beside those that are needed, not in their place"
+
+
+def test_who_answers_again_is_asked_again():
+    readiness = Readiness()
+    served(readiness, 5, silent=SERVERS[2])
+    readiness.heard(SERVERS[2], CallId(5))
+    assert served(readiness, 20).count(SERVERS[2]) >= 8
+
+
+def test_a_suspect_comes_last_until_it_says_something():
+    readiness = Readiness()
+    readiness.suspects.add(SERVERS[0])
+    assert readiness.order(SERVERS)[-1] == 0
+    readiness.heard(SERVERS[0], CallId(1))
+    readiness.next_turn()
+    assert readiness.suspects == set()
+
+
+def test_the_order_stays_for_a_turn():
+    readiness = Readiness()
+    order = readiness.order(SERVERS)
+    readiness.sent(SERVERS[order[0]], CallId(9))
+    assert readiness.order(SERVERS) == order
+    readiness.next_turn()
+    assert readiness.order(SERVERS)[-1] == order[0]
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_clients_begin_with_different_servers(turn):
+    assert Readiness(turn).order(SERVERS)[0] == turn
