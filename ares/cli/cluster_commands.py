@@ -171,7 +171,7 @@ def consensus(common: Common, file: File, id: Id) -> None:
 
 def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool) -> "tuple[Settings, list[Member]]":
     """The settings to start with, those given or the renewed ones of a cluster that begins afresh; and what of the cluster does not run."""
-    from ares.cli.supervisor import NotStarted, members_of, remove_data, started_before
+    from ares.cli.supervisor import NotStarted, members_of, remove_data, started_before, stores_gone
     from ares.runtime.cluster_file import renew_identities
 
     pids = supervisor.running()
@@ -186,6 +186,12 @@ def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervis
     if not settings.durable and (started := started_before(settings)):
         why = f"{', '.join(started)} ran before and stopped; {_LOST}, and a server that forgot may not answer as if it had not"
         raise NotStarted(f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster")
+    if lost := stores_gone(settings):
+        why = f"what {', '.join(lost)} kept on disk is gone ({settings.servers[lost[0]].data} is not there), and it must not answer as if it had it"
+        remedy = (
+            f"Mount the disk if it is not; else `ares-cli server {settings.path} --id {lost[0]} --forget` begins anew, and `reconfig` takes it in"
+        )
+        raise NotStarted(f"{why}. {remedy}")
     return settings, missing
 
 
@@ -217,7 +223,7 @@ def _show(common: Common, settings: "Settings", pids: dict[str, int], started: l
     console.print(table)
     if len(started) < len(addresses):
         console.print(f"started now: {', '.join(started)}; the others ran already", highlight=False, soft_wrap=True)
-    console.print(settings.initial.describe(), highlight=False, soft_wrap=True)
+    console.print(f"it began with {settings.initial.describe()}; `ares-cli status` tells what is in force", highlight=False, soft_wrap=True)
     for note in settings.notes:
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
     return None

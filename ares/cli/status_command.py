@@ -146,7 +146,11 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]", fi
         for member, address in addresses.items():
             consensus.add_row(member if settings.etcd is None else "etcd", address, *_member_cells(members.get(member)))
         console.print(consensus)
-        outlook = _consensus_outlook(len(members), len(addresses)) if settings.etcd is None else _etcd_outlook(found.members, len(addresses))
+        outlook = (
+            _consensus_outlook(len(members), len(addresses), any(standing.serves for standing in [*standings, *files]))
+            if settings.etcd is None
+            else _etcd_outlook(found.members, len(addresses))
+        )
         console.print(outlook, soft_wrap=True)
     if (flown := _autopilot(settings, found.members)) is not None:
         console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
@@ -206,10 +210,12 @@ def _member_cells(member: "ConsensusDescription | None") -> list[str]:
     return [f"[green]{role}[/green]", str(member.term), str(member.decisions)]
 
 
-def _consensus_outlook(answering: int, total: int) -> str:
+def _consensus_outlook(answering: int, total: int, serves: bool) -> str:
+    """``serves``: some domain has its quorum."""
     spare = answering - (total // 2 + 1)
     if spare < 0:
-        return f"consensus: {answering} of {total} members answer, no majority: reads and writes go on, reconfiguring and creating domains wait"
+        goes_on = "reads and writes go on, " if serves else ""
+        return f"consensus: {answering} of {total} members answer, no majority: {goes_on}reconfiguring and creating domains wait"
     return f"consensus: {answering} of {total} members answer; survives {spare or 'no'} more crash{'' if spare == 1 else 'es'}"
 
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.errors import AresError, BadInput
+from ares.identity import ServerId
 from ares.runtime.cluster_file import is_free
-from ares.runtime.home import held, was_claimed
+from ares.runtime.home import LOCK_NAME, held, was_claimed
 from ares.runtime.settings import Settings, split_address
 
 STOP_S = 5.0
@@ -216,6 +217,14 @@ def _listening(*addresses: str) -> tuple[str, ...]:
 def started_before(settings: Settings) -> list[str]:
     """The servers that once ran and so, if they kept it in memory only, have lost what they held."""
     return [server.id for server in settings.servers.values() if was_claimed(server.data)]
+
+
+def stores_gone(settings: Settings) -> list[ServerId]:
+    """Servers of the first configuration that never ran here, as it seems, while others of it did: their disks are lost, or not mounted."""
+    servers = [settings.servers[id] for id in settings.initial.server_ids]
+    if not settings.durable or not any(was_claimed(server.data) for server in servers):
+        return []
+    return [server.id for server in servers if not (server.data / LOCK_NAME).exists()]
 
 
 def remove_data(settings: Settings) -> None:

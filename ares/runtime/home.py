@@ -62,25 +62,26 @@ def claim_identity(directory: Path, identity_of_file: str) -> Claim:
 def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Claim:
     """Who the server in ``directory`` is, if its store is there or it never ran; call it with the directory held. The store is ``directory``/journal.
 
-    ``forget``: what is there of an earlier life is moved aside, and a new one begins. Raises :class:`StoreLost`, :class:`ForeignStore` and
+    ``forget``: what is there of an earlier life is moved aside, and a new one begins; also if nothing is there, for that may be a lost disk. Without
+    it a directory in which nothing is is taken for that of a server that never ran. Raises :class:`StoreLost`, :class:`ForeignStore` and
     :class:`BadInput`.
     """
     store = directory / STORE_NAME
     with _refusing_unusable(directory):
         _make_directory(directory)
         claimed = _read_claim(directory)
-        forgets = forget and (claimed is not None or store.exists())
-        if forgets and store.exists():
+        if forget and store.exists():
             os.rename(store, store.with_name(f"{STORE_NAME}.{secrets.token_hex(4)}"))
-        elif claimed is not None and _read_claim(store) is None and not forgets:
+        elif claimed is not None and _read_claim(store) is None and not forget:
             raise StoreLost(store)
-        identity = new_identity() if forgets else claimed or _read_claim(store) or identity_of_file
+        identity = new_identity() if forget else claimed or _read_claim(store) or identity_of_file
         if _read_claim(store) not in (None, identity):
             raise ForeignStore(store, f"it was made under the identity {_read_claim(store)}, and this server is {identity}")
         _make_directory(store)
-        _replace_durably(store / CLAIM_NAME, f"{identity}\n")
-        _replace_durably(directory / CLAIM_NAME, f"{identity}\n")
-    return Claim(identity, forgets)
+        for place in (store, directory):
+            if _read_claim(place) != identity:  # a full disk is no reason not to start
+                _replace_durably(place / CLAIM_NAME, f"{identity}\n")
+    return Claim(identity, forget)
 
 
 def _read_claim(directory: Path) -> str | None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ares.errors import BadInput, StoreDamaged
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_format import Batch, Damage, decode_batch, kept_of_torn
+from ares.runtime.journal_disk import FULL, Disk
+from ares.runtime.journal_format import PREFIX_BYTES, Batch, Damage, decode_batch, encode_mark, kept_of_torn
 from ares.runtime.journal_segments import NEW_SUFFIX, SUFFIX, Owner, Segment, open_segment
 from ares.server.facts import Fact
 
@@ -83,7 +83,20 @@ class Recovery:
         self._disk.truncate(last.descriptor, last.size)  # zeros behind the end: what was cut must not be taken for batches another time
         self._disk.sync(last.descriptor)
         self._disk.sync_directory(self._directory)
+        if frames:
+            self._mark(last)
         return batches
+
+    def _mark(self, last: Segment) -> None:
+        """Say again behind the last batch that it is durable: the mark was cut off, and without one damage there would pass for a torn write."""
+        buffers = encode_mark(self.next - 1, last.head.salt)
+        try:
+            if last.end + PREFIX_BYTES <= last.size:
+                self._disk.write(last.descriptor, buffers, last.end)
+                self._disk.sync(last.descriptor)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
 
     def _noted(self, batch: Batch) -> Sequence[Fact]:
         self._discarded.update(batch.discarded)

@@ -8,6 +8,7 @@ A disk that is full refuses what would change something and leaves the rest as i
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Container, Sequence
 
@@ -43,6 +44,8 @@ GATHERED_BYTES_MAX = 64 * 1024 * 1024
 
 Respond = Callable[[Sender, Sequence[AnyMessage]], None]
 
+log = logging.getLogger(__name__)
+
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 
 
@@ -71,6 +74,7 @@ class DurableHost(Host):
         self._fail = fail
         self._throttle = throttle
         self._failed = False
+        self._full = False
         self._gathering = Unsynced()
         self._syncing: Unsynced | None = None
         self._scheduled = False
@@ -112,9 +116,15 @@ class DurableHost(Host):
             self._stop(error)
             return None
         if place is None:
+            if not self._full:
+                self._full = True
+                log.error("the disk is full: changes are refused, reads go on; it takes changes again when there is space")
             self._reclaiming.look_again()
             self._schedule()
             return Refused(request.call, Reason.STORAGE, _FULL)
+        if self._full and not frees:
+            self._full = False
+            log.warning("the disk has space again: changes are taken")
         reply, fact = self._outlasting.handle(request, place)
         if fact is not None:
             self._journal.append(fact)

@@ -49,20 +49,39 @@ class _Ended(Exception):
     """The server stops."""
 
 
+NAP_S_MAX = 0.5
+"""How long a thread that is held back sleeps at most, before it looks at the rate again."""
+
+
 class _Pace:
-    """Holds a thread back: called before so many bytes are read, it waits until those before them have taken their time."""
+    """Holds a thread back: called before so many bytes are read, it waits until those before them have taken their time.
+
+    Another rate counts at once, also for what is waited for.
+    """
 
     def __init__(self, bytes_per_s: int) -> None:
         self.bytes_per_s = bytes_per_s
         self.bytes = 0
-        self._not_before_s = 0.0
+        self._owed_bytes = 0.0
+        self._paid_s = time.monotonic()
         self._ended = threading.Event()
 
+    def begin(self) -> None:
+        """What was read before is nobody's concern any more."""
+        self.bytes, self._owed_bytes = 0, 0.0
+
     def __call__(self, bytes: int) -> None:
-        now_s = time.monotonic()
-        if self._ended.wait(max(self._not_before_s - now_s, 0.0)):
+        while True:
+            now_s = time.monotonic()
+            self._owed_bytes = max(self._owed_bytes - (now_s - self._paid_s) * self.bytes_per_s, 0.0)
+            self._paid_s = now_s
+            if not self._owed_bytes:
+                break
+            if self._ended.wait(min(self._owed_bytes / self.bytes_per_s, NAP_S_MAX)):
+                raise _Ended
+        if self._ended.is_set():
             raise _Ended
-        self._not_before_s = max(self._not_before_s, now_s) + bytes / self.bytes_per_s
+        self._owed_bytes += bytes
         self.bytes += bytes
 
     def end(self) -> None:
@@ -106,7 +125,8 @@ class Scrubbing:
         )
 
     def _begin(self) -> None:
-        self._running, self._damaged, self._pace.bytes = True, 0, 0
+        self._running, self._damaged = True, 0
+        self._pace.begin()
         self._total = sum(self._journal.durable().values())
 
     async def run(self) -> None:

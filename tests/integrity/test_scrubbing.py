@@ -172,18 +172,55 @@ async def test_a_failure_of_our_own_ends_no_server(cluster, monkeypatch, caplog)
     assert (await cluster.scrubbed("s0")).rounds == 1
 
 
-def test_no_faster_than_it_was_told_to(monkeypatch):
-    waits, now_s = [], 100.0
-    monkeypatch.setattr(scrubbing.time, "monotonic", lambda: now_s)
-    pace = _Pace(1000)
+class Clock:
+    """Time that passes by waiting only."""
+
+    def __init__(self):
+        self.now_s = 100.0
+        self.during = lambda: None
+
+    def wait(self, seconds):
+        self.now_s += seconds
+        self.during()
+        return False
+
+
+def paced(monkeypatch, bytes_per_s):
+    clock = Clock()
+    monkeypatch.setattr(scrubbing.time, "monotonic", lambda: clock.now_s)
+    pace = _Pace(bytes_per_s)
     monkeypatch.setattr(pace, "_ended", threading.Event())
-    monkeypatch.setattr(pace._ended, "wait", waits.append)
+    monkeypatch.setattr(pace._ended, "wait", clock.wait)
+    return pace, clock
+
+
+def test_no_faster_than_it_was_told_to(monkeypatch):
+    pace, clock = paced(monkeypatch, 1000)
     for _ in range(3):
         pace(500)
-    now_s += 10
+    assert clock.now_s == pytest.approx(101.0)
+    clock.now_s += 10
     pace(500)
-    assert waits == [0.0, 0.5, 1.0, 0.0]
+    assert clock.now_s == pytest.approx(111.0)
     assert pace.bytes == 2000
+
+
+def test_another_rate_counts_at_once_and_a_new_round_owes_nothing(monkeypatch):
+    pace, clock = paced(monkeypatch, 5)
+    pace(1_000_000)
+    clock.during = lambda: setattr(pace, "bytes_per_s", 10**9)
+    pace(1)
+    assert clock.now_s < 102
+    clock.during = lambda: None
+    pace.bytes_per_s = 5
+    pace(1_000_000)
+    pace.begin()
+    before_s = clock.now_s
+    pace(1)
+    assert (clock.now_s, pace.bytes) == (before_s, 1)
+
+
+def test_a_thread_that_is_held_back_ends_when_it_is_told_to():
     pace = _Pace(1)
     pace(1)
     pace.end()
