@@ -109,3 +109,20 @@ def test_a_directory_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be opened"):
         list(log_journal(tmp_path / "file").recover())
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+def test_the_last_batch_is_no_torn_write_however_often_it_was_opened_since(directory, restarts):
+    """Its element is large, so that the damage is in data: it is kept, to be found and repaired."""
+    node = Node(log_journal(directory))
+    node.handle(put("last", 1, b"x" * 9 * KIB))
+    node.commit()
+    node.journal.close()
+    for _ in range(restarts):
+        journal = log_journal(directory)
+        list(journal.recover())
+        journal.close()
+    path = max(directory.glob("*.log"))
+    at = path.read_bytes().rindex(b"x" * 64)
+    flip(path, at)
+    assert "last" in {getattr(fact, "object", None) for _, facts in log_journal(directory).recover() for fact in facts}

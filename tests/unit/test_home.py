@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ares.errors import BadInput
-from ares.runtime.home import claim_identity, held, was_claimed
+from ares.runtime.home import claim_identity, held, store_identity, was_claimed
 
 IDENTITY = "0123456789abcdef" * 2
 
@@ -81,3 +81,10 @@ def test_two_processes_cannot_hold_one_directory(tmp_path: Path) -> None:
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
     with held(tmp_path):
         pass
+
+
+def test_who_is_told_to_forget_is_somebody_new_though_nothing_is_there(tmp_path):
+    """An empty directory may be that of a lost disk."""
+    claim = store_identity(tmp_path / "s0", "a" * 32, forget=True)
+    assert (claim.identity != "a" * 32, claim.lost) == (True, True)
+    assert store_identity(tmp_path / "s0", "a" * 32, forget=False).identity == claim.identity
