@@ -86,7 +86,7 @@ def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Oper
     pause_s = LOOK_AGAIN_S_MIN
     try:
         while True:
-            answers = yield from query(view, lambda dap: dap.get_data(object))
+            answers = yield from query(view, lambda dap: dap.get_data(object, confirming=True))
             last, found = answers[-1], newest(answers)
             if found.tag == TAG_ZERO or _at_quorum(last, found):
                 return found, last.configuration

@@ -73,13 +73,14 @@ class DataAccess:
         found = yield from self._read(object, 0, carry)
         return found
 
-    def get_data(self, object: ObjectName, carry: Successor | None = None, held: Tag | None = None) -> Operation[Found]:
+    def get_data(self, object: ObjectName, carry: Successor | None = None, held: Tag | None = None, confirming: bool = False) -> Operation[Found]:
         """The newest version that a quorum settles, and its value (Alg. 3:9-22).
 
         ``held``: a version whose value the client has; if none is newer, no value travels and the answer's is WITHHELD under its tag (the optimised
-        get-data of CoARES). WITHHELD under t0 if the successor is finalized. Raises :class:`DecodeFailed` when the deadline comes first.
+        get-data of CoARES). WITHHELD under t0 if the successor is finalized. ``confirming``: if the version is at a quorum, find that out, though the
+        servers that hold it may not be those that answer first. Raises :class:`DecodeFailed` when the deadline comes first.
         """
-        found = yield from self._read(object, self._coding.k, carry, held)
+        found = yield from self._read(object, self._coding.k, carry, held, confirming)
         return found
 
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
@@ -98,10 +99,10 @@ class DataAccess:
         elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(data)]
         return lambda call: [PutData(call, id, object, tag, element) for element in elements]
 
-    def _read(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None = None) -> Operation[Found]:
+    def _read(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None = None, confirming: bool = False) -> Operation[Found]:
         attempt = 0
         while True:
-            reading = Reading(self.configuration, object, needed, held)
+            reading = Reading(self.configuration, object, needed, held, confirming)
             try:
                 answers = yield Gather(
                     self.configuration,

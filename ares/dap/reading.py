@@ -20,15 +20,17 @@ class Reading:
     """Judges the answers of one round.
 
     ``needed``: how many elements the reader wants (0: the version and its length only). ``held``: the version whose value it has already.
+    ``confirming``: a quorum's answers do not do until a quorum of all that answered holds the version.
     """
 
-    __slots__ = ("_configuration", "_object", "elements", "held", "length", "needed", "successor", "tag")
+    __slots__ = ("_configuration", "_confirming", "_object", "elements", "held", "length", "needed", "successor", "tag")
 
-    def __init__(self, configuration: Configuration, object: ObjectName, needed: int, held: Tag | None = None) -> None:
+    def __init__(self, configuration: Configuration, object: ObjectName, needed: int, held: Tag | None = None, confirming: bool = False) -> None:
         self._configuration = configuration
         self._object = object
         self.needed = needed
         self.held = held
+        self._confirming = confirming
         self.tag: Tag | None = None
         self.length: int | None = None
         self.successor: Successor | None = None
@@ -64,7 +66,7 @@ class Reading:
             for reply in replies:
                 if reply.tags and reply.tags[0] == self.tag:
                     self._learn(reply)
-        return self.complete
+        return self.complete and (not self._confirming or self.confirmed(answers))
 
     def _learn(self, reply: DataReply) -> None:
         if self.length is None and (self.needed == 0 or self.unchanged):

@@ -1,6 +1,7 @@
 """What each role may do and may not, through real clients over real sockets; and what a key that is not, or no longer, authorised may: nothing."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -128,16 +129,16 @@ async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(clust
 
 
 class HalfWritten:
-    """Puts of one object reach s0 alone, as if its writer had died."""
+    """Puts reach these servers alone, as if their writer had died."""
 
-    def __init__(self, cluster: SecureCluster) -> None:
-        self._server = next(iter(cluster.hosts))
+    def __init__(self, cluster: SecureCluster, reached: tuple[str, ...] = ("s0",)) -> None:
+        self._reached = reached
         self._hosts = cluster.hosts
         self._originals = {id: host.replica.handle for id, host in cluster.hosts.items()}
 
     def __enter__(self) -> None:
         for id, host in self._hosts.items():
-            if id != self._server:
+            if id not in self._reached:
                 self._deaf(host)
 
     def _deaf(self, host: Host) -> None:
@@ -172,6 +173,18 @@ async def test_a_reader_does_not_return_what_it_cannot_complete(cluster: SecureC
         await within(reader.read("key"))
     with pytest.raises(NotAuthorized, match="not at a quorum"):
         await within(reader.read_versioned("key"))
+
+
+@pytest.mark.parametrize("holders", list(itertools.combinations(["s0", "s1", "s2", "s3", "s4"], 3)))
+async def test_a_reader_finds_the_quorum_that_holds_a_version(cluster: SecureCluster, holders: tuple[str, ...]) -> None:
+    """The servers that answer first need not be those."""
+    admin = await cluster.manager("admin")
+    await within(admin.reconfigure(Configuration.abd(["s0", "s1", "s2", "s3", "s4"])))
+    await within(admin.write("key", b"old"))
+    with HalfWritten(cluster, holders):
+        await within(admin.write("key", b"new"))
+    reader = await cluster.manager("reader", "read")
+    assert await within(reader.read("key")) == b"new"
 
 
 async def test_a_reader_waits_until_somebody_completes_what_it_found(cluster: SecureCluster) -> None:
