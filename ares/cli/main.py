@@ -1,12 +1,14 @@
 """The app: which commands there are, and what their errors become.
 
-Exit status: 0 done; 1 the operation failed; 2 wrong usage or unreadable input; 130 interrupted. An error is one paragraph on stderr,
-or one JSON object with --json. Only a mistake in this program shows a traceback.
+Exit status: 0 done; 1 the operation failed; 2 wrong usage or unreadable input; 130 interrupted; 143 ended by SIGTERM, which is told as Ctrl-C is. An
+error is one paragraph on stderr, or one JSON object with --json. Only a mistake in this program shows a traceback.
 """
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -33,6 +35,7 @@ from ares.version import VERSION
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
+TERMINATED = 143
 CUT_SHORT = "interrupted; what was under way may have taken effect or not: look before you repeat it"
 
 app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -75,14 +78,31 @@ for commands in _MODULES:
     commands.register(app)
 
 
+class Ending:
+    """Handles SIGTERM as Ctrl-C is handled then. ``status``: the exit status of a command that was cut short."""
+
+    def __init__(self) -> None:
+        self.status = INTERRUPTED
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.status = TERMINATED
+        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own; a job in the background ignores it
+        if not callable(interrupt):
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+
 def main() -> None:
     """The entry point of `ares-cli`."""
-    sys.exit(run(sys.argv[1:]))
+    ending = Ending()
+    signal.signal(signal.SIGTERM, ending)
+    sys.exit(run(sys.argv[1:], ending))
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     """Run one command line; returns the exit status."""
     as_json = "--json" in arguments
+    interrupted = ending or Ending()
     try:
         status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
@@ -90,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except Interrupted as error:
-        return _fail(str(error), "Interrupted", INTERRUPTED, as_json)
+        return _fail(str(error), "Interrupted", interrupted.status, as_json)
     except AresError as error:
         uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
         return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
@@ -98,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
         what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error)
         return _fail(what, type(error).__name__, FAILED, as_json)
     if status == INTERRUPTED:
-        return _fail(CUT_SHORT, "Interrupted", INTERRUPTED, as_json)
+        return _fail(CUT_SHORT, "Interrupted", interrupted.status, as_json)
     return status if isinstance(status, int) else 0
 
 

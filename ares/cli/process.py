@@ -14,17 +14,17 @@ from ares.cli.guard import Guard, certifying, guard_of
 from ares.cli.monitoring import Monitor, Subject, WatchedMember, WatchedServer
 from ares.cli.piloting import piloted
 from ares.cli.stopping import stop_on_signals
-from ares.errors import BadInput
+from ares.errors import BadInput, DirectoryLost
 from ares.identity import ServerId
 from ares.runtime import logs, service_manager
 from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
 from ares.runtime.cluster_file import is_free
 from ares.runtime.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
 from ares.runtime.limits import fitting
+from ares.runtime.lock import Lock
 from ares.runtime.loop import run
 from ares.runtime.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.runtime.transports import listener_at
-from ares.runtime.zmq_gate import Lock
 from ares.server.metrics import Traffic
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Life:
     def __init__(self, settings: Settings, own: ServerSettings | MemberSettings, lock: Lock | None) -> None:
         self.stop = asyncio.Event()
         traffic = Traffic() if own.http else None
-        self.listener = listener_at(own.address, lock, fitting(settings.limits), traffic)
+        self.listener = listener_at(own.address, lock, fitting(settings.limits), traffic, settings.transport)
         self._id = own.id
         self._monitor: Monitor[Any] | None = None
         if traffic is not None:
@@ -72,9 +72,9 @@ class Life:
 
 
 def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
-    """Serve as the storage server ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput`.
+    """Serve as the storage server ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput` and what home.py does.
 
-    ``forget``: begin anew, empty and under a new identity, whatever an earlier run left (servers with a store only; the others always do).
+    ``forget``: begin anew, empty and under a new identity, whatever an earlier run left or did not leave.
     """
     settings = Settings.load(file)
     server = settings.servers.get(ServerId(id))
@@ -82,14 +82,14 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
         raise BadInput(f"{file} has no [[server]] with id {id!r}; known: {', '.join(settings.servers)}")
     logs.set_up(id)
     guard = guard_of(settings, id, server.public_key)
-    with held(server.data):
+    with _named(settings, server), held(server.data):
         for address in filter(None, (server.address, server.http)):  # found now, not when the identity is spent
             if not is_free(*split_address(address)):
                 raise BadInput(f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started")
         if settings.durable:
             run(_serve_durably(settings, server, store_identity(server.data, server.identity, forget), guard))
             return
-        claim = claim_identity(server.data, server.identity)
+        claim = claim_identity(server.data, server.identity, forget)
         if claim.lost:
             log.warning(
                 "an earlier run of this server ended and its memory with it: serving under a new identity; configurations that name the "
@@ -100,13 +100,23 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
 
 
 def run_consensus_member(file: Path, id: str) -> None:
-    """Serve as the consensus member ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput`."""
+    """Serve as the consensus member ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput` and :class:`DirectoryLost`."""
     settings = Settings.load(file)
     member = settings.members.get(ServerId(id))
     if member is None:
         raise BadInput(f"{file} has no [[consensus]] with id {id!r}; known: {', '.join(settings.members) or 'none'}")
     logs.set_up(id)
-    run(_serve_decisions(settings, member, guard_of(settings, id, member.public_key)))
+    with _named(settings, member):
+        run(_serve_decisions(settings, member, guard_of(settings, id, member.public_key)))
+
+
+@contextlib.contextmanager
+def _named(settings: Settings, own: ServerSettings | MemberSettings) -> Iterator[None]:
+    """What is said of a lost directory names the process and its cluster file."""
+    try:
+        yield
+    except DirectoryLost as error:
+        raise DirectoryLost(error.directory, [own.id], settings.path, own.id in settings.members) from None
 
 
 async def _serve_objects(settings: Settings, server: ServerSettings, identity: str, guard: Guard) -> None:

@@ -13,6 +13,11 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 
+def end_at_once() -> None:
+    """What SIGTERM does to this process until :func:`stop_on_signals`. A service manager takes that for a clean end, as it does status 0."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def stop_on_signals(stop: asyncio.Event, ending: Callable[[], None]) -> None:
     """Set ``stop``, and call ``ending`` first, when SIGTERM or SIGINT comes to this process, from now on."""
     loop = asyncio.get_running_loop()

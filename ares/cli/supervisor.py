@@ -10,7 +10,6 @@ and is signalled only if its command line is the one that a process of this clus
 import contextlib
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +19,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.errors import AresError, BadInput
-from ares.identity import ServerId
+from ares.errors import AresError
 from ares.runtime.cluster_file import is_free
-from ares.runtime.home import LOCK_NAME, held, was_claimed
+from ares.runtime.home import held
 from ares.runtime.settings import Settings, split_address
 
 STOP_S = 5.0
@@ -31,10 +29,12 @@ STOP_S = 5.0
 
 _POLL_S = 0.03
 _LOG_LINES = 12
+_ERROR = "error: "
+"""What `ares-cli` begins an error with."""
 
 
 class NotStarted(AresError):
-    """Not all that was to be started was; whatever of it had been started is stopped again."""
+    """What was to be started was not; whatever of it had been started is stopped again."""
 
 
 class Member(Struct, frozen=True):
@@ -43,6 +43,13 @@ class Member(Struct, frozen=True):
     id: str
     kind: str
     addresses: tuple[str, ...]
+
+
+class Started(Struct, frozen=True):
+    """The pids of what serves now, and why anything else does not run, both by id."""
+
+    pids: dict[str, int]
+    left_out: dict[str, str]
 
 
 class Supervisor:
@@ -68,21 +75,42 @@ class Supervisor:
         return pids
 
     def start(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> dict[str, int]:
-        """Start the processes, of which none runs, and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
+        """Start all of the processes, of which none runs, and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
 
         Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none of them is left running.
         """
-        self._check_ports(members)
+        self.check_ports(members)
+        started = self.start_what_can(members, timeout_s, interrupted)
+        if started.left_out:
+            self.stop(started.pids)
+            why = "\n".join(f"{id}: {what}" for id, what in started.left_out.items())
+            raise NotStarted(f"everything that this had started is stopped again. Put the cause right: {why}")
+        return started.pids
+
+    def start_what_can(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> Started:
+        """Start the processes, of which none runs, and wait until each one serves or is left out; this does not run then. Call it :meth:`alone`.
+
+        Left out is what cannot listen, ends, or says nothing for ``timeout_s``. Raises :class:`NotStarted` when ``interrupted()`` turns true: then
+        none of them is left running.
+        """
         self._logs.mkdir(exist_ok=True)
+        left_out = {member.id: f"was not started: {deaf}" for member in members if (deaf := _deaf(member))}
         begun: dict[str, int] = {}
         try:
             for member in members:
-                begun[member.id] = self._spawn(member)
-            self._await_ready(begun, time.monotonic() + timeout_s, interrupted)
+                if member.id not in left_out:
+                    begun[member.id] = self._spawn(member)
+            left_out |= self._await_ready(begun, time.monotonic() + timeout_s, interrupted)
+            self.stop(left_out.keys() & begun.keys())
         except BaseException:
-            self.stop([member.id for member in members])
+            self.stop(begun)
             raise
-        return {id: self._children[id].pid for id in begun}
+        return Started({id: self._children[id].pid for id in begun if id not in left_out}, left_out)
+
+    def check_ports(self, members: list[Member]) -> None:
+        """Raise :class:`NotStarted` if any of ``members`` could not listen: for those who want all to start or none."""
+        if deaf := [f"{member.id}: {why}" for member in members if (why := _deaf(member))]:
+            raise NotStarted(f"nothing was started: {'; '.join(deaf)}")
 
     def ended(self) -> dict[str, int]:
         """Those of the processes started by this supervisor that have ended since the last call, with their exit status."""
@@ -158,12 +186,6 @@ class Supervisor:
     def _arguments(self, kind: str, id: str) -> list[str]:
         return ["-m", "ares", kind, str(self._file), "--id", id]
 
-    def _check_ports(self, members: list[Member]) -> None:
-        """Before anything starts: a server that keeps its state in memory and has started once cannot start again as itself."""
-        taken = [f"{address} ({member.id})" for member in members for address in member.addresses if not is_free(*split_address(address))]
-        if taken:
-            raise NotStarted(f"nothing was started: {', '.join(taken)} cannot be listened on; another process does, or it is not this machine's")
-
     def _spawn(self, member: Member) -> int:
         """Start one process; returns where in its log this run begins."""
         with open(self.log_path(member.id), "ab") as log:
@@ -179,19 +201,24 @@ class Supervisor:
         (self._run / f"{member.id}.pid").write_text(f"{child.pid}\n", encoding="ascii")
         return begin
 
-    def _await_ready(self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]) -> None:
-        pending = dict(begun)
+    def _await_ready(self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]) -> dict[str, str]:
+        """Until each process serves, or does not and will not: these, and why."""
+        pending, left_out = dict(begun), {}
         while pending:
             if interrupted():
                 raise NotStarted("interrupted: everything that this had started is stopped again")
+            late = time.monotonic() > deadline_s
             for id, begin in list(pending.items()):
-                if f"READY {id} ".encode() in self._log(id, begin):
-                    del pending[id]
-                elif (status := self._children[id].poll()) is not None:
-                    raise NotStarted(self._story(id, begin, f"ended with status {status}"))
-                elif time.monotonic() > deadline_s:
-                    raise NotStarted(self._story(id, begin, "did not become ready in time"))
+                if f"READY {id} ".encode() not in self._log(id, begin):
+                    if (status := self._children[id].poll()) is not None:
+                        left_out[id] = self._story(id, begin, f"ended with status {status}")
+                    elif late:
+                        left_out[id] = self._story(id, begin, "did not become ready in time (--timeout gives it more) and was stopped")
+                    else:
+                        continue
+                del pending[id]
             time.sleep(_POLL_S)
+        return left_out
 
     def _log(self, id: str, begin: int) -> bytes:
         with open(self.log_path(id), "rb") as log:
@@ -199,47 +226,21 @@ class Supervisor:
             return log.read()
 
     def _story(self, id: str, begin: int, what: str) -> str:
+        """What became of a process, with its own words for it if it had any."""
         last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
+        if last and last[-1].startswith(_ERROR):
+            return f"{what}: {last[-1].removeprefix(_ERROR)}"
         said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
-        return f"{id} {what}, and everything that this had started is stopped again. Put the cause right. The end of {self.log_path(id)}:\n{said}"
+        return f"{what}. The end of {self.log_path(id)}:\n{said}"
 
 
 def members_of(settings: Settings) -> list[Member]:
     """Every process of a cluster, consensus members first."""
-    consensus = [Member(member.id, "consensus", _listening(member.address, member.raft, member.http)) for member in settings.members.values()]
-    return [*consensus, *(Member(server.id, "server", _listening(server.address, server.http)) for server in settings.servers.values())]
+    consensus = [Member(it.id, "consensus", tuple(filter(None, (it.address, it.raft, it.http)))) for it in settings.members.values()]
+    return [*consensus, *(Member(it.id, "server", tuple(filter(None, (it.address, it.http)))) for it in settings.servers.values())]
 
 
-def _listening(*addresses: str) -> tuple[str, ...]:
-    return tuple(filter(None, addresses))
-
-
-def started_before(settings: Settings) -> list[str]:
-    """The servers that once ran and so, if they kept it in memory only, have lost what they held."""
-    return [server.id for server in settings.servers.values() if was_claimed(server.data)]
-
-
-def stores_gone(settings: Settings) -> list[ServerId]:
-    """Servers of the first configuration that never ran here, as it seems, while others of it did: their disks are lost, or not mounted."""
-    servers = [settings.servers[id] for id in settings.initial.server_ids]
-    if not settings.durable or not any(was_claimed(server.data) for server in servers):
-        return []
-    return [server.id for server in servers if not (server.data / LOCK_NAME).exists()]
-
-
-def remove_data(settings: Settings) -> None:
-    """Remove the directories of all processes. :class:`BadInput`, with nothing removed, if one is in use or outside the cluster's own directory."""
-    home = settings.path.resolve().parent
-    directories = {process.id: process.data for process in settings.processes()}
-    for id, directory in directories.items():
-        if home not in directory.resolve().parents:
-            raise BadInput(f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again")
-    present = [directory for directory in directories.values() if directory.exists()]
-    with contextlib.ExitStack() as stack:
-        for directory in present:
-            stack.enter_context(held(directory))
-        try:
-            for directory in present:
-                shutil.rmtree(directory)
-        except OSError as error:
-            raise BadInput(f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then try again") from error
+def _deaf(member: Member) -> str:
+    """Where the process could not listen, and why; empty if it can. Found before it starts: without a disk, that may cost its identity."""
+    taken = [address for address in member.addresses if not is_free(*split_address(address))]
+    return f"{', '.join(taken)} cannot be listened on: another process does, or it is not this machine's" if taken else ""

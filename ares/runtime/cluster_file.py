@@ -14,11 +14,12 @@ from msgspec import Struct
 from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
 from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import ServerId
-from ares.runtime.home import new_identity
+from ares.runtime.cluster_tables import FORMAT
+from ares.runtime.home import kept_in, new_identity, prepare
 from ares.runtime.new_keys import FIRST_CLIENT, NewKeys
 from ares.runtime.secret_file import write_secret
 from ares.runtime.security_settings import KEYS_NAME
-from ares.runtime.settings import FILE_NAME, FORMAT, Settings, is_loopback
+from ares.runtime.settings import FILE_NAME, Settings, is_loopback
 
 Durability = Literal["memory", "fsync"]
 
@@ -138,7 +139,7 @@ class Plan(Struct, frozen=True):
 
 
 def create(directory: Path, plan: Plan) -> Settings:
-    """Write the cluster file and the secrets of a new cluster into ``directory``, made if need be.
+    """Write the cluster file and the secrets of a new cluster into ``directory``, made if need be, with directories ready for the first starts.
 
     Raises :class:`BadInput`, with nothing written, for an impossible plan or when there is a cluster already.
     """
@@ -150,13 +151,18 @@ def create(directory: Path, plan: Plan) -> Settings:
     _check_who_decides(plan)
     keys = _keys(plan)
     text = _text(plan, keys)
-    Settings.parse(text, path)
+    processes = Settings.parse(text, path).processes()
+    for process in processes:
+        if (found := kept_in(process.data)) is not None:
+            raise BadInput(f"{found} is left of an earlier cluster: choose another directory, or remove {process.data} yourself; nothing was written")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if plan.consensus:
             write_secret(password, secrets.token_urlsafe(32))
         if keys is not None:
             keys.write(directory)
+        for process in processes:
+            prepare(process.data)
         _write_new(path, text, 0o644)
     except OSError as error:
         raise BadInput(f"no cluster was written into {directory}: {error.strerror} ({error.filename})") from error
@@ -164,7 +170,10 @@ def create(directory: Path, plan: Plan) -> Settings:
 
 
 def renew_identities(settings: Settings) -> Settings:
-    """Give every server of the file a new identity, everything else in it kept: what earlier lives of the servers held is nobody's then."""
+    """Give every server of the file a new identity, everything else in it kept: what earlier lives of the servers held is nobody's then.
+
+    The directories of all processes must have been removed; they are made ready for first starts.
+    """
     text = settings.path.read_text(encoding="utf-8")
     for server in settings.servers.values():
         text = text.replace(server.identity, new_identity())
@@ -172,6 +181,8 @@ def renew_identities(settings: Settings) -> Settings:
     new.unlink(missing_ok=True)
     _write_new(new, text, settings.path.stat().st_mode & 0o777)
     os.replace(new, settings.path)
+    for process in settings.processes():  # last: a first start under the old identities would be none
+        prepare(process.data)
     return Settings.load(settings.path)
 
 
@@ -248,9 +259,11 @@ def _autopilot(plan: Plan) -> str:
 
 
 def _free_ports(plan: Plan) -> list[int]:
+    """Neighbours: clusters that are made at the same time want the same port more seldom than if they chose each by chance."""
+    first = secrets.randbelow(len(_PORTS))
     wanted = 2 * len(plan.server_ids) + 3 * plan.consensus
     free: list[int] = []
-    for port in secrets.SystemRandom().sample(_PORTS, len(_PORTS)):
+    for port in (*_PORTS[first:], *_PORTS[:first]):
         if len(free) == wanted:
             return free
         if is_free(plan.host, port) and is_free(_HTTP_HOST, port):

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,9 @@ MIB = 1024 * 1024
 
 
 FORMAT = 1
+
+TransportName = Literal["native", "libzmq"]
+"""Who speaks ZeroMQ's protocol: this project, or libzmq (docs/transport.md)."""
 
 
 class ClientSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,6 +112,7 @@ class FileTable(Struct, frozen=True, forbid_unknown_fields=True):
     durability: str
     initial: InitialTable
     security: str | None = None
+    transport: str = "native"
     keys: str | None = None
     decision_key: str | None = None
     consensus_password: str | None = None

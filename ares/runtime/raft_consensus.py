@@ -192,14 +192,16 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
 
 
 def _examine(directory: MemberDirectory) -> None:
-    """Refuse damaged files, and cut the journal where the dump ends if a crash came between the two.
+    """Refuse damaged and lost files, make the journal of a new member, and cut one where the dump ends if a crash came between the two.
 
     With anything but the dump's entries at its head, PySyncObj would throw the whole journal away, and entries after the dump with it.
     """
     if not directory.journal.exists():
-        if directory.dump.exists():
+        if directory.dump.exists() or directory.votes.exists():
             raise directory.damaged(directory.journal, "it is missing")
-        return
+        directory.require_new()
+        _replace_journal(directory, [])
+    directory.begin()
     try:
         journal = FileJournal(str(directory.journal))
     except Exception as error:  # whatever its parser trips over
@@ -212,6 +214,7 @@ def _examine(directory: MemberDirectory) -> None:
         dump = directory.read_dump()
         if dump.previous in entries[1:]:
             _replace_journal(directory, entries[entries.index(dump.previous) :])
+            directory.sync_journal()
     elif entries and entries[0][1] > 1:
         raise directory.damaged(directory.dump, "it is missing")
 
@@ -224,4 +227,3 @@ def _replace_journal(directory: MemberDirectory, entries: list[Entry]) -> None:
         journal.add(*entry)
     journal._destroy()
     path.replace(directory.journal)
-    directory.sync_journal()

@@ -7,14 +7,16 @@ that it has an entry, or gave a vote, before that is on disk: :class:`MemberDire
 import fcntl
 import hashlib
 import os
+import secrets
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from ares.errors import BadInput
+from ares.errors import BadInput, DirectoryLost
 from ares.identity import ServerId
 from ares.reconfig.decision import DecisionTable
+from ares.runtime.home import end_newness, is_new
 
 Entry = tuple[bytes, int, int]
 """One entry of the Raft log: command, index, term."""
@@ -85,6 +87,29 @@ class MemberDirectory:
             why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
             raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
 
+    def require_new(self) -> None:
+        """Raise :class:`DirectoryLost` unless the directory says that nothing ever ran there: a member that forgot its votes would vote again."""
+        if not is_new(self.path):
+            raise DirectoryLost(self.path, votes=True)
+
+    def begin(self) -> None:
+        """The journal is there: on disk under its name when this returns, and so is that the next start is not the first."""
+        _sync(self.journal)
+        _sync(self.path)
+        end_newness(self.path)
+
+    def set_aside(self) -> Path | None:
+        """Move what the member kept into a directory of its own within this one, and return that, or None if nothing was there. Hold the lock."""
+        kept = [file for file in (self.journal, self.votes, self.dump) if file.exists()]
+        if not kept:
+            return None
+        aside = self.path / f"lost.{secrets.token_hex(4)}"
+        aside.mkdir(mode=0o700)
+        for file in kept:  # the journal first: without it nothing starts
+            file.rename(aside / file.name)
+        _sync(self.path)
+        return aside
+
     def unlock(self) -> None:
         """Let another process in; idempotent."""
         if self._lock is not None:
@@ -130,8 +155,8 @@ class MemberDirectory:
     def damaged(self, file: Path, why: str) -> BadInput:
         """The error for a file that cannot be what the member wrote."""
         return BadInput(
-            f"{file} is damaged ({why}), so the member may not vote. The other members keep every decision: while all of them run, move {self.path} "
-            "away and start this member again; it copies what they have"
+            f"{file} is damaged ({why}), so the member may not vote. The other members keep every decision: while all of them run, "
+            "`ares-cli prepare FILE ID --forget`, then start this member again; it copies what they have"
         )
 
 

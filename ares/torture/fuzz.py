@@ -162,6 +162,8 @@ def main() -> None:
     parser.add_argument("--pid", type=int, default=0, help="its process, if it is on this machine: then its memory is looked at")
     parser.add_argument("--seed", type=int, default=None, help="of what is thrown (default: one by chance)")
     words = parser.parse_args()
+    if words.frames < 1 or words.pid < 0:
+        parser.error("--frames is more than 0, and --pid the number of a process")
     seed = secrets.randbelow(1_000_000) if words.seed is None else words.seed
     if words.address is not None:
         outcomes = [run(fuzz(Target(words.kind, words.address, pid=words.pid), words.frames, seed))]

@@ -42,6 +42,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="of the choices; real processes answer when they answer (default: one by chance)")
     parser.add_argument("--dir", type=Path, default=None, help="where the stores are (default: in the usual place for temporary files)")
     words = parser.parse_args()
+    if words.kills < 1 or not words.minutes > 0 or (words.processes is not None and words.processes < 1):
+        parser.error("--kills, --minutes and --processes are more than 0")
     seed = secrets.randbelow(1_000_000) if words.seed is None else words.seed
     home = Path(tempfile.mkdtemp(prefix="ares-kills-", dir=words.dir))
     limits = Limits(words.kills, 60 * words.minutes)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.process
 
 
 def ares(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "ares", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-m", "ares", *arguments], capture_output=True, text=True, check=False, timeout=240)
 
 
 def pids(directory: Path) -> dict[str, int]:
@@ -135,21 +136,62 @@ def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
         assert "s1 ended with status -9" in up.stderr.readline()
         up.send_signal(signal.SIGINT)
         assert "stopped r0, r1, r2, s0, s2" in up.stderr.readline()
-        assert up.wait(timeout=30) == 0
+        assert up.wait(timeout=120) == 0
     assert len(started) == 6
     assert not any(runs(pid) for pid in started.values())
 
 
-def test_a_member_that_cannot_start_stops_what_was_started(cluster: Path) -> None:
-    (cluster / "data").mkdir()
-    (cluster / "data/s2").write_text("a file where a directory should be")
+@pytest.mark.parametrize("durability", ["memory", "fsync"])
+def test_what_cannot_start_is_left_out_and_the_others_run(tmp_path: Path, durability: str) -> None:
+    for cluster in _made(tmp_path / "cluster", "--durability", durability):
+        shutil.rmtree(cluster / "data/s2")
+        (cluster / "data/s2").write_text("a file where a directory should be")
+        up = ares("up", cluster, "--detach", "--json")
+        shown, error = json.loads(up.stdout), json.loads(up.stderr)
+        assert (up.returncode, error["kind"]) == (1, "LeftOut")
+        assert "s2: ended with status 2: " in error["error"]
+        assert "data/s2 cannot be used" in error["error"]
+        assert list(shown["left_out"]) == ["s2"]
+        assert shown["left_out"]["s2"] in error["error"]
+        assert shown["processes"]["s2"]["pid"] is None
+        assert sorted(pids(cluster)) == ["r0", "r1", "r2", "s0", "s1"]
+        assert {id: process["pid"] for id, process in shown["processes"].items() if process["pid"] is not None} == pids(cluster)
+        (cluster / "data/s2").unlink()
+        assert ares("prepare", cluster / "cluster.toml", "s2").returncode == 0
+        again = ares("up", cluster, "--detach", "--json")
+        assert (again.returncode, json.loads(again.stdout)["started"]) == (0, ["s2"])
+
+
+def test_what_cannot_start_is_left_out_in_the_foreground_too(cluster: Path) -> None:
+    shutil.rmtree(cluster / "data/s2")
+    with subprocess.Popen([sys.executable, "-m", "ares", "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+        assert up.stderr is not None
+        assert up.stderr.readline() == "error: some processes do not run; the others do.\n"
+        while up.stderr.readline() != "Ctrl-C stops the cluster.\n":
+            pass
+        up.send_signal(signal.SIGINT)
+        assert up.stderr.readline().startswith("stopped r0, r1, r2, s0, s1; ")
+        assert up.wait(timeout=30) == 1
+
+
+def test_when_nothing_can_start_nothing_is_up(cluster: Path) -> None:
+    (cluster / "data").rename(cluster / "elsewhere")
     up = ares("up", cluster, "--detach")
+    assert (up.returncode, up.stdout, pids(cluster)) == (1, "", {})
+    assert up.stderr.startswith("error: nothing was started.\n  s0, s1, s2: nothing is in ")
+    assert "\n  r0, r1, r2: nothing is in " in up.stderr
+    assert "--fresh` begins anew" in up.stderr
+
+
+def test_a_taken_address_stops_one_server_of_a_cluster_that_ran_and_not_the_others(cluster: Path) -> None:
+    assert ares("up", cluster, "--detach").returncode == 0
+    ares("down", cluster)
+    address = Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].address
+    with socket.create_server(split_address(address)):
+        up = ares("up", cluster, "--detach")
     assert up.returncode == 1
-    assert "s2 ended with status 2" in up.stderr
-    assert "data/s2 cannot be used" in up.stderr
-    assert "Traceback" not in up.stderr
-    assert pids(cluster) == {}
-    assert ares("down", cluster).stdout == "nothing was running\n"
+    assert f"s0: was not started: {address} cannot be listened on" in up.stderr
+    assert sorted(pids(cluster)) == ["r0", "r1", "r2", "s1", "s2"]
 
 
 def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> None:
@@ -157,7 +199,7 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
     with socket.create_server(split_address(address)):
         up = ares("up", cluster, "--detach")
         assert up.returncode == 1
-        assert f"{address} (s0) cannot be listened on" in up.stderr
+        assert f"nothing was started: s0: {address} cannot be listened on" in up.stderr
         alone = ares("server", cluster / "cluster.toml", "--id", "s0")
         assert alone.returncode == 2
         assert f"s0 cannot listen on {address}" in alone.stderr
@@ -195,7 +237,7 @@ def test_one_process_says_ready_and_stops_cleanly(cluster: Path, kind: str, id: 
         assert second.returncode == 2
         assert "in use" in second.stderr
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (0, "")
     for line in err.splitlines():
         assert json.loads(line)["server"] == id

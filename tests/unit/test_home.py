@@ -1,14 +1,18 @@
-"""A server's directory: one process at a time, and an identity that is never served again once its memory is gone."""
+"""A server's directory: one process at a time, an identity that is never served again once its memory is gone, and which start is the first."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ares.errors import BadInput
-from ares.runtime.home import claim_identity, held, store_identity, was_claimed
+from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.runtime import home
+from ares.runtime.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
 
 IDENTITY = "0123456789abcdef" * 2
 
@@ -24,6 +28,7 @@ with held(Path(sys.argv[1])):
 
 def test_the_first_start_is_the_identity_of_the_file(tmp_path: Path) -> None:
     directory = tmp_path / "data/s0"
+    prepare(directory)
     assert not was_claimed(directory)
     claim = claim_identity(directory, IDENTITY)
     assert (claim.identity, claim.lost) == (IDENTITY, False)
@@ -31,6 +36,7 @@ def test_the_first_start_is_the_identity_of_the_file(tmp_path: Path) -> None:
 
 
 def test_every_later_start_is_somebody_new(tmp_path: Path) -> None:
+    prepare(tmp_path)
     claims = [claim_identity(tmp_path, IDENTITY) for _ in range(4)]
     assert [claim.lost for claim in claims] == [False, True, True, True]
     assert len({claim.identity for claim in claims}) == 4
@@ -42,28 +48,200 @@ def test_a_claim_that_cannot_be_read_is_a_claim(tmp_path: Path) -> None:
     assert claim_identity(tmp_path, IDENTITY).lost
 
 
-def test_the_claim_is_synced_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    fsync, replace = os.fsync, os.replace
+class Killed(BaseException):
+    """Stands for the end of the process."""
 
-    def record_fsync(descriptor: int) -> None:
-        steps.append(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(str(tmp_path)))
-        fsync(descriptor)
 
-    def record_replace(old: Path, new: Path) -> None:
-        steps.append(f"replace {new.name}")
-        replace(old, new)
+class Disk:
+    """The steps by which files become durable, in order; the process is killed after ``after`` of them."""
 
-    monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(os, "replace", record_replace)
-    claim_identity(tmp_path / "data/s0", IDENTITY)
-    assert steps == ["", "/data", "/data/s0/identity.new", "replace identity", "/data/s0"]
+    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, after: int = -1) -> None:
+        self.steps: list[str] = []
+        self._top = top
+        self._after = after
+        for name in ("fsync", "replace", "unlink", "mkdir", "rename"):
+            monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
+
+    def _watched(self, name: str, act: Callable[..., None]) -> Callable[..., None]:
+        def watched(place: Any, *more: Any, **words: Any) -> None:
+            path = os.readlink(f"/proc/self/fd/{place}") if name == "fsync" else os.fspath(more[0] if name == "replace" else place)
+            if len(self.steps) == self._after:
+                raise Killed
+            self.steps.append(f"{name} {path.removeprefix(str(self._top))}")
+            act(place, *more, **words)
+
+        return watched
+
+
+Start = Callable[[Path, str, bool], Claim]
+KINDS = pytest.mark.parametrize("start", [claim_identity, store_identity])
+
+
+def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_being_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        disk = Disk(tmp_path, patch)
+        prepare(tmp_path / "data/s0")
+        assert [step for step in disk.steps if "mkdir" not in step] == [
+            *("fsync ", "fsync /data", "fsync /data/s0/never-started.new", "replace /data/s0/never-started", "fsync /data/s0"),
+        ]
+    with monkeypatch.context() as patch:
+        disk = Disk(tmp_path, patch)
+        claim_identity(tmp_path / "data/s0", IDENTITY)
+    assert disk.steps == [
+        *("fsync /data/s0/identity.new", "replace /data/s0/identity", "fsync /data/s0"),
+        *("unlink /data/s0/never-started", "fsync /data/s0"),
+    ]
+
+
+@KINDS
+def test_an_empty_directory_is_that_of_a_lost_disk(tmp_path: Path, start: Start) -> None:
+    for directory in (tmp_path / "not there", tmp_path):
+        with pytest.raises(DirectoryLost, match="the disk is lost or not mounted, or ID never ran") as refused:
+            start(directory, IDENTITY, False)
+        assert "`ares-cli prepare FILE ID`" in str(refused.value)
+        assert not was_claimed(directory)
+    assert not (tmp_path / "not there").exists()
+
+
+@KINDS
+def test_a_directory_that_was_emptied_is_no_new_one(tmp_path: Path, start: Start) -> None:
+    prepare(tmp_path / "s0")
+    start(tmp_path / "s0", IDENTITY, False)
+    assert not is_new(tmp_path / "s0")
+    shutil.rmtree(tmp_path / "s0")
+    with pytest.raises(DirectoryLost), held(tmp_path / "s0"):
+        start(tmp_path / "s0", IDENTITY, False)
+    assert is_bare(tmp_path / "s0"), "the lock is nothing that a server kept"
+    claim = start(tmp_path / "s0", IDENTITY, True)
+    assert (claim.lost, claim.identity != IDENTITY) == (True, True)
+
+
+def test_only_a_directory_without_anything_of_a_server_can_be_prepared(tmp_path: Path) -> None:
+    assert [prepare(tmp_path / "new"), prepare(tmp_path / "new")] == [True, False]
+    (tmp_path / "disk/lost+found").mkdir(parents=True)
+    assert prepare(tmp_path / "disk")
+    for name in ("identity", "journal", "journal.meta", "dump"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("something")
+        with pytest.raises(BadInput, match=f"{name} is there; nothing was changed in it"):
+            prepare(tmp_path / name)
+        assert not is_new(tmp_path / name)
+
+
+def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    assert is_bare(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("in the way")
+    assert not is_bare(tmp_path / "file")
+    assert not is_bare(tmp_path / ("x" * 300)), "no file system takes such a name"
+
+
+def test_the_mark_of_a_new_directory_makes_nobody_of_one_that_served(tmp_path: Path) -> None:
+    """Should both ever be there, what was claimed is what counts."""
+    prepare(tmp_path / "s0")
+    store_identity(tmp_path / "s0", IDENTITY, False)
+    (tmp_path / "s0" / NEW_NAME).write_text("")
+    shutil.rmtree(tmp_path / "s0/journal")
+    with pytest.raises(StoreLost):
+        store_identity(tmp_path / "s0", IDENTITY, False)
+    assert claim_identity(tmp_path / "s0", IDENTITY).lost
+
+
+def kill_first_starts(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever served has no mark left, and whoever is killed before can start again: under the same identity, if it has a store."""
+    for after in range(100):
+        directory = tmp_path / str(after)
+        prepare(directory)
+        with monkeypatch.context() as patch:
+            Disk(tmp_path, patch, after)
+            try:
+                claimed = start(directory, IDENTITY, False)
+            except Killed:
+                claimed = None
+        if claimed is not None:
+            assert claimed == Claim(IDENTITY, False)
+            assert not is_new(directory)
+            break
+        again = start(directory, IDENTITY, False)
+        assert not is_new(directory)
+        assert again.identity == IDENTITY or start is claim_identity
+        assert (again.identity == IDENTITY) == (not again.lost)
+    assert after >= 5
+
+
+@KINDS
+def test_a_first_start_that_is_killed_at_any_step_is_repeated(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_first_starts(tmp_path, start, monkeypatch)
+
+
+@KINDS
+def test_control_a_mark_that_goes_before_the_claim_is_durable_is_noticed(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = home._replace_durably
+
+    def too_early(path: Path, text: str) -> None:
+        if path.name == "identity":
+            home.end_newness(path.parents[path.parent.name == "journal"])
+        write(path, text)
+
+    monkeypatch.setattr(home, "_replace_durably", too_early)
+    with pytest.raises(DirectoryLost):
+        kill_first_starts(tmp_path, start, monkeypatch)
+
+
+@KINDS
+def test_control_a_mark_that_stays_is_noticed(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "end_newness", lambda directory: None)
+    with pytest.raises(AssertionError):
+        kill_first_starts(tmp_path, start, monkeypatch)
+
+
+def test_preparing_that_is_killed_at_any_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for after in range(100):
+        directory = tmp_path / str(after)
+        with monkeypatch.context() as patch:
+            Disk(tmp_path, patch, after)
+            try:
+                prepare(directory)
+                break
+            except Killed:
+                pass
+        prepare(directory)
+        assert store_identity(directory, IDENTITY, False).identity == IDENTITY
+    assert after >= 4
+
+
+def test_a_server_that_forgets_and_is_killed_at_any_step_is_never_who_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for after in range(100):
+        directory = tmp_path / str(after)
+        prepare(directory)
+        store_identity(directory, IDENTITY, False)
+        (directory / "journal/kept").write_text("what it acknowledged")
+        with monkeypatch.context() as patch:
+            Disk(tmp_path, patch, after)
+            try:
+                store_identity(directory, IDENTITY, True)
+                break
+            except Killed:
+                pass
+        try:
+            claim = store_identity(directory, IDENTITY, False)
+        except StoreLost:
+            claim = store_identity(directory, IDENTITY, True)
+        assert (claim.identity == IDENTITY) == (directory / "journal/kept").exists()
+    assert after >= 5
+
+
+def test_a_store_of_another_identity_is_refused(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    store_identity(tmp_path, IDENTITY, False)
+    (tmp_path / "identity").write_text("f" * 32)
+    with pytest.raises(ForeignStore, match="made under the identity 0123"):
+        store_identity(tmp_path, IDENTITY, False)
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(BadInput, match=r"file/s0 cannot be used: File exists"):
-        claim_identity(tmp_path / "file/s0", IDENTITY)
+        prepare(tmp_path / "file/s0")
     with pytest.raises(BadInput, match=r"file/s0 cannot be used"), held(tmp_path / "file/s0"):
         pass
 

@@ -1,0 +1,176 @@
+"""A data directory that was emptied or is not mounted: no server or consensus member starts in it as if nothing had ever been there."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ares.identity import ServerId
+from ares.runtime.settings import Settings
+
+from .test_up_down import ares, pids
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(params=["memory", "fsync"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A new cluster of 3 servers, a spare and 3 consensus members, stopped at the end."""
+    yield from _made(tmp_path, request.param)
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[Path]:
+    """The same, and its servers have stores."""
+    yield from _made(tmp_path, "fsync")
+
+
+def _made(tmp_path: Path, durability: str) -> Iterator[Path]:
+    directory = tmp_path / "cluster"
+    made = ares("init", directory, "--servers", "3", "--spares", "1", "--base-port", "0", "--durability", durability)
+    assert made.returncode == 0, made.stderr
+    yield directory
+    ares("down", directory)
+
+
+def once(cluster: Path, kind: str, id: str, *more: str) -> str:
+    """Start the process by itself, and kill it when it serves; returns under which identity a server does."""
+    command = [sys.executable, "-m", "ares", kind, cluster / "cluster.toml", "--id", id, *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(f"READY {id} ")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    return (cluster / f"data/{id}/identity").read_text().strip() if kind == "server" else ""
+
+
+def refused(cluster: Path, kind: str, id: str) -> str:
+    """The error with which the process does not start; its words say what to do."""
+    done = ares(kind, cluster / "cluster.toml", "--id", id)
+    assert (done.returncode, done.stdout) == (1, "")
+    for words in (
+        f"nothing is in {cluster / 'data' / id}: the disk is lost or not mounted, or {id} never ran",
+        "If the disk is not mounted, mount it",
+        f"If {id} never ran on any machine, `ares-cli prepare {cluster / 'cluster.toml'} {id}` says so",
+        f"`ares-cli prepare {cluster / 'cluster.toml'} {id} --forget`",
+    ):
+        assert words in done.stderr
+    return done.stderr
+
+
+def empty(cluster: Path, id: str) -> None:
+    """As an unmounted disk leaves it: the directory is there."""
+    shutil.rmtree(cluster / "data" / id)
+    (cluster / "data" / id).mkdir()
+
+
+def test_an_emptied_server_is_refused_until_it_is_told_to_forget(cluster: Path) -> None:
+    known = Settings.load(cluster / "cluster.toml").servers[ServerId("s1")].identity
+    assert once(cluster, "server", "s1") == known
+    empty(cluster, "s1")
+    for _ in range(2):  # what a refused start leaves is not taken for a server's
+        assert "the other servers have what it had" in refused(cluster, "server", "s1")
+    assert once(cluster, "server", "s1", "--forget") != known
+    assert once(cluster, "server", "s1") != known
+
+
+def test_an_emptied_server_begins_anew_where_it_was_prepared_for_that(cluster: Path) -> None:
+    known = Settings.load(cluster / "cluster.toml").servers[ServerId("s1")].identity
+    once(cluster, "server", "s1")
+    empty(cluster, "s1")
+    prepared = ares("prepare", cluster / "cluster.toml", "s1", "--forget")
+    assert prepared.returncode == 0, prepared.stderr
+    assert "lets s1 begin anew, empty and under " in prepared.stdout
+    assert known not in {once(cluster, "server", "s1"), once(cluster, "server", "s1")}
+
+
+def test_a_server_on_another_machine_is_prepared_there(cluster: Path) -> None:
+    """There is the cluster file, and nothing of the directories that `init` made; nor would there be any if it was of an earlier release."""
+    shutil.rmtree(cluster / "data")
+    refused(cluster, "server", "s0")
+    prepared = ares("prepare", cluster / "cluster.toml", "s0", "s3", "r0")
+    assert prepared.returncode == 0, prepared.stderr
+    assert [line.split(":")[0] for line in prepared.stdout.splitlines()] == ["s0", "s3", "r0"]
+    assert f"s0: {cluster}/data/s0 (file system mounted at /" in prepared.stdout
+    again = json.loads(ares("prepare", cluster / "cluster.toml", "s0", "--json").stdout)
+    assert again["prepared"]["s0"]["said"] == "was ready for its first start already"
+    assert once(cluster, "server", "s0") == Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].identity
+    once(cluster, "consensus", "r0")
+    once(cluster, "consensus", "r0")
+    refused(cluster, "server", "s1")
+    refused(cluster, "consensus", "r1")
+
+
+@pytest.mark.parametrize("words", [("s0", "s9"), ("s0",), ("r0",)])
+def test_what_ran_cannot_be_prepared(durable: Path, words: tuple[str, ...]) -> None:
+    once(durable, "server", "s0")
+    once(durable, "consensus", "r0")
+    done = ares("prepare", durable / "cluster.toml", *words)
+    assert done.returncode == 2
+    expected = "no process with id s9; known: s0" if "s9" in words else "is not that of a process that never ran"
+    assert expected in done.stderr
+
+
+def test_a_server_that_runs_cannot_be_made_to_forget(durable: Path) -> None:
+    assert ares("up", durable, "--detach").returncode == 0
+    for id in ("s0", "r0"):
+        done = ares("prepare", durable / "cluster.toml", id, "--forget")
+        assert done.returncode == 2
+        assert "is in use by" in done.stderr
+
+
+def test_up_leaves_emptied_processes_out_and_takes_them_back(durable: Path) -> None:
+    file = durable / "cluster.toml"
+    assert ares("up", durable, "--detach").returncode == 0
+    assert ares("-c", file, "write", "greeting", durable / "cluster.toml").returncode == 0
+    assert ares("-c", file, "domain", "create", "photos", "--dap", "abd", "--servers", "s0,s1,s2").returncode == 0
+    ares("down", durable)
+    empty(durable, "s2")
+    shutil.rmtree(durable / "data/r1")
+    up = ares("up", durable, "--detach")
+    assert up.returncode == 1
+    assert f"  s2: nothing is in {durable / 'data/s2'}" in up.stderr
+    assert f"  r1: nothing is in {durable / 'data/r1'}" in up.stderr
+    assert sorted(pids(durable)) == ["r0", "r2", "s0", "s1", "s3"], up.stderr
+    assert ares("-c", file, "read", "greeting").returncode == 0
+    prepared = ares("prepare", file, "s2", "r1", "--forget")
+    assert prepared.returncode == 0, prepared.stderr
+    again = ares("up", durable, "--detach", "--json")
+    assert (again.returncode, json.loads(again.stdout)["started"]) == (0, ["r1", "s2"])
+    status = json.loads(ares("-c", file, "status", "--json").stdout)
+    assert "s2" in json.dumps(status["domains"])
+    assert ares("-c", file, "reconfig", "--dap", "abd", "--servers", "s0,s1,s2").returncode == 0
+    assert ares("-c", file, "read", "greeting").stdout == file.read_text()
+
+
+def test_a_member_begins_anew_only_while_all_others_run(durable: Path) -> None:
+    for id in ("r0", "r1"):
+        once(durable, "consensus", id)
+    empty(durable, "r1")
+    assert "might vote a second time" in refused(durable, "consensus", "r1")
+    done = ares("prepare", durable / "cluster.toml", "r1", "--forget")
+    assert done.returncode == 2
+    assert "r1 cannot begin anew now: r0 does not answer at" in done.stderr
+    refused(durable, "consensus", "r1")
+
+
+def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
+    assert ares("init", tmp_path / "c", "--servers", "3", "--consensus", "1", "--base-port", "0").returncode == 0
+    done = ares("prepare", tmp_path / "c/cluster.toml", "r0", "--forget")
+    assert done.returncode == 2
+    assert "nobody else has what was decided" in done.stderr
+
+
+def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
+    once(durable, "server", "s0")
+    (durable / "cluster.toml").unlink()
+    shutil.rmtree(durable / "secrets")
+    done = ares("init", durable)
+    assert done.returncode == 2
+    assert "data/s0/identity is left of an earlier cluster" in done.stderr
+    assert not (durable / "secrets").exists()
