@@ -1,89 +1,122 @@
-"""What do keys cost? A cluster without and one with CURVE, side by side: small values at high rate, large ones one at a time, connecting.
+"""What do keys cost? A cluster without, one with CURVE, and one with libzmq's, side by side: small values at high rate, large ones, connecting.
 
-    .venv/bin/python -m experiments.secure            # about three minutes
+    .venv/bin/python -m experiments.secure            # about five minutes
     .venv/bin/python -m experiments.secure --small    # or --large
+    .venv/bin/python -m experiments.secure --rounds 3
 
-Rounds alternate between the two, all processes are on this machine, and the client and its servers share its processors: quote ratios of one run.
+Rounds alternate between the three, all processes are on this machine, and the client and its servers share its processors: quote ratios of one run.
+Processor time is that of the client and of all servers together, for an operation; of the two it depends less on what else the machine does.
 """
 
 import argparse
 import asyncio
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
+
+from msgspec import Struct
 
 from ares.api import connect
 from ares.client.manager import Manager
 from ares.runtime.loop import run
-from experiments.cluster import local_cluster
+from experiments.cluster import local_cluster, processor_s
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
-from experiments.speed import KEYS, small
+from experiments.speed import KEYS, SECONDS, small
 
-ROUNDS = 5
 CONNECTIONS = 10
-LARGE_MIB = (1, 16, 64)
+LARGE_MIB = (1, 8, 64)
 REPEATS = 4
 MIB = 1024 * 1024
 COST_MAX = Goal(0.7, at_most=False)
 """Keys may cost 30 % of the throughput of small values."""
 
-
-async def small_values(table: Table, plain: Manager, secure: Manager) -> None:
-    table.section("10-byte values, n=5, half of the operations reads: throughput")
-    for store in (plain, secure):
-        await asyncio.gather(*(store.write(key, b"0123456789") for key in KEYS))
-    for concurrency, goal in ((1, None), (32, None), (100, COST_MAX), (256, COST_MAX)):
-        rates: dict[Manager, list[float]] = {plain: [], secure: []}
-        for number in range(ROUNDS):
-            for store in (plain, secure) if number % 2 else (secure, plain):
-                rate, _, _ = await small(store, concurrency)
-                rates[store].append(rate)
-        table.line(f"{concurrency:3} at once: without keys", rates[plain], "op/s")
-        table.line(f"{concurrency:3} at once: with keys", rates[secure], "op/s")
-        table.line(f"{concurrency:3} at once: with keys / without", ratios(rates[secure], rates[plain]), "x", goal)
+PLAIN, SECURE, LIBZMQ = "without keys", "with keys", "with keys, libzmq"
 
 
-async def large_values(table: Table, plain: Manager, secure: Manager) -> None:
-    table.section("large values, n=5, one at a time")
+class Side(Struct, frozen=True):
+    """One of the clusters."""
+
+    store: Manager
+    file: Path
+
+    def spent_s(self) -> float:
+        """Processor time, by this process and the cluster's."""
+        return time.process_time() + processor_s(self.file)
+
+
+def turns(sides: dict[str, Side], number: int) -> Iterable[tuple[str, Side]]:
+    """In another order every round."""
+    return sorted(sides.items(), reverse=bool(number % 2))
+
+
+def compare(table: Table, what: str, values: dict[str, list[float]], unit: str, goal: Goal | None = None) -> None:
+    for name, series in values.items():
+        table.line(f"{what}: {name}", series, unit)
+    table.line(f"{what}: with keys / without", ratios(values[SECURE], values[PLAIN]), "x", goal)
+    table.line(f"{what}: with keys, ours / libzmq", ratios(values[SECURE], values[LIBZMQ]), "x")
+
+
+async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
+    table.section("10-byte values, n=5, half of the operations reads: throughput, and processor time of an operation")
+    for side in sides.values():
+        await asyncio.gather(*(side.store.write(key, b"0123456789") for key in KEYS))
+    for concurrency, goal in ((1, None), (32, COST_MAX), (100, COST_MAX)):
+        rates: dict[str, list[float]] = {name: [] for name in sides}
+        spent_us: dict[str, list[float]] = {name: [] for name in sides}
+        for number in range(rounds):
+            for name, side in turns(sides, number):
+                spent_s = side.spent_s()
+                rate, _, _ = await small(side.store, concurrency)
+                rates[name].append(rate)
+                spent_us[name].append((side.spent_s() - spent_s) / (rate * SECONDS) * 1e6)
+        compare(table, f"{concurrency:3} at once", rates, "op/s", goal)
+        compare(table, f"{concurrency:3} at once, processor", spent_us, "us")
+
+
+async def large_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
+    table.section("large values, n=5, one at a time: throughput, and processor time for a MiB of the value")
     warm_memory(2048 * MIB)
     for mib in LARGE_MIB:
         value = os.urandom(mib * MIB)
-        seconds: dict[tuple[str, Manager], list[float]] = {(what, store): [] for what in ("write", "read") for store in (plain, secure)}
-        for number in range(ROUNDS):
-            for store in (plain, secure) if number % 2 else (secure, plain):
-                for what in ("write", "read"):
-                    taken = 0.0
+        for what in ("write", "read"):
+            rates: dict[str, list[float]] = {name: [] for name in sides}
+            spent_us: dict[str, list[float]] = {name: [] for name in sides}
+            for number in range(rounds):
+                for name, side in turns(sides, number):
+                    taken, spent_s = 0.0, side.spent_s()
                     for _ in range(REPEATS):
-                        spent, result = await timed(store.write("large", value) if what == "write" else store.read("large"))
+                        spent, result = await timed(side.store.write("large", value) if what == "write" else side.store.read("large"))
                         taken += spent
                         assert what == "write" or result == value
-                    seconds[what, store].append(taken / REPEATS)
-        for what in ("write", "read"):
-            table.line(f"{mib:3} MiB {what}: without keys", [mib / each for each in seconds[what, plain]], "MiB/s")
-            table.line(f"{mib:3} MiB {what}: with keys", [mib / each for each in seconds[what, secure]], "MiB/s")
-            table.line(f"{mib:3} MiB {what}: with keys / without", ratios(seconds[what, plain], seconds[what, secure]))
+                    rates[name].append(mib * REPEATS / taken)
+                    spent_us[name].append((side.spent_s() - spent_s) / (mib * REPEATS) * 1e6)
+            compare(table, f"{mib:3} MiB {what}", rates, "MiB/s")
+            compare(table, f"{mib:3} MiB {what}, processor", spent_us, "us")
 
 
-async def connecting(table: Table, files: tuple[Path, Path]) -> None:
+async def connecting(table: Table, sides: dict[str, Side]) -> None:
     table.section("a new connection and one read")
-    for label, file in zip(("without keys", "with keys"), files, strict=True):
+    for name, side in sides.items():
         taken = []
         for _ in range(CONNECTIONS):
             begin = time.perf_counter()
-            async with connect(file) as store:
+            async with connect(side.file) as store:
                 await store.read(KEYS[0])
                 taken.append((time.perf_counter() - begin) * 1e3)
-        table.line(label, taken, "ms")
+        table.line(name, taken, "ms")
 
 
-async def measure(files: tuple[Path, Path], wanted: argparse.Namespace) -> None:
+async def measure(files: dict[str, Path], wanted: argparse.Namespace) -> None:
     table = Table()
-    async with connect(files[0]) as plain, connect(files[1]) as secure:
-        if not wanted.large:
-            await small_values(table, plain, secure)
-            await connecting(table, files)
-        if not wanted.small:
-            await large_values(table, plain, secure)
+    sides = {name: Side(await connect(file), file) for name, file in files.items()}
+    if not wanted.large:
+        await small_values(table, sides, wanted.rounds)
+        await connecting(table, sides)
+    if not wanted.small:
+        await large_values(table, sides, wanted.rounds)
+    for side in sides.values():
+        await side.store.close()
     table.close()
 
 
@@ -91,9 +124,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="only small values")
     parser.add_argument("--large", action="store_true", help="only large values")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions, of which the medians are shown")
     wanted = parser.parse_args()
-    with local_cluster(5, "abd") as without, local_cluster(5, "abd", security="curve") as with_keys:
-        run(measure((without, with_keys), wanted))
+    with (
+        local_cluster(5, "abd") as without,
+        local_cluster(5, "abd", security="curve") as with_keys,
+        local_cluster(5, "abd", security="curve", transport="libzmq") as with_libzmq,
+    ):
+        run(measure({PLAIN: without, SECURE: with_keys, LIBZMQ: with_libzmq}, wanted))
 
 
 if __name__ == "__main__":

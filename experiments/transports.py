@@ -1,10 +1,10 @@
-"""What does a batch cost, with ZeroMQ's protocol spoken by libzmq and by the event loop itself?
+"""What does a batch cost, with ZeroMQ's protocol spoken by libzmq and by the event loop itself, without keys and with?
 
-    .venv/bin/python -m experiments.transports              # half a minute
+    .venv/bin/python -m experiments.transports              # a minute
     .venv/bin/python -m experiments.transports --rounds 5
 
 One client process sends every batch to five servers, as a round of a quorum operation does, and goes on with the next as soon as three have answered.
-Processor time is that of whole processes, threads of libzmq included. Both are measured in turn in one run: quote ratios.
+Processor time is that of whole processes, threads of libzmq included. All are measured in turn in one run: quote ratios.
 """
 
 import argparse
@@ -21,28 +21,38 @@ from typing import Any
 from ares.dap.element import sealed
 from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.messages import AnyMessage, DataReply, GetTag, PutData
+from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
+from ares.runtime.cluster_tables import TransportName
+from ares.runtime.keys import SecretKey, keyed
+from ares.runtime.lock import Lock
 from ares.runtime.loop import run
-from ares.runtime.ports import Connections, Listener
-from ares.runtime.zmq_client import ZmqConnections
-from ares.runtime.zmq_server import ZmqListener
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.runtime.ports import Connections
+from ares.runtime.transports import connections as connections_with
+from ares.runtime.transports import listener_at
 from ares.tag import TAG_ZERO, Tag
 
 SERVERS, NEEDED = 5, 3
 SECONDS = 1.5
-KINDS = ("libzmq", "own")
+KINDS = ("libzmq", "own", "libzmq, keys", "own, keys")
+RATIOS = [("own", "libzmq"), ("libzmq, keys", "libzmq"), ("own, keys", "own"), ("own, keys", "libzmq, keys")]
 MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIGURATION = ConfigurationId(b"c" * 16)
 
 
-def listener(kind: str) -> Listener:
-    return ZmqListener("127.0.0.1:0") if kind == "libzmq" else ZmtpListener("127.0.0.1:0")
+class Everybody:
+    """Lets everybody in who has a key."""
+
+    def admits(self, key: str, address: str) -> bool:
+        return True
+
+
+def transport(kind: str) -> TransportName:
+    return "libzmq" if kind.startswith("libzmq") else "native"
 
 
 def connections(kind: str) -> Connections:
-    return ZmqConnections() if kind == "libzmq" else ZmtpConnections()
+    return connections_with(SecretKey.generate() if "keys" in kind else None, transport(kind))
 
 
 def answer(message: AnyMessage) -> AnyMessage:
@@ -52,8 +62,10 @@ def answer(message: AnyMessage) -> AnyMessage:
 
 
 async def serve(kind: str) -> None:
-    made = listener(kind)
-    print(await made.serve(lambda _, messages: [answer(message) for message in messages]), flush=True)
+    key = SecretKey.generate() if "keys" in kind else None
+    made = listener_at("127.0.0.1:0", None if key is None else Lock(key, Everybody()), transport=transport(kind))
+    address = await made.serve(lambda _, messages: [answer(message) for message in messages])
+    print(keyed(address, "" if key is None else key.public), flush=True)
     await asyncio.Event().wait()
 
 
@@ -125,7 +137,7 @@ CASES = [
     ("1 request a batch", small(1)),
     ("40 requests a batch", small(40)),
     ("1 MiB there and back", large(MIB)),
-    ("16 MiB there and back", large(16 * MIB)),
+    ("8 MiB there and back", large(8 * MIB)),
 ]
 
 
@@ -134,6 +146,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="repetitions, of which the medians are shown")
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    keep_freed_memory(SERVER_BYTES)
     if arguments.serve:
         run(serve(arguments.serve))
         return
@@ -145,9 +158,10 @@ def main() -> None:
         medians = {kind: [statistics.median(column) for column in zip(*results, strict=True)] for kind, results in rows.items()}
         for kind in KINDS:
             rate, server, client = medians[kind]
-            print(f"{label:22} {kind:7} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   client {client:7,.0f} us a wave", flush=True)
-        gain = [medians["own"][0] / medians["libzmq"][0], *(medians["own"][i] / medians["libzmq"][i] for i in (1, 2))]
-        print(f"{'':22} ratio   {gain[0]:8.2f}           server {gain[1]:7.2f}              client {gain[2]:7.2f}", flush=True)
+            print(f"{label:22} {kind:13} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   client {client:7,.0f} us a wave", flush=True)
+        for one, other in RATIOS:
+            gain = [mine / its for mine, its in zip(medians[one], medians[other], strict=True)]
+            print(f"  {one + ' : ' + other:34} {gain[0]:8.2f}           server {gain[1]:7.2f}              client {gain[2]:7.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def _halved(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, list[Frame]]]
 
 
 class TickQueues(Generic[Peer]):
-    """Messages by peer; ``flush`` is called once in the tick after something was posted, and takes them all."""
+    """Messages by peer. ``flush`` takes them all; it is called in the tick after something was posted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flush: Callable[[], None]) -> None:
         self._loop = loop
@@ -60,10 +60,15 @@ class TickQueues(Generic[Peer]):
         self._queues: dict[Peer, list[AnyMessage]] = {}
 
     def post(self, peer: Peer, messages: Sequence[AnyMessage]) -> None:
+        if messages:
+            if not self._queues:
+                self._loop.call_soon(self._flush)
+            self.add(peer, messages)
+
+    def add(self, peer: Peer, messages: Sequence[AnyMessage]) -> None:
+        """``post``, by somebody who flushes before this tick is over."""
         if not messages:
             return
-        if not self._queues:
-            self._loop.call_soon(self._flush)
         queue = self._queues.get(peer)
         if queue is None:
             self._queues[peer] = list(messages)
@@ -112,7 +117,7 @@ class Waiting:
 
 
 class BatchConnections(ABC):
-    """The part of :class:`ares.runtime.ports.Connections` that is the same over every wire; a subclass flushes and closes."""
+    """The part of :class:`ares.runtime.ports.Connections` that is the same over every wire; a subclass sends and closes."""
 
     def __init__(self) -> None:
         self._addresses: dict[ServerId, str] = {}
@@ -132,9 +137,14 @@ class BatchConnections(ABC):
         if self._opened and server in self._addresses:
             self._outgoing.post(server, messages)
 
-    @abstractmethod
     def _flush(self) -> None:
         """Send what the tick's queues hold."""
+        if self._opened:
+            self._outgoing.send_each(self._send)
+
+    @abstractmethod
+    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+        """Send them to this server, whose address was learned."""
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
         try:
@@ -151,7 +161,7 @@ class BatchConnections(ABC):
 
 
 class BatchListener(ABC):
-    """The part of :class:`ares.runtime.ports.Listener` that is the same over every wire; a subclass binds, takes, flushes and closes.
+    """The part of :class:`ares.runtime.ports.Listener` that is the same over every wire; a subclass binds, takes, sends and closes.
 
     ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing.
     """
@@ -189,12 +199,17 @@ class BatchListener(ABC):
     def _drain(self) -> None:
         """Take what came, unless paused."""
 
-    @abstractmethod
     def _flush(self) -> None:
         """Send what the tick's queues hold."""
+        if self._serving:
+            self._outgoing.send_each(self._send)
+
+    @abstractmethod
+    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+        """Send replies to this sender, if it is still there."""
 
     def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
-        """Treat one batch; returns how many messages it held."""
+        """Treat one batch; returns how many messages it held. Flush after the last of those that are here."""
         traffic = self._traffic
         if traffic is None:
             return self._treat(sender, frames)
@@ -216,7 +231,7 @@ class BatchListener(ABC):
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
             return 0
         try:
-            self._outgoing.post(sender, self._handle(sender, messages))
+            self._outgoing.add(sender, self._handle(sender, messages))
         except Exception:
             _log.exception("a batch of %d requests failed and gets no reply", len(messages))
         return len(messages)

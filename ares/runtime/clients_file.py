@@ -115,7 +115,7 @@ def alone(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-class KeyedSender(bytes):
+class KeyedSender:
     """The sender of a batch on a connection whose client has proved to own ``key`` (hex)."""
 
     key: str = ""

@@ -58,9 +58,6 @@ class InprocConnections(BatchConnections):
         super().__init__()
         self._network = network
 
-    def _flush(self) -> None:
-        self._outgoing.send_each(self._send)
-
     def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
         for _, frames in batches(messages):
             self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
@@ -94,9 +91,7 @@ class InprocListener(BatchListener):
     def _drain(self) -> None:
         while self._held and self._serving and not self._paused:
             self._receive(*self._held.popleft())
-
-    def _flush(self) -> None:
-        self._outgoing.send_each(self._send)
+            self._flush()
 
     def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
         assert isinstance(sender, _Origin)

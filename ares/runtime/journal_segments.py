@@ -96,8 +96,7 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0) -> Seg
             raise Damage("its head is not readable")
         head = decode_head(frame)
         if Owner(head.cluster, head.server, head.identity) != owner or head.number != number:
-            whose = f"it is segment {head.number} of {head.server} with identity {head.identity} in cluster {head.cluster.hex()}"
-            raise ForeignStore(path, f"{whose}, and this is {owner.server} with identity {owner.identity} in cluster {owner.cluster.hex()}")
+            raise ForeignStore(path, _whose(head, owner))
     except UnknownFormat as error:
         raise ForeignStore(path, str(error)) from error
     except Damage as damage:
@@ -232,3 +231,16 @@ def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutD
                 parts.append(view[start : start + len(part)])
                 start += len(part)
             yield attach(fact, parts)
+
+
+def _whose(head: Head, owner: Owner) -> str:
+    """Why a segment with this head is not one of ``owner``, and what there is to do about it, for who starts the server."""
+    if head.cluster != owner.cluster:
+        ids = f"({head.cluster.hex()}; that of this cluster file is {owner.cluster.hex()})"
+        return f"it was made in another cluster {ids}: use the cluster file that it was made with, or another directory for `data`"
+    if head.server != owner.server:
+        return f"{head.server} made it, and this is {owner.server}: is the right disk mounted, and is `data` right in the cluster file?"
+    if head.identity != owner.identity:
+        lives = f"as {head.identity}, and is {owner.identity} now"
+        return f"{owner.server} made it {lives}: it is an old copy, or part of one, and may lack what came since. Bring the right one back"
+    return f"it is segment {head.number}, under the name of another one: bring the directory back as it was"

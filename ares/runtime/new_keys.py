@@ -42,13 +42,16 @@ class NewKeys:
 def authorise(security: SecuritySettings, name: str, role: str, secret_path: Path | None = None) -> tuple[Client, Path]:
     """Make a key for a new client and enter it in the list; the client, and where its secret is now.
 
-    Raises :class:`BadInput`, with nothing made, for a name that is taken or impossible, an unknown role, or a secret that would be overwritten.
+    Raises :class:`BadInput`, with nothing made, for a name that is taken or impossible, an unknown role, or a secret that would be overwritten or
+    has no directory to be in.
     """
     if not NAME.fullmatch(name):
         raise BadInput(f"a client's name has letters, digits, '.', '_' and '-' (at most 64), unlike {name!r}; nothing was made")
     if role not in ROLES:
         raise BadInput(f"a role is one of {', '.join(ROLES)}, not {role!r}; nothing was made")
     path = secret_path or security.secret_path(name)
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no directory {path.parent} to write {path.name} in; nothing was made")
     with alone(security.clients_path):
         clients = read_clients(security.clients_path)
         if any(client.name == name for client in clients):
@@ -60,12 +63,16 @@ def authorise(security: SecuritySettings, name: str, role: str, secret_path: Pat
     return client, path
 
 
-def revoke(security: SecuritySettings, name: str) -> None:
-    """Take a client off the list. Raises :class:`BadInput` if it is not there."""
+def revoke(security: SecuritySettings, name: str, allow_no_admin: bool = False) -> None:
+    """Take a client off the list. Raises :class:`BadInput` if it is not there, or the last one with the role admin and that is not allowed."""
     with alone(security.clients_path):
         clients = read_clients(security.clients_path)
         left = [client for client in clients if client.name != name]
         if len(left) == len(clients):
             known = ", ".join(client.name for client in clients) or "nobody"
             raise BadInput(f"no client is called {name!r}; authorised: {known}; nothing was changed")
+        admins = [client.name for client in clients if client.role is Role.ADMIN]
+        if admins == [name] and not allow_no_admin:
+            why = f"{name} is the last client with the role admin: nobody could have servers scrub or log more any longer"
+            raise BadInput(f"{why}. `ares-cli keys new NAME --role admin` makes another first; or say --allow-no-admin; nothing was changed")
         write_clients(security.clients_path, left)

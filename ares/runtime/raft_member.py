@@ -1,13 +1,14 @@
 """A member of the consensus service: the Consensus port over a replicated decision table.
 
 A decision is what applying the replicated command returned at this member, never a look at its own table. A command handed to a leader that dies may
-never be answered, so it is handed in again: that is safe, because the first proposal wins whosever it is and however often it comes.
+never be answered, so it is handed in again (ares/runtime/raft_commands.py): that is safe, because the first proposal wins whosever it is and however
+often it comes.
 
 A member whose directory was lost must be started again only while all others run; it then copies what they have.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,12 @@ from ares.identity import ClientId, DomainName, ServerId
 from ares.messages import ConsensusDescription, Decided
 from ares.reconfig.decision import Decision, require_place
 from ares.runtime.local_consensus import NO_CALL
-from ares.runtime.raft_consensus import Outcome, ReplicatedTable, crossing
+from ares.runtime.raft_commands import Commands
+from ares.runtime.raft_consensus import ReplicatedTable
 from ares.runtime.raft_directory import MemberDirectory
 from ares.runtime.settings import split_address
 
 CONFIGURATION_BYTES_MAX = 64 * 1024
-ATTEMPT_S = 1.0
-ATTEMPT_S_MAX = 8.0
-"""After so long without an answer a command is handed in again, and then after twice as long: it may be late because there are many."""
-
-PAUSE_S = 0.05
 
 Callback = Callable[[Any, int], None]
 
@@ -60,6 +57,7 @@ class RaftMember:
         self._directory = MemberDirectory(directory)
         self._password = password
         self._machine: ReplicatedTable | None = None
+        self._commands = Commands()
 
     def start(self) -> None:
         """Open the directory, bind, join the others. Call it in the thread of the event loop, whose end also ends the member.
@@ -82,7 +80,8 @@ class RaftMember:
         def hand_in(machine: ReplicatedTable, callback: Callback) -> None:
             machine.decide(str(configuration.domain), configuration.index, content, int(proposer), callback=callback)
 
-        decision: Decision[bytes] = await self._command(hand_in, timeout_s)
+        key = ("decide", configuration.domain, configuration.index, content, proposer)
+        decision: Decision[bytes] = await self._command(key, hand_in, timeout_s)
         return Decided(NO_CALL, _decode(decision.content), ClientId(decision.proposer))
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
@@ -93,7 +92,7 @@ class RaftMember:
         def hand_in(machine: ReplicatedTable, callback: Callback) -> None:
             machine.tell_finalized(str(configuration.domain), configuration.index, content, callback=callback)
 
-        await self._command(hand_in, timeout_s)
+        await self._command(("tell", configuration.domain, configuration.index, content), hand_in, timeout_s)
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         """What this member knows, perhaps not the latest; unavailable until it has caught up with a leader once since its start."""
@@ -132,24 +131,10 @@ class RaftMember:
             raise ConsensusUnavailable(f"member {self.member} stopped because its disk failed: its log has the details")
         return self._machine
 
-    async def _command(self, hand_in: Callable[[ReplicatedTable, Callback], None], timeout_s: float) -> Any:
-        """What a replicated command returned; it is handed in until it is answered or ``timeout_s`` passed."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
-        why, attempt_s = "it was given no time", ATTEMPT_S
-        while (left_s := deadline_s - loop.time()) > 0:
-            outcome: asyncio.Future[Outcome] = loop.create_future()
-            hand_in(self._running(), crossing(loop, outcome))
-            try:
-                result, why = await asyncio.wait_for(outcome, min(attempt_s, left_s))
-            except TimeoutError:
-                attempt_s = min(2 * attempt_s, ATTEMPT_S_MAX)
-                why = "no majority of the members confirmed it in time"
-                continue
-            if not why:
-                return result
-            await asyncio.sleep(PAUSE_S)
-        raise ConsensusUnavailable(why)
+    async def _command(self, key: Hashable, hand_in: Callable[[ReplicatedTable, Callback], None], timeout_s: float) -> Any:
+        """What a replicated command returned, which ``key`` tells from all others."""
+        self._running()
+        return await self._commands.run(key, lambda callback: hand_in(self._running(), callback), timeout_s)
 
 
 def _encode(configuration: Configuration) -> bytes:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, cast, get_args
 
 from msgspec import Struct
 
@@ -17,9 +17,8 @@ from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Config
 from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import DEFAULT_DOMAIN, ServerId
 from ares.runtime.autopilot_settings import AutopilotSettings, autopilot_settings
-from ares.runtime.cluster_tables import FORMAT as FORMAT
 from ares.runtime.cluster_tables import ClientSettings as ClientSettings
-from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ScrubSettings, ServerTable, decode, refuse
+from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ScrubSettings, ServerTable, TransportName, decode, refuse
 from ares.runtime.etcd_settings import EtcdSettings, etcd_settings
 from ares.runtime.keys import keyed
 from ares.runtime.limits import Limits, check_limits
@@ -61,7 +60,7 @@ class Settings(Struct, frozen=True):
     """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth showing.
 
     Decisions are kept by ``members``, or by ``etcd``; by nobody when there are neither. ``security``: None for a cluster without keys. ``durable``:
-    servers acknowledge what is on stable storage, and start again with what they had.
+    servers acknowledge what is on stable storage, and start again with what they had. ``transport``: of all processes, and of clients.
     """
 
     path: Path
@@ -78,6 +77,7 @@ class Settings(Struct, frozen=True):
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
     autopilot: AutopilotSettings | None = None
+    transport: TransportName = "native"
 
     @staticmethod
     def load(path: Path | str) -> "Settings":
@@ -174,6 +174,7 @@ class _Checks:
             limits=file.limits,
             scrub=file.scrub,
             autopilot=autopilot_settings(self._path, file),
+            transport=cast(TransportName, file.transport),
         )
 
     def _refuse(self, key: str, why: str) -> NoReturn:
@@ -187,6 +188,8 @@ class _Checks:
             self._refuse("durability", f'expected "fsync" or "memory", found {file.durability!r}')
         if file.security not in (None, "none", "curve"):
             self._refuse("security", f'expected "curve", "none" or no such key, found {file.security!r}')
+        if file.transport not in get_args(TransportName):
+            self._refuse("transport", f'expected "native", "libzmq" or no such key, found {file.transport!r}')
         if not (math.isfinite(file.client.timeout_s) and file.client.timeout_s > 0):
             self._refuse("client.timeout_s", f"expected seconds, more than 0, found {file.client.timeout_s}")
         check_limits(self._path, file.limits)

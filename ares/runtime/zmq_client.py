@@ -4,21 +4,19 @@ ZeroMQ itself queues nothing for a server that is not connected (IMMEDIATE); wha
 takes messages again. A connection that broke is made again by ZeroMQ, ever slower up to once a second.
 
 With a secret key, connections are CURVE, each to a server that owns the key in its address. A server that does not know this client's key hangs up
-in the handshake, and ZeroMQ tries no more: this module does, once a second and when there is something to send, and meanwhile answers in the server's
-name that this client is not authorised.
+in the handshake, and ZeroMQ tries no more: ares/runtime/links.py does.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 import zmq
 
 from ares.errors import BadInput
-from ares.identity import CallId, ServerId
-from ares.messages import AnyMessage, Reason, Refused
-from ares.runtime.batching import BatchConnections, Deliver, Waiting, batches
-from ares.runtime.keys import SecretKey, without_key
+from ares.identity import ServerId
+from ares.messages import AnyMessage
+from ares.runtime.batching import Deliver, Waiting, batches
+from ares.runtime.links import Link, LinkedConnections
 from ares.runtime.zmq_handshakes import Handshakes
 from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, Socket, create_socket, endpoint, ready, receive, send
 
@@ -30,86 +28,37 @@ UNSENT_BATCHES_MAX = 8
 DRAIN_BATCHES_MAX = 64
 """Batches taken from one server before the event loop has its turn."""
 
-BARRED_S = 1.0
-"""How long a server that refused the key is left alone."""
 
-_log = logging.getLogger(__name__)
-
-
-class ZmqConnections(BatchConnections):
+class ZmqConnections(LinkedConnections):
     """:class:`ares.runtime.ports.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
-
-    def __init__(self, secret: SecretKey | None = None) -> None:
-        super().__init__()
-        self._secret = secret
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
         self._context: zmq.Context[Socket] = zmq.Context()
-        self._links: dict[ServerId, _Link | None] = {}
-        self._barred: dict[ServerId, tuple[float, str]] = {}
 
-    def _flush(self) -> None:
-        if self._opened:
-            self._outgoing.send_each(self._send)
-
-    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
-        if self._barred and server in self._barred:
-            until_s, why = self._barred[server]
-            if self._loop.time() < until_s:
-                self._loop.call_soon(self._refuse, server, why)
-                return
-            del self._barred[server]
-        if server not in self._links:
-            self._links[server] = self._connect(server)
-        link = self._links[server]
-        if link is not None:
-            link.send(messages)
-
-    def _connect(self, server: ServerId) -> "_Link | None":
+    def _linked(self, server: ServerId, place: str, key: str) -> Link:
         socket = create_socket(self._context, zmq.DEALER)
         socket.setsockopt(zmq.SNDHWM, UNSENT_BATCHES_MAX)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS_MIN)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
         socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
-        place, key = without_key(self._addresses[server])
         handshakes = None
+        if self._secret is not None:
+            handshakes = Handshakes(socket, self._loop, self._secret, key, lambda why, for_good: self._shut_out(server, why, for_good))
         try:
-            if self._secret is not None:
-                handshakes = Handshakes(socket, self._loop, self._secret, key, lambda why, for_good: self._shut_out(server, why, for_good))
-            elif key:
-                raise BadInput("it wants to know clients by their keys, and none was given")
             socket.connect(endpoint(place))
-        except (BadInput, zmq.ZMQError) as error:
+        except zmq.ZMQError as error:
             if handshakes is not None:
                 handshakes.close()
             socket.close()
-            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
-            return None
+            raise BadInput(error.strerror) from error
         return _Link(socket, self._loop, lambda frames: self._receive(server, frames), handshakes)
 
-    def _shut_out(self, server: ServerId, why: str, for_good: bool) -> None:
-        """No connection comes about, and why; ``for_good``: ZeroMQ does not try again."""
-        link = self._links.get(server)
-        if for_good and link is not None:
-            link.close()
-            del self._links[server]
-            self._barred[server] = self._loop.time() + BARRED_S, why
-        self._refuse(server, why)
-
-    def _refuse(self, server: ServerId, why: str) -> None:
-        if self._opened:
-            self._deliver(server, [Refused(CallId(0), Reason.NOT_AUTHORIZED, why)])
-
     async def close(self) -> None:
-        if not self._opened:
-            return
-        self._opened = False
-        for link in self._links.values():
-            if link is not None:
-                link.close()
-        await asyncio.to_thread(self._context.term)
+        if self._opened:
+            await super().close()
+            await asyncio.to_thread(self._context.term)
 
 
 class _Link:

@@ -6,13 +6,11 @@ are refused, before anything of them reaches the server's socket. Without an aut
 """
 
 import asyncio
-from collections.abc import Hashable, Iterable
-from typing import Protocol
 
 import zmq
 
 from ares.runtime.clients_file import KeyedSender
-from ares.runtime.keys import SecretKey
+from ares.runtime.lock import Lock
 from ares.runtime.zmq_sockets import Socket, ready
 
 _ENDPOINT = "inproc://zeromq.zap.01"
@@ -22,19 +20,6 @@ _REQUEST_FRAMES = 7
 
 ANSWERS_MAX = 64
 """Attempts to connect that are answered before the event loop has its turn."""
-
-
-class Doorkeeper(Protocol):
-    def admits(self, key: str, address: str) -> bool:
-        """Whether a client with this public key (hex), at this address, may connect."""
-
-
-class Lock:
-    """What a server's socket is secured with: its own key, and who knows the clients' keys."""
-
-    def __init__(self, key: SecretKey, doorkeeper: Doorkeeper) -> None:
-        self.key = key
-        self.doorkeeper = doorkeeper
 
 
 class Gate:
@@ -54,11 +39,6 @@ class Gate:
         socket.setsockopt(zmq.CURVE_SECRETKEY, self._lock.key.secret)
         socket.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-
-    def revoked(self, senders: Iterable[Hashable]) -> list[KeyedSender]:
-        """Those of the clients that were let in who would not be now."""
-        admits = self._lock.doorkeeper.admits
-        return [sender for sender in senders if isinstance(sender, KeyedSender) and not admits(sender.key, "connected before")]
 
     def _attend(self) -> None:
         """Answer what was asked, within measure; the descriptor tells of a change only once."""
@@ -83,8 +63,12 @@ class Gate:
         self._socket.close()
 
 
-def keyed_sender(connection: zmq.Frame) -> KeyedSender:
+class KeyedName(KeyedSender, bytes):
+    """libzmq's name for a connection, and the key that was proved over it."""
+
+
+def keyed_sender(connection: zmq.Frame) -> KeyedName:
     """Who is at the other end of a connection, as the first part of every message over it says."""
-    sender = KeyedSender(connection.bytes)
+    sender = KeyedName(connection.bytes)
     sender.key = str(connection.get("User-Id"))
     return sender

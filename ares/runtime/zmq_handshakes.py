@@ -9,16 +9,9 @@ from collections.abc import Callable
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from ares.errors import BadInput
-from ares.runtime.keys import SecretKey, is_key
+from ares.runtime.keys import SecretKey
+from ares.runtime.links import FAILURES_MIN, NO_SERVER, UNKNOWN_KEY, WRONG_SERVER
 from ares.runtime.zmq_sockets import Socket, ready
-
-FAILURES_MIN = 3
-"""A connection may break in a handshake because the server is being stopped; so many times in a row is another thing."""
-
-UNKNOWN_KEY = "it does not know this client's key (any more)"
-WRONG_SERVER = "it hangs up in the handshake: is its public key in the cluster file right?"
-NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
 
 _EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 
@@ -33,8 +26,6 @@ class Handshakes:
     def __init__(
         self, socket: Socket, loop: asyncio.AbstractEventLoop, secret: SecretKey, server_key: str, failed: Callable[[str, bool], None]
     ) -> None:
-        if not is_key(server_key):
-            raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
         socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server_key))
         socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(secret.public))
         socket.setsockopt(zmq.CURVE_SECRETKEY, secret.secret)

@@ -3,7 +3,7 @@
 ROUTER never blocks: replies for a client that left, or that has left too many unread, are dropped. ZeroMQ counts batches and neither their bytes nor
 its connections, so this module does: see zmq_unread.py and zmq_connections.py, and docs/limits.md for the bounds.
 
-With a :class:`ares.runtime.zmq_gate.Lock`, clients are let in by their keys, and a sender is a :class:`ares.runtime.clients_file.KeyedSender`.
+With a :class:`ares.runtime.lock.Lock`, clients are let in by their keys, and a sender is a :class:`ares.runtime.clients_file.KeyedSender`.
 """
 
 import asyncio
@@ -13,12 +13,14 @@ import zmq
 from ares.codec import Frame
 from ares.errors import BadInput
 from ares.messages import AnyMessage
+from ares.runtime import lock as locks
 from ares.runtime.batching import WAITING_BYTES_MAX, BatchListener, batches
 from ares.runtime.limits import Limits
+from ares.runtime.lock import Lock
 from ares.runtime.ports import Handle, Sender
 from ares.runtime.resident import memory_bytes
 from ares.runtime.zmq_connections import Connections
-from ares.runtime.zmq_gate import Gate, Lock, keyed_sender
+from ares.runtime.zmq_gate import Gate, keyed_sender
 from ares.runtime.zmq_sockets import BACKLOG, Socket, create_socket, descriptor_of, endpoint, ready, receive_from, send
 from ares.runtime.zmq_unread import Unread
 from ares.server.metrics import Traffic
@@ -34,9 +36,6 @@ LOOK_S = 0.1
 """How often memory is looked at; if it grew by LOOK_SHARE of what clients may have on the way, connections are weighed."""
 
 LOOK_SHARE = 1 / 16
-
-ROLL_CALL_S = 2.0
-"""How often clients that are connected are looked up in the list of those who may be."""
 
 CLOSE_MS_MAX = 1_000
 CLOSE_GRACE_S = 0.05
@@ -86,7 +85,7 @@ class ZmqListener(BatchListener):
         connections.attend()  # its descriptor tells of nothing before it was looked once and found empty
         self._looking = self._loop.call_later(LOOK_S, self._look)
         if self._gate is not None:
-            self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll)
+            self._rolling = self._loop.call_later(locks.ROLL_CALL_S, self._call_roll)
         return self.address
 
     def _drain(self) -> None:
@@ -107,10 +106,8 @@ class ZmqListener(BatchListener):
         self._flush()
 
     def _flush(self) -> None:
-        if not self._serving:
-            return
-        self._outgoing.send_each(self._send)
-        if ready(self._socket, zmq.POLLIN) and not self._paused:
+        super()._flush()
+        if self._serving and ready(self._socket, zmq.POLLIN) and not self._paused:
             self._loop.call_soon(self._drain)
 
     def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
@@ -158,10 +155,10 @@ class ZmqListener(BatchListener):
 
     def _call_roll(self) -> None:
         """Hang up on those whose keys were revoked: their requests are refused anyway, and their connections take room."""
-        assert self._gate is not None
-        self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll)
-        for sender in self._gate.revoked(self.connections.senders()):
-            self.connections.hang_up(sender, "its key was revoked")
+        assert self._lock is not None
+        self._rolling = self._loop.call_later(locks.ROLL_CALL_S, self._call_roll)
+        for sender in self._lock.revoked(self.connections.senders()):
+            self.connections.hang_up(sender, locks.REVOKED)
 
     async def close(self) -> None:
         if not self._serving:

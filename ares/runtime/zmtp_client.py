@@ -2,6 +2,8 @@
 
 What a server does not take waits here, bounded, and goes out when the server takes messages again. A connection that broke is made again soon,
 then ever slower up to once a second, as long as something waits for it.
+
+With a secret key, connections are CURVE (ares/runtime/curve.py), each to a server that owns the key in its address.
 """
 
 import asyncio
@@ -10,14 +12,14 @@ import socket
 from collections.abc import Callable, Sequence
 
 from ares.codec import Frame
-from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.messages import AnyMessage
-from ares.runtime.batching import BatchConnections, Deliver, Waiting, batches
-from ares.runtime.keys import without_key
-from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS, endpoint
-from ares.runtime.zmtp import DEALER
+from ares.runtime.batching import Deliver, Waiting, batches
+from ares.runtime.curve import CurveClient
+from ares.runtime.links import FAILURES_MIN, NO_SERVER, UNKNOWN_KEY, WRONG_SERVER, Link, LinkedConnections
+from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ares.runtime.zmtp_connection import ZmtpConnection, scratch
+from ares.runtime.zmtp_handshake import DEALER, Handshake, Null, TurnedAway, properties
 
 RECONNECT_S_MIN = 0.05
 RECONNECT_S_MAX = 1.0
@@ -25,55 +27,55 @@ RECONNECT_S_MAX = 1.0
 _log = logging.getLogger(__name__)
 
 
-class ZmtpConnections(BatchConnections):
-    """:class:`ares.runtime.ports.Connections` over TCP; addresses are IPv4 ``host:port``. For servers without keys."""
+class ZmtpConnections(LinkedConnections):
+    """:class:`ares.runtime.ports.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
-        self._links: dict[ServerId, _Link | None] = {}
         self._scratch = scratch()
 
-    def _flush(self) -> None:
-        if self._opened:
-            self._outgoing.send_each(self._send)
-
-    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
-        if server not in self._links:
-            self._links[server] = self._link(server)
-        link = self._links[server]
-        if link is not None:
-            link.send(messages)
-
-    def _link(self, server: ServerId) -> "_Link | None":
-        place, key = without_key(self._addresses[server])
-        try:
-            endpoint(place)
-            if key:
-                raise BadInput("it wants to know clients by their keys, and none was given")
-        except BadInput as error:
-            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
-            return None
+    def _linked(self, server: ServerId, place: str, key: str) -> Link:
+        secret = self._secret
         host, _, port = place.rpartition(":")
-        return _Link(host, int(port), self._loop, self._scratch, lambda frames: self._receive(server, frames))
 
-    async def close(self) -> None:
-        if not self._opened:
-            return
-        self._opened = False
-        for link in self._links.values():
-            if link is not None:
-                link.close()
+        def handshake() -> Handshake:
+            return Null(DEALER) if secret is None else CurveClient(secret, key, properties(DEALER))
+
+        def failed(why: str, for_good: bool) -> None:
+            self._shut_out(server, why, for_good)
+
+        def deliver(batches: list[list[Frame]]) -> None:
+            for frames in batches:
+                self._receive(server, frames)
+
+        return _Link(host, int(port), self._loop, self._scratch, handshake, deliver, None if secret is None else failed)
 
 
 class _Link:
-    """The connection to one server, made when there is something to send; and what waits while there is none, or the server takes nothing."""
+    """The connection to one server, made when there is something to send; and what waits while there is none, or the server takes nothing.
 
-    def __init__(self, host: str, port: int, loop: asyncio.AbstractEventLoop, scratch: memoryview, deliver: Callable[[list[Frame]], None]) -> None:
+    ``failed(why, for_good)`` is called when a handshake ends with a reason why the next one would, too (``for_good``), and when they keep failing;
+    None: nobody wants to know.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        loop: asyncio.AbstractEventLoop,
+        scratch: memoryview,
+        handshake: Callable[[], Handshake],
+        deliver: Callable[[list[list[Frame]]], None],
+        failed: Callable[[str, bool], None] | None,
+    ) -> None:
         self._host = host
         self._port = port
         self._loop = loop
         self._scratch = scratch
+        self._handshake = handshake
         self._deliver = deliver
+        self._failed = failed
+        self._failures = 0
         self._waiting = Waiting()
         self._latest: ZmtpConnection | None = None
         self._met_or_lost = asyncio.Event()
@@ -122,13 +124,14 @@ class _Link:
         self._connecting = None
 
     def _candidate(self) -> ZmtpConnection:
-        return ZmtpConnection(DEALER, self._scratch, self._met, lambda _, frames: self._deliver(frames), self._lost, self._flow)
+        return ZmtpConnection(DEALER, self._handshake(), self._scratch, self._met, lambda _, batches: self._deliver(batches), self._lost, self._flow)
 
     def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:
             connection.hang_up()
             return
         self._pause_s = RECONNECT_S_MIN
+        self._failures = 0
         self._met_or_lost.set()
         self._flow()
 
@@ -139,12 +142,26 @@ class _Link:
 
     def _lost(self, connection: ZmtpConnection) -> None:
         """Also when it never came to a handshake."""
-        if connection.trouble:
+        if self._failed is not None and not connection.shaken:
+            if connection is self._latest and not self._closed:
+                self._judge(connection, self._failed)
+        elif connection.trouble is not None:
             _log.warning("hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble)
         if connection is self._latest:
             self._met_or_lost.set()
             if self._waiting and not self._closed and self._connecting is None:
                 self._connecting = self._loop.create_task(self._connect(self._pause_s))
+
+    def _judge(self, connection: ZmtpConnection, failed: Callable[[str, bool], None]) -> None:
+        """A handshake that came to nothing."""
+        if isinstance(connection.trouble, TurnedAway):
+            failed(UNKNOWN_KEY if connection.trouble.code == "400" else str(connection.trouble), True)
+        elif connection.trouble is not None:
+            failed(NO_SERVER, True)
+        else:
+            self._failures += 1
+            if self._failures >= FAILURES_MIN:
+                failed(WRONG_SERVER, False)
 
     def close(self) -> None:
         self._closed = True

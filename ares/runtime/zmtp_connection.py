@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from ares.codec import Frame
+from ares.runtime.clients_file import KeyedSender
 from ares.runtime.zmq_sockets import KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX, ZERO_COPY_BYTES_MIN
-from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, NotZmtp, opening, wire
+from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, wire
+from ares.runtime.zmtp_handshake import Handshake, NotAdmitted, NotZmtp, Null
 
 UNSENT_BYTES = 1024 * 1024
 """More than this unsent, and the other side counts as slow."""
 
 _NOWHERE = memoryview(bytearray())
+_NOTHING = Null(b"")
 
 
 def scratch() -> memoryview:
@@ -20,29 +23,32 @@ def scratch() -> memoryview:
     return memoryview(bytearray(SCRATCH_BYTES))
 
 
-class ZmtpConnection(asyncio.BufferedProtocol):
-    """A connection of a socket of this ``kind`` (:data:`ares.runtime.zmtp.DEALER` or ROUTER).
+class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
+    """A connection of a socket of this ``kind`` (DEALER or ROUTER). ``handshake``: this side of it, not begun.
 
-    ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with each message, ``lost`` when it has ended, and ``holds``
-    whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take what it is sent;
-    ``taken`` is called when it does again. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP.
+    ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought, ``lost`` when it has
+    ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take
+    what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of the client at the
+    other end, where clients have keys. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP.
     """
 
     def __init__(
         self,
         kind: bytes,
+        handshake: Handshake,
         scratch: memoryview,
         met: Callable[["ZmtpConnection"], None],
-        receive: Callable[["ZmtpConnection", list[Frame]], object],
+        receive: Callable[["ZmtpConnection", list[list[Frame]]], object],
         lost: Callable[["ZmtpConnection"], None],
         taken: Callable[[], None] = lambda: None,
         holds: Callable[[int], None] = lambda _: None,
         made: Callable[["ZmtpConnection"], None] = lambda _: None,
     ) -> None:
         self.slow = False
-        self.trouble = ""
-        self._kind = kind
-        self._incoming = Incoming(kind, scratch)
+        self.shaken = False
+        self.trouble: NotZmtp | None = None
+        self._handshake: Handshake | None = handshake
+        self._incoming = Incoming(kind, scratch, handshake)
         self._met = met
         self._receive = receive
         self._lost = lost
@@ -58,8 +64,16 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         _tune(transport.get_extra_info("socket"))
         self.transport.set_write_buffer_limits(UNSENT_BYTES)
-        self.transport.write(opening(self._kind))
+        self._begin()
         self._made(self)
+
+    def _begin(self) -> None:
+        assert self._handshake is not None, "a connection is made once"
+        try:
+            self.transport.write(self._handshake.opening())
+        except NotZmtp as error:
+            self._give_up(error)
+        self._handshake = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._incoming.room()
@@ -70,19 +84,27 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         try:
             messages = incoming.filled(nbytes)
         except NotZmtp as error:
-            self.trouble = str(error)
-            self.hang_up()
+            self._give_up(error)
             return
         if incoming.answers:
             answers, incoming.answers = incoming.answers, []
             if not self.slow:  # who does not read what is answered is answered no more
                 self.transport.write(b"".join(answers))
         if not greeted and incoming.ready:
+            self.shaken, self.key = True, incoming.client_key
             self._met(self)
-        for frames in messages:
-            self._receive(self, frames)
+        if messages:
+            self._receive(self, messages)
         if incoming.held_bytes != self.held_bytes:
             self._account(incoming.held_bytes)
+
+    def _give_up(self, error: NotZmtp) -> None:
+        self.trouble = error
+        if isinstance(error, NotAdmitted):
+            self.transport.write(error.answer)
+            self.transport.close()
+        else:
+            self.hang_up()
 
     def _account(self, held_bytes: int) -> None:
         more, self.held_bytes = held_bytes - self.held_bytes, held_bytes
@@ -97,7 +119,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._incoming = Incoming(self._kind, _NOWHERE)  # what had come must not stay as long as somebody remembers the connection
+        self._incoming = Incoming(b"", _NOWHERE, _NOTHING)  # what had come must not stay as long as somebody remembers the connection
         self._account(0)
         self._lost(self)
 
@@ -119,22 +141,28 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
 
     @property
+    def host(self) -> str:
+        """That of its address."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
+
+    @property
     def unsent_bytes(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def send(self, frames: Sequence[Frame]) -> None:
         """One message; when the connection has ended, it is dropped."""
-        if self.ready:
-            small: list[bytes] = []
-            for buffer in wire(frames):
-                if len(buffer) < ZERO_COPY_BYTES_MIN:
-                    small.append(buffer)
-                else:
-                    self.transport.write(b"".join(small))
-                    self.transport.write(buffer)
-                    small.clear()
-            if small:
+        if not self.ready:
+            return
+        traffic, small = self._incoming.traffic, list[bytes]()
+        for buffer in wire(frames) if traffic is None else traffic.seal(frames):
+            if len(buffer) < ZERO_COPY_BYTES_MIN:
+                small.append(buffer)
+            else:
                 self.transport.write(b"".join(small))
+                self.transport.write(buffer)
+                small.clear()
+        if small:
+            self.transport.write(b"".join(small))
 
     def pause(self) -> None:
         """Read nothing until :meth:`resume`: the other side's TCP stream stands still."""

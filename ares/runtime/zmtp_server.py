@@ -1,4 +1,5 @@
-"""The server's side of ZMTP on the event loop: to its clients it is a ROUTER. A sender is its connection.
+"""The server's side of ZMTP on the event loop: to its clients it is a ROUTER. A sender is its connection, which carries the client's key if clients
+have keys: with a :class:`ares.runtime.lock.Lock` they are let in by them, and nothing of the others gets further than the handshake.
 
 Nothing that a client does makes it hold more than the limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever
 holds most of what all may send unfinished, or leave unread, together. Replies for a client that left, or that leaves too many unread, are dropped:
@@ -13,12 +14,15 @@ from collections.abc import Callable
 from ares.codec import Frame
 from ares.errors import BadInput
 from ares.messages import AnyMessage
+from ares.runtime import lock as locks
 from ares.runtime.batching import WAITING_BYTES_MAX, BatchListener, batches
+from ares.runtime.curve import CurveServer
 from ares.runtime.limits import Limits
+from ares.runtime.lock import Lock
 from ares.runtime.ports import Handle, Sender
 from ares.runtime.zmq_sockets import BACKLOG, HANDSHAKE_TIMEOUT_MS, endpoint
-from ares.runtime.zmtp import ROUTER
 from ares.runtime.zmtp_connection import ZmtpConnection, scratch
+from ares.runtime.zmtp_handshake import ROUTER, Handshake, NotAdmitted, Null, properties
 from ares.server.metrics import Traffic
 
 CLOSE_S_MAX = 1.0
@@ -29,18 +33,20 @@ _log = logging.getLogger(__name__)
 
 
 class ZmtpListener(BatchListener):
-    """:class:`ares.runtime.ports.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. For clients without keys.
+    """:class:`ares.runtime.ports.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. ``lock``: for clients with keys.
 
-    ``connections``: those that are there; ``refused``: connections beyond the limit; ``cut``: clients hung up on because of what they held.
+    ``connections``: those that are there; ``refused``: connections beyond the limit; ``cut``: clients hung up on because of what they held, or
+    because their keys were revoked.
     """
 
-    def __init__(self, address: str, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
+    def __init__(self, address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
         super().__init__(traffic)
+        self._lock = lock
         self.refused = 0
         self.cut = 0
         self._wanted = address
         self._limits = limits or Limits()
-        self.connections: dict[ZmtpConnection, None] = {}
+        self.connections: dict[ZmtpConnection, asyncio.TimerHandle] = {}
         self._scratch = scratch()
         self._ended = asyncio.Event()
         self._held_bytes = 0
@@ -60,31 +66,43 @@ class ZmtpListener(BatchListener):
             ) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()
         self._start(handle, f"{bound_host}:{bound_port}")
+        if self._lock is not None:
+            self._rolling = self._loop.call_later(locks.ROLL_CALL_S, self._call_roll, self._lock)
         return self.address
 
     # -- connections ----------------------------------------------------------------------------------------------------
 
     def _accept(self) -> ZmtpConnection:
-        return ZmtpConnection(ROUTER, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
+        def admits(key: str) -> bool:
+            assert self._lock is not None, "only who has keys is asked about them"
+            return self._lock.doorkeeper.admits(key, connection.host)
+
+        handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
+        connection = ZmtpConnection(ROUTER, handshake, self._scratch, self._met, self._take, self._lost, holds=self._holds, made=self._made)
+        return connection
 
     def _made(self, connection: ZmtpConnection) -> None:
-        self.connections[connection] = None
+        self.connections[connection] = self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
         if len(self.connections) > self._limits.connections:
             self.refused += 1
             if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
                 _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": connection.peer})
             connection.hang_up()
-        else:
-            self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
 
     def _met(self, connection: ZmtpConnection) -> None:
         if self._paused:
             connection.pause()
 
+    def _take(self, connection: ZmtpConnection, came: list[list[Frame]]) -> None:
+        """What one read brought is answered in one batch, without waiting for the end of the tick."""
+        for frames in came:
+            self._receive(connection, frames)
+        self._flush()
+
     def _lost(self, connection: ZmtpConnection) -> None:
-        self.connections.pop(connection, None)
+        self._forget(connection)
         self._note_unread(connection, 0)
-        if connection.trouble:
+        if connection.trouble is not None and not isinstance(connection.trouble, NotAdmitted):
             self._strange += 1
             if self._strange.bit_count() == 1:
                 _log.info("hung up on a peer (%d so far): %s", self._strange, connection.trouble)
@@ -111,19 +129,29 @@ class ZmtpListener(BatchListener):
         total = sum(map(weight, self.connections))
         while total > most and self.connections:
             heaviest = max(self.connections, key=weight)
-            self.cut += 1
-            if self.cut.bit_count() == 1:
-                why = f"{weight(heaviest)} bytes {what}, and all clients' together are too many"
-                _log.warning("hung up on a client (%d so far): %s", self.cut, why, extra={"peer": heaviest.peer})
             total -= weight(heaviest)
-            del self.connections[heaviest]
-            heaviest.hang_up()
+            self._cut(heaviest, f"{weight(heaviest)} bytes {what}, and all clients' together are too many")
+
+    def _cut(self, connection: ZmtpConnection, why: str) -> None:
+        self.cut += 1
+        if self.cut.bit_count() == 1:
+            _log.warning("hung up on a client (%d so far): %s", self.cut, why, extra={"peer": connection.peer})
+        self._forget(connection)
+        connection.hang_up()
+
+    def _forget(self, connection: ZmtpConnection) -> None:
+        """Also the timer, or many that came and went would be kept by theirs."""
+        timer = self.connections.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _call_roll(self, lock: Lock) -> None:
+        """Hang up on those whose keys were revoked: their requests are refused anyway, and their connections take room."""
+        self._rolling = self._loop.call_later(locks.ROLL_CALL_S, self._call_roll, lock)
+        for connection in lock.revoked(self.connections):
+            self._cut(connection, locks.REVOKED)
 
     # -- replies --------------------------------------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        if self._serving:
-            self._outgoing.send_each(self._send)
 
     def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
         assert isinstance(sender, ZmtpConnection)
@@ -153,6 +181,8 @@ class ZmtpListener(BatchListener):
             return
         self._flush()
         self._serving = False
+        if self._lock is not None:
+            self._rolling.cancel()
         self._server.close()
         await asyncio.sleep(CLOSE_GRACE_S)
         for connection in self.connections:

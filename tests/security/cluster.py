@@ -1,4 +1,4 @@
-"""A cluster with keys in one event loop, over real ZeroMQ on loopback: servers, one consensus member, and clients with roles."""
+"""A cluster with keys in one event loop, over real sockets on loopback: servers, one consensus member, and clients with roles."""
 
 import asyncio
 import contextlib
@@ -6,21 +6,29 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import structs
+
 from ares.api import connect, with_key
 from ares.cli.guard import certifying, guard_of
 from ares.client.manager import Manager
 from ares.identity import ServerId
 from ares.runtime.cluster_file import Plan, create
+from ares.runtime.cluster_tables import TransportName
 from ares.runtime.consensus_host import ConsensusHost
 from ares.runtime.keys import SecretKey
 from ares.runtime.local_consensus import LocalConsensus
 from ares.runtime.new_keys import authorise
 from ares.runtime.security_settings import SecuritySettings
+from ares.runtime.transports import listener_at
 from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.zmtp_server import ZmtpListener
 from ares.server.host import Host
 from ares.server.replica import Replica
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
+"""Far more than anything here takes, also on a busy machine."""
+
+TIMEOUT_S = 30.0
 
 Result = TypeVar("Result")
 
@@ -33,10 +41,11 @@ async def within(work: Awaitable[Result]) -> Result:
 class SecureCluster:
     """Five servers, all in c0. ``hosts`` and ``listeners`` are for looking at, and for closing."""
 
-    def __init__(self, directory: Path) -> None:
-        self.settings = create(directory, Plan(servers=5, consensus=1, security="curve", base_port=0))
+    def __init__(self, directory: Path, transport: TransportName = "native") -> None:
+        made = create(directory, Plan(servers=5, consensus=1, security="curve", base_port=0))
+        self.settings = structs.replace(made, transport=transport)
         self.hosts: dict[ServerId, Host] = {}
-        self.listeners: dict[ServerId, ZmqListener] = {}
+        self.listeners: dict[ServerId, ZmqListener | ZmtpListener] = {}
         self.decisions = LocalConsensus()
         self._closing = contextlib.AsyncExitStack()
 
@@ -49,7 +58,7 @@ class SecureCluster:
         for server in self.settings.servers.values():
             guard = guard_of(self.settings, server.id, server.public_key)
             host = Host(Replica(server.id, server.identity, self.settings.initial), guard.admission)
-            listener = ZmqListener(server.address, guard.lock)
+            listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
             await listener.serve(host.handler)
             self.hosts[server.id], self.listeners[server.id] = host, listener
             self._closing.push_async_callback(listener.close)
@@ -57,7 +66,8 @@ class SecureCluster:
             guard = guard_of(self.settings, member.id, member.public_key)
             certified = certifying(self.settings)
             assert certified is not None
-            service = ConsensusHost(certified(self.decisions), ZmqListener(member.address, guard.lock), guard.admission)
+            listener = listener_at(member.address, guard.lock, transport=self.settings.transport)
+            service = ConsensusHost(certified(self.decisions), listener, guard.admission)
             await service.start()
             self._closing.push_async_callback(service.close)
 
@@ -67,7 +77,7 @@ class SecureCluster:
             authorise(self.security, name, role)
         return self.security.client_key(str(self.security.secret_path(name)))
 
-    async def manager(self, name: str, role: str = "", timeout_s: float = 5.0) -> Manager:
+    async def manager(self, name: str, role: str = "", timeout_s: float = TIMEOUT_S) -> Manager:
         """A connection of a client, who is authorised now if a role is given."""
         if role:
             authorise(self.security, name, role)

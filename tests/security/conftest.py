@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from ares.runtime import clients_file, zmq_server
+from ares.runtime import clients_file, lock
 
 from .cluster import SecureCluster
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SecureCluster]:
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SecureCluster]:
+    """Parametrised indirectly with a transport, or with our own."""
     monkeypatch.setattr(clients_file, "LOOK_AGAIN_S", 0.0)
-    monkeypatch.setattr(zmq_server, "ROLL_CALL_S", 1e6)  # or whose key was revoked might be hung up on before he is refused
+    monkeypatch.setattr(lock, "ROLL_CALL_S", 1e6)  # or whose key was revoked might be hung up on before he is refused
     monkeypatch.delenv("ARES_KEY", raising=False)
-    made = SecureCluster(tmp_path / "cluster")
+    made = SecureCluster(tmp_path / "cluster", getattr(request, "param", "native"))
     await made.start()
     yield made
     await made.close()

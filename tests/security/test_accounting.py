@@ -22,7 +22,7 @@ def put(call: int, *sizes: int) -> PutData:
 
 async def test_every_byte_of_an_encrypted_batch_is_accounted_for() -> None:
     key, chance = SecretKey.generate(), random.Random(4)
-    server = Server(key)
+    server = Server(key, "libzmq")
     server.address = await server.listener.serve(server.handle)
     async with client_of(server, key) as client:
         sent = 0

@@ -177,6 +177,22 @@ def test_nobody_unknown_can_be_revoked(security: SecuritySettings) -> None:
         revoke(security, "bob")
 
 
+def test_the_last_administrator_is_revoked_only_on_purpose(security: SecuritySettings) -> None:
+    with pytest.raises(BadInput, match=r"admin is the last client with the role admin.*nothing was changed"):
+        revoke(security, "admin")
+    authorise(security, "second", "admin")
+    revoke(security, "admin")
+    revoke(security, "second", allow_no_admin=True)
+    assert read_clients(security.clients_path) == []
+
+
+def test_a_secret_goes_where_there_is_a_directory(security: SecuritySettings, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no directory .*missing to write bob\.secret in; nothing was made"):
+        authorise(security, "bob", "read", tmp_path / "missing" / "bob.secret")
+    assert [client.name for client in read_clients(security.clients_path)] == ["admin"]
+    assert not (tmp_path / "missing").exists()
+
+
 KEY = "ab" * 32
 
 
@@ -227,7 +243,7 @@ class Clock:
 
 
 def sender(key: str) -> KeyedSender:
-    made = KeyedSender(b"connection")
+    made = KeyedSender()
     made.key = key
     return made
 

@@ -12,13 +12,16 @@ import zmq.asyncio
 from ares.codec import encode
 from ares.identity import CallId, ServerId
 from ares.messages import Ack, AnyMessage, Describe, Reason, Refused
-from ares.runtime import zmq_server
+from ares.runtime import lock
 from ares.runtime.clients_file import KeyedSender
+from ares.runtime.cluster_tables import TransportName
 from ares.runtime.keys import SecretKey, keyed
+from ares.runtime.lock import Lock
 from ares.runtime.ports import Sender
-from ares.runtime.zmq_client import ZmqConnections
-from ares.runtime.zmq_gate import Gate, Lock
+from ares.runtime.transports import connections, listener_at
+from ares.runtime.zmq_gate import Gate
 from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.zmtp_server import ZmtpListener
 
 from .cluster import within
 
@@ -41,12 +44,14 @@ class Doorkeeper:
 
 
 class Server:
-    """A listener behind a lock that acknowledges whatever comes."""
+    """A listener behind a lock that acknowledges whatever comes. ``clients``: the transport of its clients."""
 
-    def __init__(self, known: SecretKey) -> None:
+    def __init__(self, known: SecretKey, transport: TransportName = "native", clients: TransportName = "native") -> None:
+        self.transport = transport
+        self.clients = clients
         self.key = SecretKey.generate()
         self.doorkeeper = Doorkeeper(known)
-        self.listener = ZmqListener("127.0.0.1:0", Lock(self.key, self.doorkeeper))
+        self.listener = listener_at("127.0.0.1:0", Lock(self.key, self.doorkeeper), transport=transport)
         self.senders: list[Sender] = []
         self.address = ""
 
@@ -58,9 +63,9 @@ class Server:
 class Client:
     """Connections, and what they delivered."""
 
-    def __init__(self, address: str, key: SecretKey | None) -> None:
+    def __init__(self, address: str, key: SecretKey | None, transport: TransportName) -> None:
         self.received: list[AnyMessage] = []
-        self.connections = ZmqConnections(key)
+        self.connections = connections(key, transport)
         self.connections.open(lambda _, messages: self.received.extend(messages))
         self.connections.learn(S0, address)
 
@@ -82,9 +87,10 @@ def known() -> SecretKey:
     return SecretKey.generate()
 
 
-@pytest.fixture
-async def server(known: SecretKey) -> AsyncIterator[Server]:
-    made = Server(known)
+@pytest.fixture(params=[("native", "native"), ("native", "libzmq"), ("libzmq", "native"), ("libzmq", "libzmq")], ids=" to ".join)
+async def server(request: pytest.FixtureRequest, known: SecretKey) -> AsyncIterator[Server]:
+    clients, transport = request.param
+    made = Server(known, transport, clients)
     made.address = await made.listener.serve(made.handle)
     yield made
     await made.listener.close()
@@ -92,7 +98,7 @@ async def server(known: SecretKey) -> AsyncIterator[Server]:
 
 @contextlib.asynccontextmanager
 async def client_of(server: Server, key: SecretKey | None, server_key: str = "") -> AsyncIterator[Client]:
-    made = Client(keyed(server.address, server_key or server.key.public), key)
+    made = Client(keyed(server.address, server_key or server.key.public), key, server.clients)
     yield made
     await made.connections.close()
 
@@ -137,11 +143,13 @@ async def test_a_server_with_another_key_is_not_spoken_to(server: Server, known:
     assert server.senders == []
 
 
-async def test_a_server_that_has_no_key_is_not_spoken_to(known: SecretKey) -> None:
-    plain = ZmqListener("127.0.0.1:0")
+@pytest.mark.parametrize("transport", ["native", "libzmq"])
+@pytest.mark.parametrize("clients", ["native", "libzmq"])
+async def test_a_server_that_has_no_key_is_not_spoken_to(known: SecretKey, transport: TransportName, clients: TransportName) -> None:
+    plain = listener_at("127.0.0.1:0", transport=transport)
     seen: list[Sender] = []
     address = await plain.serve(lambda sender, messages: seen.append(sender) or [Ack(message.call, None) for message in messages])
-    client = Client(keyed(address, SecretKey.generate().public), known)
+    client = Client(keyed(address, SecretKey.generate().public), known, clients)
     assert isinstance(await client.ask(), Refused)
     assert seen == []
     await client.connections.close()
@@ -162,8 +170,8 @@ async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
 async def test_a_client_whose_key_is_revoked_is_hung_up_on(server: Server, known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that asks nothing any more."""
     await server.listener.close()
-    monkeypatch.setattr(zmq_server, "ROLL_CALL_S", 0.02)
-    server.listener = ZmqListener("127.0.0.1:0", Lock(server.key, server.doorkeeper))
+    monkeypatch.setattr(lock, "ROLL_CALL_S", 0.02)
+    server.listener = listener_at("127.0.0.1:0", Lock(server.key, server.doorkeeper), transport=server.transport)
     server.address = await server.listener.serve(server.handle)
     other = SecretKey.generate()
     server.doorkeeper.known.add(other.public)
@@ -178,7 +186,7 @@ async def test_a_client_whose_key_is_revoked_is_hung_up_on(server: Server, known
         await within(hung_up())
         assert await carol.ask(2) == Ack(CallId(2), None)
         assert isinstance(await bob.ask(3), Refused)
-    assert server.listener.connections.cut == 1
+    assert cut(server) == 1
 
 
 async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:
@@ -210,7 +218,7 @@ async def test_without_a_doorkeeper_nobody_gets_in(known: SecretKey, monkeypatch
 
     monkeypatch.setattr(Gate, "secure", gone)
     monkeypatch.setattr(ZmqListener, "_close_gate", lambda _: None)
-    server = Server(known)
+    server = Server(known, "libzmq", "libzmq")
     server.address = await server.listener.serve(server.handle)
     async with client_of(server, known) as client:
         for call in range(25):
@@ -223,6 +231,11 @@ async def test_without_a_doorkeeper_nobody_gets_in(known: SecretKey, monkeypatch
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def cut(server: Server) -> int:
+    """How many clients it hung up on."""
+    return server.listener.cut if isinstance(server.listener, ZmtpListener) else server.listener.connections.cut
 
 
 async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many: int) -> None:
@@ -245,7 +258,10 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
             socket.close()
 
 
-async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(server: Server, known: SecretKey) -> None:
+@pytest.mark.parametrize("transport", ["native", "libzmq"])
+async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(known: SecretKey, transport: TransportName) -> None:
+    server = Server(known, transport)
+    server.address = await server.listener.serve(server.handle)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     async with client_of(server, known) as client:
         await attempt(context, server, ATTEMPTS // 4)
@@ -254,6 +270,7 @@ async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(server: S
         grown = resident_bytes() - before
         assert await client.ask(7) == Ack(CallId(7), None)
     context.term()
+    await server.listener.close()
     assert server.doorkeeper.refused == ATTEMPTS // 4 + ATTEMPTS
     assert grown < 8 * MIB
     assert {sender.key for sender in server.senders if isinstance(sender, KeyedSender)} == {known.public}

@@ -34,7 +34,7 @@ async def server(known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     """One that looks at its connections all the time."""
     monkeypatch.setattr(zmq_server, "LOOK_S", 0.005)
     monkeypatch.setattr(zmq_server, "LOOK_SHARE", -1.0)
-    made = Server(known)
+    made = Server(known, "libzmq")
     made.address = await made.listener.serve(made.handle)
     yield made
     await made.listener.close()
@@ -87,3 +87,14 @@ async def test_whoever_has_a_key_may_begin_with_a_large_value(server: Server, kn
         await within(answered())
         assert client.received == [Ack(CallId(3), None)]
     assert server.listener.connections.cut == 0
+
+
+async def test_our_own_transport_takes_less_than_a_handshake(known: SecretKey) -> None:
+    """It looks at the size of a command before it takes any of it."""
+    server = Server(known)
+    server.address = await server.listener.serve(server.handle)
+    async with client_of(server, known) as client:
+        assert await client.ask() == Ack(CallId(1), None)
+        assert max(await within(pushed(server))) < EACH_BYTES
+        assert await client.ask(2) == Ack(CallId(2), None)
+    await server.listener.close()

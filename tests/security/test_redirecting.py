@@ -17,11 +17,11 @@ from ares.reconfig.reconfigure import agree
 from ares.reconfig.traversal import put_config
 from ares.runtime.certificates import Signer
 from ares.runtime.keys import SigningKey
-from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.zmtp_client import ZmtpConnections
 from ares.server import admission
 from ares.server.admission import Admission
 
-from .cluster import SecureCluster, within
+from .cluster import TIMEOUT_S, SecureCluster, within
 
 ENTRY = ObjectName(f"{DIRECTORY}photos")
 
@@ -35,7 +35,7 @@ async def admin(cluster: SecureCluster) -> Manager:
 
 @pytest.fixture
 async def evil(cluster: SecureCluster) -> Manager:
-    return await cluster.manager("evil", "write", timeout_s=2.0)
+    return await cluster.manager("evil", "write")
 
 
 def invented(store: Manager, index: int = 1) -> Configuration:
@@ -44,12 +44,12 @@ def invented(store: Manager, index: int = 1) -> Configuration:
 
 async def decided(store: Manager) -> Configuration:
     """A configuration that is decided and no more: nothing was moved there."""
-    found = await store._runner.run(agree(invented(store)), "decide", 5.0)
+    found = await store._runner.run(agree(invented(store)), "decide", TIMEOUT_S)
     return found.configuration
 
 
 async def run(store: Manager, operation: Operation[object]) -> object:
-    return await within(store._runner.run(operation, "attack", 2.0))
+    return await within(store._runner.run(operation, "attack", TIMEOUT_S))
 
 
 def successors(cluster: SecureCluster, of: Configuration) -> set[Successor | None]:
@@ -142,7 +142,7 @@ async def test_a_reader_finishes_what_a_dead_reconfigurer_left(cluster: SecureCl
 
 async def test_a_configuration_is_introduced_with_its_certificate_only(cluster: SecureCluster, admin: Manager, evil: Manager) -> None:
     replies: list[AnyMessage] = []
-    connections = ZmqConnections(cluster.key("evil"))
+    connections = ZmtpConnections(cluster.key("evil"))
     connections.open(lambda _, messages: replies.extend(messages))
     for server in cluster.settings.book().values():
         connections.learn(server.id, server.address)
@@ -168,7 +168,7 @@ async def test_a_configuration_is_introduced_with_its_certificate_only(cluster: 
 async def test_a_writer_cannot_write_where_a_domain_begins(cluster: SecureCluster, admin: Manager, evil: Manager) -> None:
     elsewhere = msgspec.msgpack.encode(invented(admin, 0))
     with pytest.raises(NotAuthorized, match="PutData takes the role reconfigure"):
-        await within(evil.write_named(ENTRY, elsewhere, 2.0))
+        await within(evil.write_named(ENTRY, elsewhere, TIMEOUT_S))
     photos = await within(admin.domain("photos", create=Configuration.abd(["s0", "s1", "s2"])))
     await within(photos.write("cat", b"meow"))
     cat = await within((await within(evil.domain("photos"))).read("cat"))
@@ -180,12 +180,12 @@ async def test_a_client_believes_no_entry_that_was_not_decided(cluster: SecureCl
     """Whoever may reconfigure can write one; that it is used takes the decision."""
     cars, _ = await within(admin.create_domain("cars"))
     configuration = invented(admin, 0) if entry == "invented" else cars.configuration if entry == "another domain's" else await decided(admin)
-    await within(admin.write_named(ENTRY, msgspec.msgpack.encode(configuration), 2.0))
+    await within(admin.write_named(ENTRY, msgspec.msgpack.encode(configuration), TIMEOUT_S))
     with pytest.raises(ConfigurationRefused, match="is not what was decided"):
         await within((await cluster.manager("reader", "read")).domain("photos"))
 
 
 async def test_an_uncertified_hint_is_not_kept(cluster: SecureCluster, admin: Manager) -> None:
     with pytest.raises(ConsensusUnavailable, match="nothing proves"):
-        await within(admin._consensus.tell_finalized(invented(admin), 0.5))
-    assert await within(admin._consensus.hint(admin.configuration.domain, 2.0)) is None
+        await within(admin._consensus.tell_finalized(invented(admin), 2.0))
+    assert await within(admin._consensus.hint(admin.configuration.domain, TIMEOUT_S)) is None

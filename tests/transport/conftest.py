@@ -1,6 +1,7 @@
 """Fixtures: the transport under test."""
 
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -12,7 +13,8 @@ TCP_WIRES: dict[str, type[ZmqWire]] = {
     "zmq client, our server": OurServerWire,
     "our client, zmq server": OurClientWire,
 }
-WIRES: dict[str, type[Wire]] = {"inproc": InprocWire, **TCP_WIRES}
+WIRES: dict[str, Callable[[], Wire]] = {"inproc": InprocWire, **TCP_WIRES}
+WIRES |= {f"{name}, with keys": functools.partial(made, has_keys=True) for name, made in TCP_WIRES.items()}
 
 
 @pytest.fixture(params=sorted(WIRES))

@@ -68,7 +68,7 @@ SAMPLES: list[AnyMessage] = [
     ObjectsReply(_CALL, (Listed(_KEY, _TAG, True),), True, _SUCCESSOR),
     Refused(_CALL, Reason.IDENTITY, "why"),
     Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (Hosted(_CONFIGURATION, 1, 2, False, _SUCCESSOR),)),
-    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), 7, Stored(8, 6, 1, 2)),
+    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), 7, Stored(8, 6, 1, 2, True)),
     ScrubReply(_CALL, True, 1, 2, 3, 4, 5, 6),
     Done(_CALL),
     Propose(_CALL, _CONFIGURATION, ClientId(9)),

@@ -11,6 +11,8 @@ from ares.codec import Frame, decode
 from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.messages import Ack, AnyMessage, GetTag
 from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork, _Origin
+from ares.runtime.keys import SecretKey, keyed
+from ares.runtime.lock import Lock
 from ares.runtime.ports import Connections, Listener, Sender
 from ares.runtime.zmq_client import ZmqConnections
 from ares.runtime.zmq_server import ZmqListener
@@ -18,7 +20,8 @@ from ares.runtime.zmtp_client import ZmtpConnections
 from ares.runtime.zmtp_server import ZmtpListener
 
 S0 = ServerId("s0")
-WAIT_S_MAX = 10.0
+WAIT_S_MAX = 60.0
+"""Far more than anything here takes, also on a busy machine."""
 
 
 def get_tag(call: int) -> GetTag:
@@ -85,6 +88,13 @@ class Client:
                 await asyncio.sleep(0.02)
 
 
+def secure(socket: zmq.asyncio.Socket, server: SecretKey, client: SecretKey) -> None:
+    """Make it libzmq's for a client with this key, and a server with that."""
+    socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server.public))
+    socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(client.public))
+    socket.setsockopt(zmq.CURVE_SECRETKEY, client.secret)
+
+
 class Wire:
     """One transport: makes servers and clients, and closes them at the end of the test."""
 
@@ -101,6 +111,10 @@ class Wire:
         """Where nobody listens."""
         raise NotImplementedError
 
+    def known_as(self, address: str) -> str:
+        """What clients learn of a server at this address."""
+        return address
+
     async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
         """Send raw frames as one client; returns the first ``replies`` messages of the answers."""
         raise NotImplementedError
@@ -115,7 +129,7 @@ class Wire:
         """A client that knows the servers as s0, s1, ..."""
         client = Client(self.make_connections())
         for number, server in enumerate(servers):
-            client.connections.learn(ServerId(f"s{number}"), server if isinstance(server, str) else server.address)
+            client.connections.learn(ServerId(f"s{number}"), self.known_as(server if isinstance(server, str) else server.address))
         self._closing.push_async_callback(client.connections.close)
         return client
 
@@ -148,21 +162,43 @@ class InprocWire(Wire):
         return client.received
 
 
+class Everybody:
+    """Lets everybody in (:class:`ares.runtime.lock.Doorkeeper`)."""
+
+    def admits(self, key: str, address: str) -> bool:
+        return True
+
+
 class ZmqWire(Wire):
+    """Both sides on libzmq. ``has_keys``: then all servers have one key, and all clients another."""
+
+    server_kind: type[ZmqListener] | type[ZmtpListener] = ZmqListener
+    client_kind: type[ZmqConnections] | type[ZmtpConnections] = ZmqConnections
+
+    def __init__(self, has_keys: bool = False) -> None:
+        super().__init__()
+        self.server_key = SecretKey.generate() if has_keys else None
+        self.client_key = SecretKey.generate() if has_keys else None
+
     def make_listener(self, address: str) -> Listener:
-        return ZmqListener(address)
+        return self.server_kind(address, None if self.server_key is None else Lock(self.server_key, Everybody()))
 
     def make_connections(self) -> Connections:
-        return ZmqConnections()
+        return self.client_kind(self.client_key)
+
+    def known_as(self, address: str) -> str:
+        return address if self.server_key is None else keyed(address, self.server_key.public)
 
     def fresh_address(self) -> str:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-            port = socket.bind_to_random_port("tcp://127.0.0.1")
+            port = socket.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000)  # below those that outgoing connections are given
         return f"127.0.0.1:{port}"
 
     async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
         with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
             socket.linger = 0
+            if self.server_key is not None and self.client_key is not None:
+                secure(socket, self.server_key, self.client_key)
             socket.connect(f"tcp://{address}")
             for frames in batches:
                 await socket.send_multipart(frames)
@@ -176,22 +212,17 @@ class ZmqWire(Wire):
 class ZmtpWire(ZmqWire):
     """Our own ZMTP on both sides."""
 
-    def make_listener(self, address: str) -> Listener:
-        return ZmtpListener(address)
-
-    def make_connections(self) -> Connections:
-        return ZmtpConnections()
+    server_kind = ZmtpListener
+    client_kind = ZmtpConnections
 
 
 class OurServerWire(ZmqWire):
     """Clients on libzmq, servers not."""
 
-    def make_listener(self, address: str) -> Listener:
-        return ZmtpListener(address)
+    server_kind = ZmtpListener
 
 
 class OurClientWire(ZmqWire):
     """Servers on libzmq, clients not."""
 
-    def make_connections(self) -> Connections:
-        return ZmtpConnections()
+    client_kind = ZmtpConnections

@@ -1,0 +1,104 @@
+"""What a client has towards each server, over sockets of whichever implementation: a link, or a reason why there is none.
+
+A server that refuses this client's key, or that cannot be understood, is left alone for a while, during which this client is told in its name that
+it is not authorised. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
+"""
+
+import logging
+from abc import abstractmethod
+from typing import Protocol
+
+from ares.errors import BadInput
+from ares.identity import CallId, ServerId
+from ares.messages import AnyMessage, Reason, Refused
+from ares.runtime.batching import BatchConnections, Deliver
+from ares.runtime.keys import SecretKey, is_key, without_key
+from ares.runtime.zmq_sockets import endpoint
+
+BARRED_S = 1.0
+"""How long a server that refused the key is left alone."""
+
+FAILURES_MIN = 3
+"""A connection may break in a handshake because the server is being stopped; so many times in a row is another thing."""
+
+UNKNOWN_KEY = "it does not know this client's key (any more)"
+WRONG_SERVER = "it hangs up in the handshake: is its public key in the cluster file right?"
+NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
+
+_log = logging.getLogger(__name__)
+
+
+class Link(Protocol):
+    """The connection to one server, and what waits while that server takes nothing."""
+
+    def send(self, messages: list[AnyMessage]) -> None: ...
+
+    def close(self) -> None:
+        """At once; what waits is dropped."""
+
+
+class LinkedConnections(BatchConnections):
+    """The part of :class:`ares.runtime.ports.Connections` that is the same over sockets.
+
+    Addresses are IPv4 ``host:port``, with ``secret``, the key of this client, ``host:port/KEY``.
+    """
+
+    def __init__(self, secret: SecretKey | None = None) -> None:
+        super().__init__()
+        self._secret = secret
+
+    def open(self, deliver: Deliver) -> None:
+        super().open(deliver)
+        self._links: dict[ServerId, Link | None] = {}
+        self._barred: dict[ServerId, tuple[float, str]] = {}
+
+    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+        if self._barred and server in self._barred:
+            until_s, why = self._barred[server]
+            if self._loop.time() < until_s:
+                self._loop.call_soon(self._refuse, server, why)
+                return
+            del self._barred[server]
+        if server not in self._links:
+            self._links[server] = self._link(server)
+        link = self._links[server]
+        if link is not None:
+            link.send(messages)
+
+    def _link(self, server: ServerId) -> Link | None:
+        place, key = without_key(self._addresses[server])
+        try:
+            endpoint(place)
+            if key and self._secret is None:
+                raise BadInput("it wants to know clients by their keys, and none was given")
+            if self._secret is not None and not is_key(key):
+                raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
+            return self._linked(server, place, key)
+        except BadInput as error:
+            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
+            return None
+
+    @abstractmethod
+    def _linked(self, server: ServerId, place: str, key: str) -> Link:
+        """A link to the server at ``place``, which owns ``key``; empty for one without keys. Raises :class:`BadInput`."""
+
+    def _shut_out(self, server: ServerId, why: str, for_good: bool) -> None:
+        """No connection comes about, and why; ``for_good``: it makes no sense to try again at once."""
+        link = self._links.get(server)
+        if for_good and link is not None:
+            link.close()
+            del self._links[server]
+            self._barred[server] = self._loop.time() + BARRED_S, why
+        self._refuse(server, why)
+
+    def _refuse(self, server: ServerId, why: str) -> None:
+        if self._opened:
+            self._deliver(server, [Refused(CallId(0), Reason.NOT_AUTHORIZED, why)])
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        for link in self._links.values():
+            if link is not None:
+                link.close()

@@ -1,0 +1,394 @@
+"""CurveZMQ as this project speaks it, without I/O: who is let in, and that nothing which was changed, repeated or made up on the way is believed."""
+
+import asyncio
+import random
+import types
+from collections.abc import Callable, Sequence
+
+import pytest
+import zmq
+import zmq.asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ares.codec import decode, encode
+from ares.runtime.curve import METADATA_BYTES_MAX, CurveClient, CurveServer
+from ares.runtime.keys import SecretKey, keyed
+from ares.runtime.lock import Lock
+from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, pong
+from ares.runtime.zmtp_client import ZmtpConnections
+from ares.runtime.zmtp_connection import ZmtpConnection
+from ares.runtime.zmtp_handshake import DEALER, GREETING_BYTES, ROUTER, NotAdmitted, NotZmtp, TurnedAway, WrongMechanism, framed, properties
+from ares.runtime.zmtp_server import ZmtpListener
+
+from .test_zmtp import SIZES, feed, opening
+from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, secure, until
+
+SERVER, CLIENT, STRANGER = (SecretKey(bytes([number]) * 32) for number in (1, 2, 3))
+
+
+class Side:
+    """One end of a connection: bytes in, bytes out."""
+
+    def __init__(self, kind: bytes, handshake: CurveClient | CurveServer) -> None:
+        self.handshake = handshake
+        self.incoming = Incoming(kind, memoryview(bytearray(SCRATCH_BYTES)), handshake)
+
+    def hear(self, data: bytes, pieces: Sequence[int] = ()) -> bytes:
+        """What is answered; messages are expected to be none."""
+        assert feed(self.incoming, data, pieces) == []
+        answers, self.incoming.answers = self.incoming.answers, []
+        return b"".join(answers)
+
+    def seal(self, *messages: Sequence[bytes]) -> bytes:
+        traffic = self.incoming.traffic
+        assert traffic is not None
+        return b"".join(bytes(buffer) for message in messages for buffer in traffic.seal(message))
+
+
+def client_of(server_key: str = SERVER.public, secret: SecretKey = CLIENT, said: bytes = b"") -> Side:
+    return Side(DEALER, CurveClient(secret, server_key, said or properties(DEALER)))
+
+
+def server_of(admits: Callable[[str], bool] = lambda key: key == CLIENT.public, said: bytes = b"") -> Side:
+    return Side(ROUTER, CurveServer(SERVER, admits, said or properties(ROUTER)))
+
+
+def met() -> tuple[Side, Side]:
+    client, server = client_of(), server_of()
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    assert client.hear(server.hear(initiate)) == b""
+    assert client.incoming.ready
+    assert server.incoming.ready
+    return client, server
+
+
+def test_a_known_client_is_let_in_and_its_key_is_known() -> None:
+    client, server = met()
+    assert (server.incoming.client_key, client.incoming.client_key) == (CLIENT.public, "")
+
+
+MESSAGES = st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(MESSAGES, st.lists(st.integers(1, 70_000), max_size=40), st.integers(0, 2**32))
+def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list[int]], pieces: list[int], seed: int) -> None:
+    rng = random.Random(seed)
+    messages = [[rng.randbytes(size) for size in shape] for shape in shapes]
+    client, server = met()
+    for sender, receiver in ((client, server), (server, client)):
+        sealed = sender.seal(*messages)
+        assert not any(frame in sealed for message in messages for frame in message if len(frame) > 8)
+        assert feed(receiver.incoming, sealed, pieces) == messages
+        assert receiver.incoming.held_bytes == 0
+
+
+def test_the_same_message_never_looks_the_same_twice() -> None:
+    client, server = met()
+    sealed = {client.seal([b"message"]) for _ in range(10)} | {server.seal([b"message"]) for _ in range(10)}
+    assert len(sealed) == 20
+    assert len({message[-24:] for message in sealed}) == 20
+
+
+def test_a_ping_is_answered_in_secret() -> None:
+    client, server = met()
+    traffic = client.incoming.traffic
+    assert traffic is not None
+    answer = server.hear(traffic.seal_command(b"\x04PING\x00\x0acontext"))
+    assert answer
+    assert pong(b"context") not in answer
+    assert client.hear(answer) == b""
+
+
+# -- who is not let in --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_client_is_told() -> None:
+    client, server = client_of(secret=STRANGER), server_of()
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    with pytest.raises(NotAdmitted) as refused:
+        server.hear(initiate)
+    with pytest.raises(TurnedAway) as told:
+        client.hear(refused.value.answer)
+    assert told.value.code == "400"
+    assert not server.incoming.ready
+    assert not client.incoming.ready
+
+
+def test_a_server_that_does_not_own_the_key_learns_nothing() -> None:
+    client, server = client_of(server_key=STRANGER.public), server_of()
+    with pytest.raises(NotZmtp, match="the owner of another key"):
+        server.hear(client.handshake.opening())
+
+
+def test_a_server_key_that_is_no_key_is_refused() -> None:
+    with pytest.raises(NotZmtp, match="a public key that is none"):
+        client_of(server_key="00" * 32).handshake.opening()
+
+
+def told(change: Callable[[CurveClient], None]) -> str:
+    """Why the server hangs up on a client that was tampered with after HELLO."""
+    asked: list[str] = []
+    client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or True)
+    welcome = server.handshake.opening() + server.hear(client.handshake.opening())
+    assert isinstance(client.handshake, CurveClient)
+    change(client.handshake)
+    with pytest.raises(NotZmtp) as refused:
+        server.hear(client.hear(welcome))
+    assert asked == []
+    assert not server.incoming.ready
+    return str(refused.value)
+
+
+def test_nobody_can_show_a_key_that_is_not_his() -> None:
+    claimed = SecretKey(STRANGER.secret)
+    claimed.public = CLIENT.public
+    assert "a key that the client does not own" in told(lambda client: setattr(client, "_secret", claimed))
+
+
+def test_a_vouch_holds_for_one_server_and_one_connection() -> None:
+    """Or a server that a client once connected to could connect as that client elsewhere."""
+    assert "a vouch for another connection" in told(lambda client: setattr(client, "_server", bytes.fromhex(STRANGER.public)))
+    assert "a vouch for another connection" in told(lambda client: setattr(client, "_public", bytes.fromhex(STRANGER.public)))
+
+
+def test_a_cookie_holds_for_one_connection() -> None:
+    client, server, other = client_of(), server_of(), server_of()
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    other.hear(client.handshake.opening())
+    with pytest.raises(NotZmtp, match="a cookie of another connection"):
+        other.hear(initiate)
+
+
+def test_a_recorded_handshake_is_worth_nothing() -> None:
+    client, server = client_of(), server_of()
+    hello = client.handshake.opening()
+    initiate = client.hear(server.handshake.opening() + server.hear(hello))
+    server.hear(initiate)
+    again = server_of()
+    again.hear(hello)
+    with pytest.raises(NotZmtp):
+        again.hear(initiate)
+
+
+@pytest.mark.parametrize("cut", ["hello", "initiate"])
+def test_a_handshake_that_is_cut_admits_nobody(cut: str) -> None:
+    asked: list[str] = []
+    client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or True)
+    hello = client.handshake.opening()
+    if cut == "hello":
+        assert server.hear(hello[:-1]) == b""
+    else:
+        assert server.hear(client.hear(server.handshake.opening() + server.hear(hello))[:-1]) == b""
+    assert not server.incoming.ready
+    assert asked == []
+
+
+# -- what is no handshake -----------------------------------------------------------------------------------------------
+
+
+def greeted() -> Side:
+    server = server_of()
+    server.hear(client_of().handshake.opening()[:GREETING_BYTES])
+    return server
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        framed(b"\x05READY" + properties(DEALER)),
+        framed(b"\x05HELLO\x01\x00" + bytes(192)),
+        framed(b"\x05HELLO\x02\x00" + bytes(192)),
+        framed(b"\x05HELLO"),
+        framed(b"\x08INITIATE" + bytes(300)),
+        framed(b"\x05ERROR\x03400"),
+        framed(b""),
+        b"\x00\x05early",
+        b"\x06" + (8192).to_bytes(8, "big"),
+        b"\x06" + (1 << 40).to_bytes(8, "big"),
+        b"\x05\x01x",
+    ],
+)
+def test_what_is_no_handshake_is_hung_up_on(sent: bytes) -> None:
+    with pytest.raises(NotZmtp):
+        greeted().hear(sent)
+
+
+def test_a_peer_without_keys_is_told_apart() -> None:
+    with pytest.raises(WrongMechanism, match="everybody has keys"):
+        server_of().hear(opening(DEALER))
+    with pytest.raises(WrongMechanism, match="'NULL'"):
+        client_of().hear(opening(ROUTER))
+
+
+def test_who_says_more_of_himself_than_anybody_needs_is_hung_up_on() -> None:
+    long = properties(DEALER) + b"\x01x" + METADATA_BYTES_MAX.to_bytes(4, "big") + bytes(METADATA_BYTES_MAX)
+    client, server = client_of(said=long), server_of()
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    with pytest.raises(NotZmtp, match="INITIATE"):
+        server.hear(initiate)
+    client, server = client_of(), server_of(said=long)
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    with pytest.raises(NotZmtp, match="READY"):
+        client.hear(server.hear(initiate))
+
+
+def test_a_socket_that_does_not_fit_is_hung_up_on() -> None:
+    client, server = client_of(said=properties(b"PUB")), server_of()
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    with pytest.raises(NotZmtp, match="socket of type"):
+        server.hear(initiate)
+    assert not server.incoming.ready
+
+
+# -- messages that were tampered with -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_taken_twice_or_in_another_order() -> None:
+    client, server = met()
+    first, second, third = (client.seal([name]) for name in (b"1", b"2", b"3"))
+    assert feed(server.incoming, first) == [[b"1"]]
+    assert feed(server.incoming, third) == [[b"3"]]
+    for old in (first, second, third):
+        with pytest.raises(NotZmtp, match="before, or out of order"):
+            feed(server.incoming, old)
+
+
+def test_what_a_side_sent_is_not_taken_from_the_other() -> None:
+    client, server = met()
+    with pytest.raises(NotZmtp, match="not sealed by the peer"):
+        feed(client.incoming, client.seal([b"message"]))
+    other, _ = met()
+    with pytest.raises(NotZmtp, match="not sealed by the peer"):
+        feed(server.incoming, other.seal([b"message"]))
+
+
+@pytest.mark.parametrize("sent", [b"\x00\x05plain", framed(b"\x05READY" + properties(DEALER)), b"\x00" + b"\x18\x07MESSAGE" + bytes(16), b"\x00\x00"])
+def test_nothing_is_taken_that_is_not_sealed(sent: bytes) -> None:
+    _, server = met()
+    with pytest.raises(NotZmtp):
+        feed(server.incoming, sent)
+
+
+def test_a_large_frame_that_was_changed_is_not_taken() -> None:
+    client, server = met()
+    sealed = bytearray(client.seal([bytes(3 * SCRATCH_BYTES)]))
+    sealed[-1] ^= 1
+    with pytest.raises(NotZmtp, match="not sealed by the peer"):
+        feed(server.incoming, bytes(sealed))
+
+
+def flipped(data: bytes, at: float, bit: int) -> bytes:
+    place = int(at * len(data))
+    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 5), st.floats(0, 1, exclude_max=True), st.integers(0, 7))
+def test_a_bit_that_changed_on_the_way_lets_nobody_in(step: int, at: float, bit: int) -> None:
+    """Whichever bit of whichever command: the two are never both ready, no message is taken, and nothing but NotZmtp is raised."""
+    asked: list[str] = []
+    client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or key == CLIENT.public)
+
+    def carried(number: int, data: bytes) -> bytes:
+        return flipped(data, at, bit) if number == step else data
+
+    try:
+        opened = client.handshake.opening()
+        welcome = server.hear(opened[:GREETING_BYTES] + carried(0, opened[GREETING_BYTES:]))
+        initiate = client.hear(server.handshake.opening() + carried(1, welcome))
+        ready = server.hear(carried(2, initiate))
+        assert step not in (0, 1, 2) or (not server.incoming.ready and asked == [])
+        client.hear(carried(3, ready))
+        assert step > 3 or not client.incoming.ready
+        if step > 3:
+            for number, sender, receiver in ((4, client, server), (5, server, client)):
+                assert feed(receiver.incoming, carried(number, sender.seal([b"a message"]))) == ([] if number == step else [[b"a message"]])
+    except NotZmtp:
+        assert step > 2 or not server.incoming.ready
+
+
+@given(st.binary(max_size=600), st.booleans())
+def test_garbage_is_refused_or_waited_for(garbage: bytes, is_met: bool) -> None:
+    side = met()[1] if is_met else greeted()
+    try:
+        assert feed(side.incoming, garbage) == []
+    except NotZmtp:
+        return
+    assert side.incoming.ready == is_met
+
+
+def test_no_secret_is_shown() -> None:
+    client, server = met()
+    shown = " ".join(map(repr, (client.handshake, server.handshake, client.incoming, server.incoming, client.incoming.traffic, CLIENT, SERVER)))
+    for secret in (CLIENT.secret, SERVER.secret):
+        assert secret.hex() not in shown
+        assert repr(secret) not in shown
+
+
+# -- over sockets -------------------------------------------------------------------------------------------------------
+
+
+async def test_heartbeats_of_libzmq_are_answered_in_secret() -> None:
+    listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.setsockopt(zmq.HEARTBEAT_IVL, 20)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 2_000)
+        secure(socket, SERVER, CLIENT)
+        socket.connect(f"tcp://{address}")
+        async with asyncio.timeout(WAIT_S_MAX):
+            for call in (1, 2):
+                await socket.send_multipart(encode([get_tag(call)]))
+                [answer] = decode(await socket.recv_multipart())
+                assert answer.call == call
+                await asyncio.sleep(0.1)
+    await listener.close()
+
+
+async def test_a_connection_that_is_sent_something_made_up_is_cut_and_the_others_are_not() -> None:
+    listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
+    address = keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public)
+    clients = [Client(ZmtpConnections(CLIENT)) for _ in range(2)]
+    for client in clients:
+        client.connections.learn(S0, address)
+        await client.ask(S0, [get_tag(1)])
+    evil = next(iter(listener.connections))
+    evil.transport.write(b"\x00\x05plain")
+    await until(lambda: len(listener.connections) == 1)
+    for client in clients:
+        await client.insist(S0, 2)
+        await client.connections.close()
+    await listener.close()
+
+
+async def test_small_frames_of_a_batch_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
+    client = Client(ZmtpConnections(CLIENT))
+    client.connections.learn(S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public))
+    await client.ask(S0, [get_tag(1)])
+    [connection] = listener.connections
+    written: list[bytes] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(ZmtpConnection, "transport", property(lambda _: types.SimpleNamespace(write=written.append)))
+        connection.send([b"head", bytes(10_000), bytes(20_000)])
+        connection.send([b"head", bytes(100_000), b"tail"])
+    assert [len(data) >= 100_000 for data in written] == [False, False, True, False]
+    await client.connections.close()
+    await listener.close()
+
+
+async def test_in_a_handshake_next_to_nothing_is_kept() -> None:
+    listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
+    host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(client_of().handshake.opening()[:GREETING_BYTES] + b"\x06" + (4_000).to_bytes(8, "big") + bytes(3_900))
+    await until(lambda: [connection.held_bytes for connection in listener.connections] == [3_909])
+    writer.write(bytes(1_000))
+    async with asyncio.timeout(WAIT_S_MAX):
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await reader.readexactly(1 << 20)
+    await until(lambda: not listener.connections)
+    await listener.close()

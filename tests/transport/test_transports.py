@@ -1,0 +1,29 @@
+"""What the cluster file says of the transport reaches clients and servers."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from ares.api import connections_of
+from ares.cli.guard import guard_of
+from ares.cli.process import Life
+from ares.runtime.cluster_file import Plan, create
+from ares.runtime.cluster_tables import TransportName
+from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.zmtp_client import ZmtpConnections
+from ares.runtime.zmtp_server import ZmtpListener
+
+KINDS: dict[TransportName, tuple[type, type]] = {"native": (ZmtpConnections, ZmtpListener), "libzmq": (ZmqConnections, ZmqListener)}
+
+
+@pytest.mark.parametrize("security", ["none", "curve"])
+@pytest.mark.parametrize("transport", KINDS)
+async def test_every_process_and_every_client_has_the_transport_of_the_file(tmp_path: Path, transport: TransportName, security: str) -> None:
+    settings = structs.replace(create(tmp_path / "c", Plan(base_port=0, security=security)), transport=transport)
+    client, listener = KINDS[transport]
+    assert type(connections_of(settings)) is client
+    for process in settings.processes():
+        guard = guard_of(settings, process.id, process.public_key)
+        assert type(Life(settings, process, guard.lock).listener) is listener
