@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess, Found, FoundTag
-from ares.effects import Operation, Pause
+from ares.effects import Operation, Pause, Together
 from ares.errors import NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain
-from ares.identity import ConfigurationId, ObjectName
+from ares.identity import ConfigurationId, ObjectName, shown
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 from ares.tag import TAG_ZERO, Tag
@@ -93,7 +93,7 @@ def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Oper
             yield Pause(pause_s)
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)
     except Unavailable as late:
-        why = f"the newest version of {object!r} is not at a quorum, and completing it takes the role write: a writer has to ({denied.why})"
+        why = f"the newest version of {shown(object)} is not at a quorum, and completing it takes the role write: a writer has to ({denied.why})"
         raise NotAuthorized(why, denied.story, by_everybody=True) from late
 
 
@@ -113,7 +113,7 @@ def write_above(view: View, object: ObjectName, value: Value, highest: Tag) -> O
     try:
         configuration = yield from propagate(view, object, tag, value)
     except Uncertain as error:
-        error.may_have_taken_effect = True
+        error.may_have_taken_effect = not error.untouched
         raise
     del view.spent[object]
     return tag, configuration
@@ -124,8 +124,10 @@ def query(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
     if not view.switches.piggyback:
         answers = yield from _query_plain(view, ask)
         return answers
-    answers = []
     configuration: Configuration | None = view.sequence.last_finalized
+    answers = []
+    if view.sequence.last_known is not configuration:
+        answers, configuration = yield from _query_known(view, ask)
     while configuration is not None:
         try:
             answer = yield from ask(view.dap(configuration))
@@ -135,6 +137,50 @@ def query(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
         answers.append(answer)
         configuration = yield from find_next_config(view, configuration, answer.successor)
     return answers
+
+
+def _query_known(view: View, ask: Ask[Answer]) -> Operation[tuple[list[Answer], Configuration | None]]:
+    """Ask all configurations that are known at the same time; the answers, and where to go on one after the other, if anywhere.
+
+    Alg. 1 asks a configuration when its predecessor has answered. That order matters in one place only. Take what was completed, in w, before the
+    query began, and let f be the last finalized configuration known then and l the last one:
+
+    - w before f: f has it, or something newer, since f is finalized only when everything has moved there; and f is asked after that.
+    - w from f to l: a quorum of w had it when w was asked, and says so, unless w's data are withheld.
+    - w after l: by rule R3 a quorum of l knew l's successor when w was first used, and says so. From there on it is one after the other.
+
+    If data are withheld, or w has no quorum any more, some later configuration is finalized and has what w had. But it may have answered here before
+    the data came and before it was finalized: so that answer does not count, and it is asked again, as is everything after it. What is asked
+    from a configuration on that is known to be finalized before is complete by the first and the third case alone.
+
+    The simulator agrees: with the early answer taken for good, 4 of the first 700 runs of its scenario "moving" lose a completed write.
+    """
+    known = view.sequence.active
+    found: dict[int, Answer] = {}
+
+    def asked(configuration: Configuration) -> Operation[None]:
+        try:
+            found[configuration.index] = yield from ask(view.dap(configuration))
+        except Superseded as superseded:
+            detour(view, superseded)
+
+    yield Together(map(asked, known), len(known))
+    answers: list[Answer] = []
+    following: Configuration | None = None
+    for configuration in known:
+        answer = found.get(configuration.index)
+        if answer is None:
+            return answers, view.sequence.last_finalized
+        answers.append(answer)
+        following = yield from find_next_config(view, configuration, answer.successor)
+        if withheld(answer):
+            break
+    return answers, following
+
+
+def withheld(answer: Found | FoundTag) -> bool:
+    """Whether a later configuration is finalized, so that the data, or their tags, need not be there any more."""
+    return answer.successor is not None and answer.successor.finalized
 
 
 def _query_plain(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
@@ -159,20 +205,28 @@ def _query_plain(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
 
 
 def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operation[Configuration]:
-    """put-data in the last configuration, and in every one that appears meanwhile (Alg. 1:19-23); the last of them is returned."""
-    reached = view.sequence.last_known
+    """put-data in the last configuration, and in every one that appears meanwhile (Alg. 1:19-23); the last of them is returned.
+
+    A failure leaves the servers untouched only if it is the first round that fails.
+    """
+    reached, first = view.sequence.last_known, True
     configuration: Configuration | None = reached
-    while configuration is not None:
-        reached = configuration
-        try:
-            answer = yield from view.dap(configuration).put_data(object, tag, value)
-        except Superseded as superseded:
-            configuration = detour(view, superseded)
-            continue
-        if view.switches.piggyback:
-            configuration = yield from find_next_config(view, configuration, answer.successor)
-        else:
-            yield from read_config(view)
-            last = view.sequence.last_known
-            configuration = last if last.index > configuration.index else None
+    try:
+        while configuration is not None:
+            reached = configuration
+            try:
+                answer = yield from view.dap(configuration).put_data(object, tag, value)
+            except Superseded as superseded:
+                configuration, first = detour(view, superseded), False
+                continue
+            first = False
+            if view.switches.piggyback:
+                configuration = yield from find_next_config(view, configuration, answer.successor)
+            else:
+                yield from read_config(view)
+                last = view.sequence.last_known
+                configuration = last if last.index > configuration.index else None
+    except Uncertain as error:
+        error.untouched = error.untouched and first
+        raise
     return reached

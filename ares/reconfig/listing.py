@@ -25,6 +25,10 @@ class Page(Struct, frozen=True):
     after: str | None
     successor: Successor | None
 
+    def may_have(self, object: ObjectName) -> bool:
+        """Whether a name that follows the page's cursor is listed, or comes after the page's end."""
+        return object in self.objects or (self.after is not None and object > self.after)
+
 
 def list_page(configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None) -> Operation[Page]:
     """One page of names that follow ``after`` and start with ``prefix``. ``carry``: rule R1."""

@@ -8,7 +8,7 @@ A reconfigurer may die anywhere. What it leaves pending stays in the sequence; t
 finalized configuration, and so finishes it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
-from ares.tag import TAG_ZERO
+from ares.tag import TAG_ZERO, Tag
 from ares.value import WITHHELD
 
 
@@ -58,11 +58,16 @@ class Reconfigured(Struct, frozen=True):
 def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
 
-    ``throttle``: how fast data moves.
+    ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: who tries again and
+    again while servers have no room must not make the sequence longer each time.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
-    result = yield from advance(view, wished, throttle)
+    last = view.sequence.last_known
+    if last.same_content(wished) and last != view.sequence.last_finalized:
+        result = yield from install(view, wished, last, throttle)
+    else:
+        result = yield from advance(view, wished, throttle)
     return result
 
 
@@ -127,23 +132,18 @@ def agree(proposal: Configuration) -> Operation[Decided]:
 
 def announce_successor(view: View, target: Configuration) -> Operation[None]:
     """Tell a quorum of its predecessor what was decided to follow it (Alg. 5:19-20)."""
-    if view.sequence.last_finalized.index >= target.index:
-        return
-    last, successor = view.sequence.before(target), Successor(target, Status.PENDING)
-    try:
-        yield from put_config(last, successor)
-    except Superseded as superseded:
-        detour(view, superseded)
-        return
-    view.sequence.add(last, successor)
+    yield from _tell_predecessor(view, Successor(target, Status.PENDING))
 
 
 def finalize_config(view: View, target: Configuration) -> Operation[None]:
     """Tell a quorum of the predecessor that ``target`` holds everything (Alg. 5:37-42)."""
-    if view.sequence.last_finalized.index >= target.index:
+    yield from _tell_predecessor(view, Successor(target, Status.FINALIZED))
+
+
+def _tell_predecessor(view: View, successor: Successor) -> Operation[None]:
+    if view.sequence.last_finalized.index >= successor.configuration.index:
         return
-    before = view.sequence.before(target)
-    successor = Successor(target, Status.FINALIZED)
+    before = view.sequence.before(successor.configuration)
     try:
         yield from put_config(before, successor)
     except Superseded as superseded:
@@ -185,46 +185,45 @@ class Mover:
             after: str | None = ""
             while after is not None and not self._done_by_others:
                 page = yield from list_page(source, after, carry=carry)
+                there = yield from list_page(self._target, after)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)
-                yield Together(self._moves(fresh), self._window)
+                yield Together((self._move(name, there.may_have(name)) for name in fresh), self._window)
                 after = page.after
 
     @property
     def _done_by_others(self) -> bool:
         return self._overtaken or self._view.sequence.last_finalized.index >= self._target.index
 
-    def _moves(self, objects: list[ObjectName]) -> Iterator[Operation[None]]:
-        return (self._move(object) for object in objects)
-
-    def _move(self, object: ObjectName) -> Operation[None]:
-        """Skip what the target has already; otherwise get-data from every source, and put-data of the maximum.
+    def _move(self, object: ObjectName, may_be_there: bool) -> Operation[None]:
+        """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.
 
         A version seen in one look must not be fetched from its source alone in another: a quorum of the second look may have missed it there, while
-        a later source, where it was completed, has it.
+        a later source, where it was completed, has it. A small value comes with the first look.
         """
         while True:
             began: float = yield Now()
-            versions = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry))
-            answered: float = yield Now()
-            self._window.took(answered - began)
-            there = yield from self._view.dap(self._target).get_version(object)
+            found = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry))
+            self._window.took((yield Now()) - began)
             if self._done_by_others:
                 return
-            newest = max(found.tag for found in versions)
-            if newest == TAG_ZERO or (there.confirmed and there.tag >= newest):
+            if found.tag == TAG_ZERO or (may_be_there and (yield from self._is_there(object, found.tag))):
                 self.skipped += 1
-                yield Report(self.progress("update-config"))
-                return
-            yield from self._wait_for_turn(max(found.length for found in versions if found.tag == newest))
-            values = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
-            found = max(reversed(values), key=lambda found: found.tag)
+                break
+            yield from self._wait_for_turn(found.length)
+            if found.value is WITHHELD:
+                found = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
             if found.value is not WITHHELD:
                 yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
                 self.moved += 1
                 self.bytes += max(found.length, 0)
-                yield Report(self.progress("update-config"))
-                return
+                break
+        yield Report(self.progress("update-config"))
+
+    def _is_there(self, object: ObjectName, tag: Tag) -> Operation[bool]:
+        """Whether a quorum of the target has this version, or one that replaces it."""
+        there = yield from self._view.dap(self._target).get_version(object)
+        return there.confirmed and there.tag >= tag
 
     def _wait_for_turn(self, length: int) -> Operation[None]:
         """Before the value travels: what is fetched and waits would only take memory."""
@@ -234,13 +233,14 @@ class Mover:
                 return
             yield Pause(wait_s, retry=False)
 
-    def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[list[Found]]:
+    def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[Found]:
+        """The newest of what the sources have; of the same in several, the last one's."""
         answers = []
         for source, carry in self._sources:
             found = yield from ask(self._view.dap(source), carry)
             self._notice(found)
             answers.append(found)
-        return answers
+        return max(reversed(answers), key=lambda found: found.tag)
 
     def _notice(self, found: Found) -> None:
         """If somebody finalized the target, or something later, it has everything and there is nothing left to move."""

@@ -17,7 +17,7 @@ class ConfigurationSequence:
 
     def __init__(self, first: Configuration) -> None:
         self._entries: dict[int, Configuration] = {first.index: first}
-        self._finalized = first.index
+        self._finalized = self._last = first.index
         self._known_at_quorum: dict[ConfigurationId, Successor] = {}
 
     @property
@@ -28,7 +28,7 @@ class ConfigurationSequence:
     @property
     def last_known(self) -> Configuration:
         """cseq[lambda]."""
-        return self._entries[max(self._entries)]
+        return self._entries[self._last]
 
     @property
     def active(self) -> list[Configuration]:
@@ -70,6 +70,7 @@ class ConfigurationSequence:
         if held is None and new.index < self._finalized:
             return
         self._entries[new.index] = new
+        self._last = max(self._last, new.index)
         if successor.status is Status.FINALIZED and new.index > self._finalized:
             self._finalized = new.index
             for old in self.retired[:-RETIRED_KEPT]:

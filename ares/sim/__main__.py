@@ -43,7 +43,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
     parser.add_argument("--story", action="store_true", help="tell the whole story of --seed")
     parser.add_argument("--shrink", action="store_true", help="make a failing plan smaller before telling its story")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.runs < 1 or arguments.jobs < 1 or not (arguments.minutes is None or arguments.minutes > 0):
+        parser.error("--runs, --jobs and --minutes are more than 0")
+    return arguments
 
 
 def _one(plan: Plan, story: bool, smaller: bool) -> int:

@@ -47,6 +47,11 @@ SCENARIOS: dict[str, Shape] = {
     "reconfigure": Shape(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
     "consensus": Shape(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
     "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
+    "moving": Shape(
+        writers=(2, 3), readers=(2, 3), reconfigurers=(1, 2), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
+        faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1, tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
+        pause_s=0.01, chaos_s=3.0,
+    ),
     "duel": Shape(
         servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
         faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01, lanes=(1,),

@@ -16,13 +16,14 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ares.api import connect
+from ares.client.arguments import checked_key
 from ares.client.operations import read, write
-from ares.client.store import ObjectStore, checked_key
+from ares.client.store import ObjectStore
 from ares.configuration import Configuration
-from ares.effects import Effect, Gather, Operation
+from ares.effects import Effect, Gather, Operation, Together
 from ares.errors import AresError
 from ares.runtime.loop import run
 from experiments.bench.closed_loop import ClosedLoop, Loop, Record
@@ -75,11 +76,15 @@ class Outcome(Struct, frozen=True):
 
 
 class Trace:
-    """What an operation did: how many rounds, in which configurations (by index)."""
+    """What an operation did: how many rounds, in which configurations (by index). Rounds side by side count as the longest row of them."""
 
     def __init__(self) -> None:
         self.rounds = 0
         self.configurations: set[int] = set()
+
+    def add(self, beside: list["Trace"]) -> None:
+        self.rounds += max((trace.rounds for trace in beside), default=0)
+        self.configurations.update(*(trace.configurations for trace in beside))
 
 
 def watched(operation: Operation[Any], trace: Trace) -> Operation[Any]:
@@ -90,16 +95,26 @@ def watched(operation: Operation[Any], trace: Trace) -> Operation[Any]:
             effect: Effect = step(given)
         except StopIteration as stop:
             return stop.value
+        beside: list[Trace] = []
         if isinstance(effect, Gather):
             trace.rounds += 1
             trace.configurations.add(effect.configuration.index)
+        elif isinstance(effect, Together):
+            effect = structs.replace(effect, operations=_each_watched(effect.operations, beside))
         try:
             step, given = operation.send, (yield effect)
+            trace.add(beside)
         except GeneratorExit:
             operation.close()
             raise
         except Exception as error:
             step, given = operation.throw, error
+
+
+def _each_watched(operations: Iterator[Operation[None]], traces: list[Trace]) -> Iterator[Operation[None]]:
+    for operation in operations:
+        traces.append(Trace())
+        yield watched(operation, traces[-1])
 
 
 class WatchedStore:

@@ -35,14 +35,14 @@ from tests.simulation.journal_controls import JOURNAL_CONTROLS
 
 def without_r1() -> Any:
     """The published piggyback: servers do not install the successor that a mover's request carries."""
-    answer = replica._answer
+    handle = replica.Replica.handle
 
-    def published(hosting: Any, request: Any) -> Any:
+    def published(self: Any, request: Any) -> Any:
         if isinstance(request, GetData | ListObjects):
             request = msgspec.structs.replace(request, successor=None)
-        return answer(hosting, request)
+        return handle(self, request)
 
-    return patch.object(replica, "_answer", published)
+    return patch.object(replica.Replica, "handle", published)
 
 
 def without_r2() -> Any:
@@ -140,6 +140,11 @@ def fast_read_past_a_successor() -> Any:
     return patch("ares.sim.client.read", read)
 
 
+def early_answers_that_count() -> Any:
+    """All configurations are asked at the same time, and what a later one answered before the data came to it stands in for them."""
+    return patch.object(operations, "withheld", lambda answer: False)
+
+
 def lists_of_one() -> Any:
     """EC servers keep one version instead of delta + 1."""
     return patch("ares.server.hosting.capacity", lambda configuration: 1)
@@ -167,6 +172,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "restart that forgets": (restart_that_forgets, "crash"),
     "GC before finalize": (gc_before_finalize, "reconfigure"),
     "fast read past a successor": (fast_read_past_a_successor, "deaths"),
+    "early answers that count": (early_answers_that_count, "moving"),
     "Lists of one": (lists_of_one, "graves"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),

@@ -1,0 +1,135 @@
+"""While a successor is known and not finalized, an operation asks all configurations that it knows at the same time (ares/client/operations.py)."""
+
+from unittest.mock import patch
+
+import pytest
+
+from ares.client.operations import read, write
+from ares.configuration import Configuration
+from ares.effects import Together
+from ares.identity import DEFAULT_DOMAIN
+from ares.messages import CollectConfig, DataReply, GetData, GetTag, PutData, TagReply, WriteConfig
+from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.traversal import read_config
+from ares.reconfig.view import Switches
+from tests.protocol.world import World, servers
+from tests.simulation.controls import early_answers_that_count
+
+OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
+C0 = OLD.at(DEFAULT_DOMAIN, 0)
+
+
+def drain(world):
+    while world.step():
+        pass
+
+
+def pending_move(value=b"v"):
+    """A world with one object, whose mover has got as far as telling a quorum of the successor, and a client that knows both."""
+    world = World(C0, range(7))
+    client, mover = world.client(), world.client()
+    tag = client.run(write(client.view, "k", value))
+
+    def stalls(source, target, message):
+        return source is mover and (isinstance(message, PutData) or (isinstance(message, WriteConfig) and message.successor.finalized))
+
+    world.hold = stalls
+    moving = mover.start(reconfigure(mover.view, NEW))
+    drain(world)
+    client.run(read_config(client.view))
+    assert len(client.view.sequence.active) == 2
+    return world, client, mover, moving, tag
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_both_are_asked_before_either_has_answered(operation):
+    world, client, _, _, _ = pending_move()
+    stalls = world.hold
+    world.hold = lambda *flight: stalls(*flight) or flight[1] is client
+    asked = set()
+    world.watch = lambda source, target, message: asked.add(message.configuration) if isinstance(message, GetData | GetTag) else None
+    client.start(read(client.view, "k") if operation == "read" else write(client.view, "k", b"w"))
+    drain(world)
+    assert asked == {configuration.id for configuration in client.view.sequence.active}
+
+
+def test_one_configuration_is_asked_without_a_fan():
+    world = World(C0, range(7))
+    client = world.client()
+    effects = read(client.view, "k")
+    assert not isinstance(next(effects), Together)
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_an_answer_from_before_the_data_came_is_asked_for_again_when_they_have_moved(operation, broken):
+    """The new configuration answers at once, and has nothing. The old one is asked when everything was moved, finalized and collected."""
+    world, client, _, moving, tag = pending_move()
+    stalls = world.hold
+
+    def old_is_late(source, target, message):
+        return source is client and isinstance(message, GetData | GetTag) and message.configuration == C0.id
+
+    world.hold = lambda *flight: stalls(*flight) or old_is_late(*flight)
+    early = []
+    world.watch = lambda source, target, message: early.append(message) if isinstance(message, DataReply | TagReply) and target is client else None
+    with early_answers_that_count() if broken else patch.dict({}):
+        pending = client.start(read(client.view, "k") if operation == "read" else write(client.view, "k", b"w"))
+        drain(world)
+        assert early, "the new one has answered"
+        world.hold = old_is_late
+        world.until(lambda: moving.ended)
+        drain(world)
+        world.hold = lambda *_: False
+        world.until(lambda: pending.ended)
+    result = pending.result()
+    if operation == "read":
+        assert (result.tag == tag) is not broken
+    else:
+        assert (result > tag) is not broken
+
+
+def test_an_old_one_that_is_gone_is_no_obstacle():
+    """Its servers die while it is asked; the consensus service names the new one, which is asked again."""
+    world, client, _, moving, tag = pending_move()
+    stalls = world.hold
+
+    def old_is_late(source, target, message):
+        return source is client and getattr(message, "configuration", None) == C0.id
+
+    world.hold = lambda *flight: stalls(*flight) or old_is_late(*flight)
+    pending = client.start(read(client.view, "k"))
+    drain(world)
+    world.hold = old_is_late
+    world.until(lambda: moving.ended)
+    drain(world)
+    world.down = {"s0", "s1"}
+    world.hold = lambda *_: False
+    world.until(lambda: pending.ended)
+    assert (pending.result().tag, pending.result().value) == (tag, b"v")
+
+
+@pytest.mark.parametrize(("value", "fetched"), [(b"small", False), (bytes(100_000), True)])
+def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
+    """What is not in the new configuration is not asked for there, and a small value comes with the first look."""
+    world = World(C0, range(7))
+    client, mover = world.client(), world.client()
+    client.run(write(client.view, "k", value))
+    looks = []
+    world.watch = lambda source, target, message: looks.append(message) if source is mover and isinstance(message, GetData) else None
+    assert mover.run(reconfigure(mover.view, NEW)).moved == 1
+    assert {look.configuration for look in looks} == {C0.id}
+    assert any(look.element for look in looks) is fetched
+    assert client.run(read(client.view, "k")).value == value
+
+
+def test_what_the_new_one_lists_already_is_looked_at_there_and_skipped():
+    world, client, mover, _, tag = pending_move()
+    client.run(read(client.view, "k"))
+    mover.dead = True
+    world.hold = lambda source, target, message: isinstance(message, CollectConfig)
+    second = world.client(Switches(gc=False))
+    result = second.run(reconfigure(second.view, NEW))
+    assert (result.moved, result.skipped) == (0, 1)
+    fresh = world.client()
+    assert fresh.run(read(fresh.view, "k")).tag == tag
