@@ -4,7 +4,7 @@ An operation is a generator that reads like the paper: it yields effects and is 
 them; nothing here does anything.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -19,15 +19,15 @@ Answers = Mapping[ServerId, Any]
 class Gather(Struct, frozen=True):
     """One round: ask servers of ``configuration``, continue with ``{server: reply}`` of at least ``needed`` of them (0: a quorum).
 
-    ``requests(call)`` gives one request for all, or a sequence in the order of ``to`` (default: all servers of the configuration).
+    ``requests(call)`` gives one request for all, or a list in the order of ``to`` (default: all servers of the configuration).
     With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
     seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
     ``sparing`` (not with ``to``): ask only so many servers as are needed at first, the readiest, and the others when those are slow or do not settle
-    it.
+    it; of equally ready ones, those at the first ``preferred`` positions.
     """
 
     configuration: Configuration
-    requests: Callable[[CallId], Question | Sequence[Question]]
+    requests: Callable[[CallId], Question | list[Question]]
     what: str
     to: tuple[ServerId, ...] | None = None
     needed: int = 0
@@ -35,6 +35,7 @@ class Gather(Struct, frozen=True):
     patience_s: Callable[[Answers], float] | None = None
     give_up_s: float | None = None
     sparing: bool = False
+    preferred: int = 0
 
 
 class Pause(Struct, frozen=True):

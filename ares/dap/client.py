@@ -7,9 +7,12 @@ Where the published EC-DAP sends delta + 1 elements from every server, get-data 
 tags only (a small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag
 from servers that listed it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the
 deadline. It never returns a version that it could not put together, nor an older one in its place.
+
+Of EC's elements the first k hold the value itself, and putting it together from those is one copy where others take matrices. So where values are
+large, the servers that have them are asked first, if they are as ready as the others. For small values it makes no difference, and all take turns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -27,6 +30,9 @@ from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Answered, Value
 
 FOLLOW_UP_S = 0.5
+LARGE_BYTES_MIN = 256 * 1024
+"""Values of this size and more are taken from the elements that hold them, rather than from others."""
+
 BACKOFF_MAX_S = 1.0
 
 
@@ -60,6 +66,8 @@ class DataAccess:
         self.configuration = configuration
         self._coding = coding
         self._readiness = readiness
+        self._large = True
+        """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
 
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
         """The highest tag at a quorum (Alg. 3:2-8)."""
@@ -69,7 +77,10 @@ class DataAccess:
         return FoundTag(max([reply.tag for reply in replies]), latest([reply.successor for reply in replies]))
 
     def get_version(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
-        """get-data without the value: its tag and length; ``value`` is WITHHELD. ``carry``: rule R1, servers install it before they answer."""
+        """get-data without the value: its tag and length; ``value`` is WITHHELD, unless it is small and came along.
+
+        ``carry``: rule R1, servers install it before they answer.
+        """
         found = yield from self._read(object, 0, carry)
         return found
 
@@ -89,7 +100,7 @@ class DataAccess:
         answers = yield Gather(self.configuration, requests, "put-data")
         return FoundTag(tag, latest([reply.successor for reply in answers.values()]))
 
-    def _puts(self, object: ObjectName, tag: Tag, value: Value) -> Callable[[CallId], Question | Sequence[Question]]:
+    def _puts(self, object: ObjectName, tag: Tag, value: Value) -> Callable[[CallId], Question | list[Question]]:
         id = self.configuration.id
         length = DELETED if value is TOMBSTONE else len(value)
         if self.configuration.dap == "abd":
@@ -111,6 +122,7 @@ class DataAccess:
                     settled=reading.settled,
                     patience_s=patience_s,
                     sparing=True,
+                    preferred=self._preferred,
                 )
                 if not reading.complete and not reading.withheld and reading.tag is not None:
                     yield from self._fetch(object, reading, answers, carry)
@@ -123,12 +135,17 @@ class DataAccess:
                     raise
                 raise DecodeFailed(object, f"asked {attempt} times, and each time too few elements of one version were at hand") from error
 
-    def _queries(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None) -> Callable[[CallId], Sequence[Question]]:
-        id, servers, n = self.configuration.id, self.configuration.server_ids, self.configuration.n
+    @property
+    def _preferred(self) -> int:
+        """How many servers, of the first ones, have elements that are easier to put together."""
+        return self._coding.k if self._large and self.configuration.dap == "ec" else 0
 
-        def requests(call: CallId) -> Sequence[Question]:
-            order = self._readiness.order(servers)
-            batch = [GetData(call, id, object, False, None, carry, held)] * n
+    def _queries(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None) -> Callable[[CallId], list[Question]]:
+        id, servers, n, preferred = self.configuration.id, self.configuration.server_ids, self.configuration.n, self._preferred
+
+        def requests(call: CallId) -> list[Question]:
+            order = self._readiness.order(servers, preferred)
+            batch: list[Question] = [GetData(call, id, object, False, None, carry, held)] * n
             with_element = GetData(call, id, object, True, None, carry, held)
             for position in order[:needed]:
                 batch[position] = with_element
@@ -168,6 +185,7 @@ class DataAccess:
         assert tag is not None
         assert length is not None
         value: Answered = TOMBSTONE if length == DELETED else WITHHELD
-        if length != DELETED and reading.needed and not reading.unchanged:
+        self._large = length >= LARGE_BYTES_MIN
+        if length != DELETED and not reading.unchanged and len(reading.elements) >= self._coding.k:
             value = self._coding.decode(length, {index: element.parts for index, element in reading.elements.items()})
         return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor, self.configuration.id)

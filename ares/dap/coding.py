@@ -5,11 +5,16 @@ Two codings: replication (ABD: n times the value, k = 1) and systematic Reed-Sol
 A large value is coded in stripes of STRIPE_BYTES, so an element has one part for each stripe. A stripe fits the processor's cache, and memory
 that is in use already: 64 MiB with k=3, m=2 took 67 to 180 ms to encode whole and 27 ms in stripes.
 
-PyECLib's traps, all measured: ``decode`` given anything but ``bytes`` aborts the process; it notices neither flipped bits nor mixed versions
-(ares/dap/element.py does); backend isa_l_rs_vand cannot decode some patterns (ares/configuration.py refuses it).
+The code is systematic: the first k elements hold the value itself, in slices behind a header each. A large value whose first k elements are there is
+put together from those slices in one copy; the library makes two, into memory that it clears first.
+
+PyECLib's traps, all measured: ``decode`` given anything but ``bytes`` aborts the process, and so does a fragment whose header tells of more than
+there is, which is why headers are looked at here first; it notices neither flipped bits nor mixed versions (ares/dap/element.py does); backend
+isa_l_rs_vand cannot decode some patterns (ares/configuration.py refuses it).
 """
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -19,6 +24,15 @@ from ares.configuration import Configuration
 from ares.errors import ConfigurationRefused, DecodeFailed
 
 STRIPE_BYTES = 1024 * 1024
+
+_HEADER = struct.Struct("<IIIQ")
+"""What a fragment of liberasurecode begins with: its index, the bytes of its slice, of what a backend adds, and of the whole stripe."""
+
+_HEADER_BYTES = 80
+_PROBE = bytes(range(100))
+
+JOINED_BYTES_MIN = 32 * 1024
+"""Slices of this size and more are joined here; for smaller ones the library's own way is as quick."""
 
 Parts = tuple[bytes, ...]
 
@@ -56,6 +70,11 @@ class ReedSolomon:
             self._driver = ECDriver(k=k, m=n - k, ec_type=backend)
         except (ECDriverError, ImportError, AttributeError, TypeError) as error:  # PyECLib's ways to say that it lacks a backend
             raise ConfigurationRefused(f"erasure code {backend} with k={k}, m={n - k} is not available: {error}") from error
+        probe: bytes = self._driver.encode(_PROBE)[0]
+        _, size, _, whole = _HEADER.unpack_from(probe)
+        if whole != len(_PROBE) or not probe[_HEADER_BYTES:].startswith(_PROBE[:size]):
+            raise ConfigurationRefused(f"erasure code {backend}: this release of liberasurecode writes elements in another format")
+        self._more_bytes = len(probe) - size
 
     def encode(self, value: bytes) -> Sequence[Parts]:
         if len(value) <= STRIPE_BYTES:
@@ -64,15 +83,40 @@ class ReedSolomon:
         return list(zip(*stripes, strict=True))
 
     def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
-        chosen = [elements[index] for index in sorted(elements)[: self.k]]
+        indexes = sorted(elements)[: self.k]
         try:
-            stripes = [self._driver.decode([bytes(part) for part in parts]) for parts in zip(*chosen, strict=True)]  # of other types it would abort
+            stripes = list(zip(*[elements[index] for index in indexes], strict=True))
+            sizes = [self._stripe_bytes(indexes, parts) for parts in stripes]
+            if sum(sizes) != length:
+                raise DecodeFailed("an object", f"{sum(sizes)} bytes came out of the erasure code, {length} went in")
+            if indexes == list(range(self.k)) and len(stripes[0][0] if stripes else b"") >= JOINED_BYTES_MIN:
+                return b"".join([piece for parts, size in zip(stripes, sizes, strict=True) for piece in _slices(parts, size)])
+            decoded = [self._driver.decode([bytes(part) for part in parts]) for parts in stripes]  # of other types it would abort
         except (ECDriverError, ValueError) as error:
             raise DecodeFailed("an object", f"the erasure code says {error}") from error
-        value: bytes = stripes[0] if len(stripes) == 1 else b"".join(stripes)
-        if len(value) != length:
-            raise DecodeFailed("an object", f"{len(value)} bytes came out of the erasure code, {length} went in")
+        value: bytes = decoded[0] if len(decoded) == 1 else b"".join(decoded)
         return value
+
+    def _stripe_bytes(self, indexes: Sequence[int], parts: Parts) -> int:
+        """How much of the value a stripe holds. Raises :class:`DecodeFailed` for fragments that are not what their headers say."""
+        size = len(parts[0]) - self._more_bytes
+        stripe_bytes = -1
+        for index, part in zip(indexes, parts, strict=False):
+            if len(part) != size + self._more_bytes or size <= 0:
+                raise DecodeFailed("an object", f"element {index} has a part of {len(part)} bytes, which does not fit the others")
+            header_index, header_size, _, whole = _HEADER.unpack_from(part)
+            if (header_index, header_size) != (index, size) or whole > self.k * size or stripe_bytes not in (-1, whole):
+                raise DecodeFailed("an object", f"a part of element {index} has a header that does not fit it")
+            stripe_bytes = whole
+        return stripe_bytes
+
+
+def _slices(parts: Parts, left: int) -> Iterator[memoryview]:
+    """What the first k fragments of a stripe have of the ``left`` bytes that it holds."""
+    for part in parts:
+        piece = memoryview(part)[_HEADER_BYTES:][:left]
+        left -= len(piece)
+        yield piece
 
 
 @cache

@@ -53,4 +53,4 @@ def hollow(element: Element) -> Element:
 
 def is_hollow(element: Element) -> bool:
     """Whether its data is missing. No other element of a value that has bytes is without any."""
-    return element.length > 0 and element.size == 0
+    return element.length > 0 and not any(element.parts)

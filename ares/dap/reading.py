@@ -71,7 +71,7 @@ class Reading:
     def _learn(self, reply: DataReply) -> None:
         if self.length is None and (self.needed == 0 or self.unchanged):
             self.length = reply.length
-        if reply.element is not None and len(self.elements) < self.needed:
+        if reply.element is not None and len(self.elements) < self._configuration.k:
             self.keep(reply.element)
         elif reply.length == DELETED:
             self.length = DELETED

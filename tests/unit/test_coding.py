@@ -1,9 +1,12 @@
 """The two codings (ares/dap/coding.py); that any k elements do is a property."""
 
+import random
+import struct
+
 import pytest
 
 from ares.configuration import Configuration
-from ares.dap.coding import ReedSolomon, coding_for
+from ares.dap.coding import JOINED_BYTES_MIN, STRIPE_BYTES, ReedSolomon, coding_for
 from ares.errors import ConfigurationRefused, DecodeFailed
 
 FIVE = [f"s{number}" for number in range(5)]
@@ -59,3 +62,101 @@ def test_an_erasure_code_that_is_not_there_is_refused(backend):
 
 def test_one_driver_serves_all_configurations_of_a_shape():
     assert coding_for(EC) is coding_for(Configuration.ec([f"t{number}" for number in range(5)], 3, 2).at("d", 4))
+
+
+LARGE = random.Random(1).randbytes(2 * STRIPE_BYTES + 3 * JOINED_BYTES_MIN + 1)
+
+
+class Counting:
+    """A driver that counts what the library is asked to decode."""
+
+    def __init__(self, driver):
+        self.driver, self.decoded = driver, 0
+
+    def decode(self, fragments):
+        self.decoded += 1
+        return self.driver.decode(fragments)
+
+
+@pytest.fixture
+def counted():
+    coding = ReedSolomon(5, 3, EC.backend)
+    coding._driver = Counting(coding._driver)
+    return coding
+
+
+def large(value=LARGE):
+    return dict(enumerate(coding_for(EC).encode(value)))
+
+
+def changed(elements, index, change):
+    """The elements with a change to the first part of one."""
+    first, *rest = elements[index]
+    return elements | {index: (change(first), *rest)}
+
+
+@pytest.mark.parametrize("beyond", [-STRIPE_BYTES, -1, 0, 1, 2, 3])
+def test_a_large_value_is_joined_from_the_elements_that_hold_it(counted, beyond):
+    value = LARGE[: 2 * STRIPE_BYTES + beyond] + b"x" * (3 * JOINED_BYTES_MIN if beyond > 0 else 0)
+    assert counted.decode(len(value), large(value)) == value
+    assert counted._driver.decoded == 0
+
+
+@pytest.mark.parametrize("backend", ["isa_l_rs_cauchy", "isa_l_rs_vand_inv", "liberasurecode_rs_vand"])
+@pytest.mark.parametrize("size", [3 * JOINED_BYTES_MIN, 3 * JOINED_BYTES_MIN + 1, len(LARGE)])
+def test_every_backend_keeps_the_value_in_the_first_elements(backend, size):
+    coding = ReedSolomon(5, 3, backend)
+    elements = dict(enumerate(coding.encode(LARGE[:size])))
+    assert coding.decode(size, elements) == LARGE[:size]
+    assert coding.decode(size, {index: elements[index] for index in (0, 3, 4)}) == LARGE[:size]
+
+
+def test_a_small_value_and_other_elements_are_left_to_the_library(counted):
+    elements = large()
+    assert counted.decode(len(LARGE), {index: elements[index] for index in (0, 2, 4)}) == LARGE
+    assert counted._driver.decoded == 3
+    assert counted.decode(5, large(b"small")) == b"small"
+    assert counted._driver.decoded == 4
+
+
+def header(index=0, size=None, stripe=None):
+    """A change of what a part says of itself."""
+
+    def change(part):
+        was = struct.unpack_from("<IIIQ", part)
+        told = struct.pack("<IIIQ", index, was[1] if size is None else size, was[2], was[3] if stripe is None else stripe)
+        return told + part[len(told) :]
+
+    return change
+
+
+@pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 4)])
+@pytest.mark.parametrize("value", [LARGE, b"small" * 20], ids=["large", "small"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: b"",
+        lambda part: part[:79],
+        lambda part: part[:80],
+        lambda part: part[:-1],
+        lambda part: part + b"x",
+        lambda part: bytes(80) + part[80:],
+        header(index=1),
+        header(index=2**32 - 1),
+        header(size=2**31),
+        header(stripe=2**40),
+        header(stripe=1),
+    ],
+)
+def test_parts_that_are_not_what_they_say_are_refused(chosen, value, change):
+    """The library would believe them, and some of them end the process."""
+    elements = changed(large(value), 0, change)
+    with pytest.raises(DecodeFailed, match="does not fit"):
+        coding_for(EC).decode(len(value), {index: elements[index] for index in chosen})
+
+
+@pytest.mark.parametrize("pattern", [(0, 2), (0, 1), (2,)])
+def test_too_few_large_elements_are_refused(pattern):
+    elements = large()
+    with pytest.raises(DecodeFailed):
+        coding_for(EC).decode(len(LARGE), {index: elements[index] for index in pattern})

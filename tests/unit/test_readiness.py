@@ -62,3 +62,24 @@ def test_the_order_stays_for_a_turn():
 @pytest.mark.parametrize("turn", range(5))
 def test_clients_begin_with_different_servers(turn):
     assert Readiness(turn).order(SERVERS)[0] == turn
+
+
+def test_the_preferred_come_before_others_that_are_as_ready():
+    readiness = Readiness()
+    for turn in range(10):
+        assert sorted(readiness.order(SERVERS, 3)[:3]) == [0, 1, 2]
+        assert sorted(readiness.first(SERVERS, 4, 3)[0][:3]) == [0, 1, 2]
+        assert sorted(readiness.order(SERVERS)) == list(range(5))
+        assert readiness.order(SERVERS)[0] == turn % 5, "in the same turn, for those who prefer nobody"
+        readiness.next_turn()
+
+
+def test_who_is_behind_or_suspect_is_not_preferred():
+    readiness = Readiness()
+    readiness.sent(SERVERS[1], CallId(7))
+    readiness.suspects.add(SERVERS[0])
+    assert readiness.order(SERVERS, 3) == [2, 3, 4, 1, 0]
+    readiness.heard(SERVERS[0], CallId(7))
+    readiness.heard(SERVERS[1], CallId(7))
+    readiness.next_turn()
+    assert sorted(readiness.order(SERVERS, 3)[:3]) == [0, 1, 2]

@@ -1,0 +1,65 @@
+"""Whom get-data asks for elements (ares/dap/client.py), as far as it depends on what was read before."""
+
+import pytest
+
+from ares.configuration import Configuration
+from ares.dap.client import LARGE_BYTES_MIN
+from ares.dap.coding import coding_for
+from ares.dap.element import sealed
+from ares.dap.registry import data_access
+from ares.messages import DataReply
+from ares.readiness import Readiness
+from ares.tag import TAG_ZERO, Tag
+
+FIVE = [f"s{number}" for number in range(5)]
+EC = Configuration.ec(FIVE, 3).at("d", 1)
+ABD = Configuration.abd(FIVE).at("d", 1)
+TAG = Tag(1, 1)
+LARGE, SMALL = b"v" * LARGE_BYTES_MIN, b"v" * (LARGE_BYTES_MIN - 1)
+
+
+def read(access, value, get_version=False):
+    """What one get-data asked: the round, and the positions that were to send elements."""
+    configuration = access.configuration
+    data = coding_for(configuration).encode(value)
+    elements = [sealed(configuration.id, "k", TAG, 0 if configuration.dap == "abd" else index, len(value), parts) for index, parts in enumerate(data)]
+    operation = access.get_version("k") if get_version else access.get_data("k")
+    gather = next(operation)
+    asked = [position for position, request in enumerate(gather.requests(7)) if request.element]
+    answers = {
+        server: DataReply(7, (TAG,), len(value), TAG_ZERO, elements[position] if position in asked else None, None)
+        for position, server in enumerate(configuration.server_ids)
+    }
+    assert gather.settled(answers)
+    with pytest.raises(StopIteration) as ended:
+        operation.send(answers)
+    assert get_version or ended.value.value.value == value
+    return gather, asked
+
+
+def test_the_elements_that_hold_the_value_are_asked_for_as_long_as_values_are_large():
+    access = data_access(EC, Readiness(3))
+    for _ in range(2):
+        gather, asked = read(access, LARGE)
+        assert (gather.preferred, asked) == (3, [0, 1, 2])
+
+
+def test_after_a_small_value_all_take_turns():
+    access = data_access(EC, Readiness(3))
+    read(access, SMALL)
+    gather, asked = read(access, SMALL)
+    assert (gather.preferred, asked) == (0, [0, 3, 4])
+
+
+def test_a_version_alone_tells_as_well():
+    access = data_access(EC, Readiness(3))
+    read(access, SMALL)
+    read(access, LARGE, get_version=True)
+    assert read(access, LARGE)[0].preferred == 3
+
+
+def test_replicas_are_all_alike():
+    access = data_access(ABD, Readiness(3))
+    read(access, LARGE)
+    gather, asked = read(access, LARGE)
+    assert (gather.preferred, asked) == (0, [3])
