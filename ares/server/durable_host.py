@@ -30,7 +30,7 @@ from ares.messages import (
 from ares.runtime.ports import Journal, Key, Loop, Sender, Throttle, Use
 from ares.server.admission import Admission
 from ares.server.compaction import USUAL, Thrift
-from ares.server.host import REQUESTS, Host
+from ares.server.host import Host, for_replica
 from ares.server.metrics import DISK_S, Histogram
 from ares.server.reclaiming import Reclaiming, Step
 from ares.server.state import Outlasting
@@ -93,11 +93,11 @@ class DurableHost(Host):
         for message in messages:
             if self._failed or self._finishing:
                 return []
-            if not isinstance(message, REQUESTS):
+            if not for_replica(message):
                 replies.append(self._upkeep(message))
                 continue
             reply = self._answer(message)
-            if isinstance(reply, Description):
+            if type(reply) is Description:
                 reply = self._with_vitals(reply)
             if reply is not None and not self._waits(sender, message, reply):
                 replies.append(reply)
@@ -143,8 +143,8 @@ class DurableHost(Host):
         return False
 
     def _with_vitals(self, description: Description) -> Description:
-        outlasting = self._outlasting
-        stored = Stored(self._journal.bytes_on_disk, sum(outlasting.live.values()), len(outlasting.quarantined), outlasting.repaired)
+        outlasting, full = self._outlasting, self._trouble() == _FULL
+        stored = Stored(self._journal.bytes_on_disk, sum(outlasting.live.values()), len(outlasting.quarantined), outlasting.repaired, full)
         return msgspec.structs.replace(super()._with_vitals(description), stored=stored)
 
     def _commits(self) -> Histogram:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeGuard, get_args
 
 import msgspec
 
 from ares.configuration import Configuration
 from ares.errors import BadInput
 from ares.identity import CallId, ServerId
-from ares.messages import AnyMessage, Describe, Description, Done, Introduce, Question, Reason, Refused, Reply, Scrub, SetLogLevel
+from ares.messages import AnyMessage, Describe, Description, Done, Reason, Refused, Reply, Request, Scrub, SetLogLevel
 from ares.runtime.logs import set_level
 from ares.runtime.ports import Listener, Loop, Sender
 from ares.runtime.resident import memory_bytes
@@ -19,7 +20,13 @@ from ares.server.replica import Replica
 
 log = logging.getLogger(__name__)
 
-REQUESTS = Question | Introduce
+REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
+"""What a replica answers."""
+
+
+def for_replica(message: AnyMessage) -> TypeGuard[Request]:
+    """Whether a replica answers it."""
+    return type(message) in REQUESTS
 
 
 class Host:
@@ -52,11 +59,11 @@ class Host:
         replies: list[AnyMessage] = []
         handle = self.replica.handle
         for message in messages:
-            if not isinstance(message, REQUESTS):
+            if not for_replica(message):
                 replies.append(self._upkeep(message))
                 continue
             reply = handle(message)
-            if isinstance(reply, Description):
+            if type(reply) is Description:
                 reply = self._with_vitals(reply)
             if reply is not None:
                 replies.append(reply)

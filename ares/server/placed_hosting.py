@@ -7,10 +7,10 @@ from sortedcontainers import SortedDict
 
 from ares.codec import DETACHED_BYTES_MIN
 from ares.configuration import Configuration
-from ares.dap.element import hollow, is_hollow
+from ares.dap.element import hollow, intact, is_hollow
 from ares.dap.server import Versions
 from ares.identity import ObjectName
-from ares.messages import PutData
+from ares.messages import Element, PutData
 from ares.server.facts import Pointed, Trimmed, pointed_bytes, put_bytes
 from ares.server.hosting import Hosting
 from ares.server.places import NO_CALL, Key, Ledger, PlacedVersions, Share
@@ -112,7 +112,16 @@ class PlacedHosting(Hosting):
                     lost = readable is not None and is_mapped and (id, object, tag) not in readable
                     yield PutData(NO_CALL, id, object, tag, hollow(element) if lost else element)
 
-    def found_damaged(self, object: ObjectName, tag: Tag) -> None:
+    def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
+        """What is mapped may have rotted since, and is looked at every time. A small element is in memory, since it was written or found intact."""
+        if element.size < DETACHED_BYTES_MIN:
+            return not is_hollow(element)
+        sound = intact(self.configuration.id, object, tag, element)
+        if not sound:
+            self._found_damaged(object, tag)
+        return sound
+
+    def _found_damaged(self, object: ObjectName, tag: Tag) -> None:
         versions = self.placed(object)
         position = versions.position(tag) if versions is not None else None
         if versions is None or position is None or is_hollow(versions.entries[position][1]):

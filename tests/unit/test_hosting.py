@@ -81,16 +81,6 @@ def test_elements_that_do_not_fit_are_not_stored(configuration):
     assert host.describe().objects == 1
 
 
-def test_an_element_that_went_bad_is_not_given_out():
-    host = hosting()
-    host.put_data(put(host, "k", 1))
-    versions = host.objects["k"]
-    tag, element = versions.entries[0]
-    versions.entries[0] = (tag, msgspec.structs.replace(element, parts=(b"rotten",)))
-    reply = get(host, element=True)
-    assert (reply.element, reply.tags) == (None, (Tag(1, 1),))
-
-
 def test_bytes_are_counted():
     host = hosting(ABD)
     for name, number, data in [("a", 1, b"12345"), ("a", 2, b"12"), ("b", 1, b"1"), ("a", 1, b"late")]:

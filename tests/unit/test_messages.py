@@ -7,6 +7,7 @@ import pytest
 from ares import messages
 from ares.client.rounds import REPLY_OF
 from ares.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request, Upkeep
+from ares.server.replica import ANSWERS
 
 KINDS = get_args(AnyMessage)
 
@@ -30,6 +31,10 @@ def test_servers_and_members_speak_different_numbers():
 def test_every_question_has_a_reply():
     assert set(REPLY_OF) == set(get_args(Question))
     assert set(REPLY_OF.values()) < set(get_args(Reply))
+
+
+def test_every_request_about_a_configuration_is_answered():
+    assert set(ANSWERS) == set(get_args(Keyed))
 
 
 def test_requests_about_a_configuration_name_it():
