@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ares.fragment.division import Sizes
     from ares.fragment.report import Conflict, WriteReport
     from ares.fragment.store import File, FileStat
+    from ares.fragment.writer import FileWriter
     from ares.tag import Tag
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "File",
     "FileChanged",
     "FileStat",
+    "FileWriter",
     "NotAuthorized",
     "ObjectNotFound",
     "Sizes",
@@ -64,6 +66,7 @@ _ELSEWHERE = {
     "Conflict": "fragment.report",
     "File": "fragment.store",
     "FileStat": "fragment.store",
+    "FileWriter": "fragment.writer",
     "Sizes": "fragment.division",
     "Tag": "tag",
     "VersionedResult": "client.store",

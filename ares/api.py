@@ -66,7 +66,7 @@ def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
 
 def connections_of(settings: Settings) -> Connections:
     """Connections for a client of this cluster, with its key if the cluster wants one. Raises :class:`ares.errors.BadInput` if it cannot be used."""
-    return connections(None if settings.security is None else settings.security.client_key(settings.client.key))
+    return connections(None if settings.security is None else settings.security.client_key(settings.client.key), settings.transport)
 
 
 def consensus_of(settings: Settings) -> Consensus:
@@ -89,6 +89,10 @@ def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Co
     Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
     256 MiB of freed memory for large values from then on (ares/runtime/allocator.py tells why, and how the environment prevents it).
     """
+    if not isinstance(cluster, str | os.PathLike | Settings):
+        raise BadInput(f"a cluster is named by the path of its file, not by {type(cluster).__name__}")
+    if not isinstance(key, str | os.PathLike | None):
+        raise BadInput(f"a key is named by the path of its file, not by {type(key).__name__}")
     keep_freed_memory(CLIENT_BYTES)
     settings = cluster if isinstance(cluster, Settings) else with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
     return Connecting(with_key(settings, key))

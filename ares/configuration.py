@@ -94,6 +94,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         servers: Iterable[str | Server], k: int, delta: int = DELTA_DEFAULT, backend: str = BACKEND_DEFAULT, *, allow_no_faults: bool = False
     ) -> "Configuration":
         """Erasure coding: every server holds an element of 1/k of the value; any k rebuild it."""
+        for name, count in (("k", k), ("delta", delta)):
+            if not isinstance(count, int):
+                raise BadInput(f"{name} is a whole number, not {count!r}")
         return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(allow_no_faults)
 
     def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
@@ -154,7 +157,13 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
 
 def _members(servers: Iterable[str | Server]) -> tuple[Server, ...]:
-    return tuple(server if isinstance(server, Server) else Server(ServerId(server)) for server in servers)
+    if isinstance(servers, str) or not isinstance(servers, Iterable):
+        raise BadInput(f"servers are a list of their ids, not {servers!r}")
+    listed = tuple(servers)
+    wrong = [server for server in listed if not isinstance(server, str | Server)]
+    if wrong:
+        raise BadInput(f"a server is named by its id, which is text (str), not by {wrong[0]!r}")
+    return tuple(server if isinstance(server, Server) else Server(ServerId(server)) for server in listed)
 
 
 class Status(enum.IntEnum):

@@ -3,9 +3,10 @@
 Everything that a user, a file or the network can cause derives from :class:`AresError`; ``assert`` is kept for our own invariants.
 """
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 
-from ares.identity import ServerId
+from ares.identity import FILE_DOMAINS, ServerId, shown
 
 
 class AresError(Exception):
@@ -29,7 +30,7 @@ class BadBlock(AresError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"object {self.object!r} is not readable as part of a file: {self.why}; nothing was changed"
+        return f"{shown(self.object)} is not readable as part of a file: {self.why}; nothing was changed"
 
 
 class ObjectNotFound(AresError, KeyError):
@@ -47,10 +48,12 @@ class ObjectNotFound(AresError, KeyError):
 class Uncertain(AresError):
     """Base of failures after which a write may or may not have taken effect.
 
-    ``may_have_taken_effect`` is True when some server may already hold what was to be written: a later read may show it, or never.
+    ``may_have_taken_effect`` is True when some server may already hold what was to be written: a later read may show it, or never. ``untouched``:
+    each server that was asked in the end said at once that it did nothing.
     """
 
     may_have_taken_effect = False
+    untouched = False
     advice = "the write may have taken effect: read the object before you write it again"
 
     def outcome(self) -> str:
@@ -89,12 +92,12 @@ class NotAuthorized(Uncertain):
         super().__init__(why, story, by_everybody)
         self.why = why
         self.story = story
-        self.by_everybody = by_everybody
+        self.untouched = by_everybody
         self._uncertain = False
 
     @property
     def may_have_taken_effect(self) -> bool:
-        return self._uncertain and not self.by_everybody
+        return self._uncertain and not self.untouched
 
     @may_have_taken_effect.setter
     def may_have_taken_effect(self, uncertain: bool) -> None:
@@ -112,7 +115,10 @@ class DomainNotFound(AresError, KeyError):
         self.domain = domain
 
     def __str__(self) -> str:
-        return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {self.domain}` makes it"
+        if self.domain.startswith(FILE_DOMAINS):
+            file = self.domain.removeprefix(FILE_DOMAINS)
+            return f"there is no file {file!r}; `ares-cli put` makes files, and `ares-cli files` lists those that are domains of their own"
+        return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {shlex.quote(self.domain)}` makes it"
 
 
 class DecodeFailed(Uncertain):
@@ -125,7 +131,7 @@ class DecodeFailed(Uncertain):
 
     def __str__(self) -> str:
         return (
-            f"no version of {self.object!r} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
+            f"no version of {shown(self.object)} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
             "write the object anew, or use a larger --delta" + (self.outcome() if self.may_have_taken_effect else "")
         )
 
@@ -194,7 +200,8 @@ class StoreDamaged(AresError):
     def __str__(self) -> str:
         return (
             f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; the others "
-            "have what it had. Start it with --forget: it begins empty, under a new identity, and reconfig takes it in again; nothing was changed"
+            "have what it had. `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a "
+            "new identity, and reconfig takes it in again; nothing was changed"
         )
 
 
@@ -208,8 +215,35 @@ class StoreLost(AresError):
     def __str__(self) -> str:
         return (
             f"the store {self.path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
-            "or start the server with --forget: it begins empty, under a new identity, configurations that name the old one count it as crashed, "
-            "and reconfig takes it in again. Nothing was changed"
+            "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
+            "count it as crashed, and reconfig takes it in again. Nothing was changed"
+        )
+
+
+class DirectoryLost(AresError):
+    """The directory of a server or consensus member is empty, and does not even say that nothing ever ran there; or those of several.
+
+    ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members.
+    """
+
+    def __init__(self, directory: object, ids: Sequence[str] = ("ID",), file: object = "FILE", votes: bool = False) -> None:
+        super().__init__(directory, ids, file, votes)
+        self.directory = directory
+        self.ids = ids
+        self.file = file
+        self.votes = votes
+
+    def __str__(self) -> str:
+        who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
+        what, fear, others = "server", "answer as if it had never acknowledged anything", "the other servers have what it had"
+        lost = f"{prepare} --forget` lets it begin empty and under a new identity, and after its start `ares-cli reconfig` takes it in again"
+        if self.votes:
+            what, fear, others = "member", "vote a second time", "the other members have what was decided"
+            lost = f"{prepare} --forget`, while all other members run, lets it copy that from them"
+        return (
+            f"nothing is in {self.directory}: the disk is lost or not mounted, or {who} never ran. A {what} with nothing might {fear}, so it was not "
+            f"started; {others}. If the disk is not mounted, mount it. If {who} never ran on any machine, {prepare}` says so. If the disk is "
+            f"lost, {lost}"
         )
 
 
@@ -222,7 +256,7 @@ class ForeignStore(AresError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"the store {self.path} is not this server's: {self.why}. The server was not started and nothing was changed: check its data directory"
+        return f"the store {self.path} is none that this server may use: {self.why}. The server was not started, and nothing was changed"
 
 
 class StoreFailed(AresError):

@@ -28,8 +28,19 @@ NO_DOMAIN = DomainName("")
 RESERVED = "\0"
 """What keys of users never begin with."""
 
+FILE_DOMAINS = "file/"
+"""What the domains of single files begin with."""
+
 DIRECTORY = RESERVED + "domain/"
 """Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
 
 KEY_BYTES_MAX = 1024
 VALUE_BYTES_MAX = 256 * 1024 * 1024
+
+
+def shown(name: str) -> str:
+    """What a person is told of an object: a user's key as a literal, one of the project's own by what it is of, for example ``domain 'photos'``."""
+    if not name.startswith(RESERVED):
+        return repr(name)
+    kind, _, rest = name.removeprefix(RESERVED).partition("/")
+    return f"{kind} {rest!r}"

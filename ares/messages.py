@@ -213,13 +213,15 @@ class Hosted(Struct, frozen=True, array_like=True):
 class Stored(Struct, frozen=True, array_like=True):
     """What a durable server's store takes, in bytes on its disk, and how much of that is still needed, about.
 
-    ``quarantined``: versions whose element was found damaged and is not repaired yet; ``repaired``: since the server was started.
+    ``quarantined``: versions whose element was found damaged and is not repaired yet; ``repaired``: since the server was started. ``full``: the disk
+    is, so that what would change something is refused.
     """
 
     disk_bytes: int
     live_bytes: int
     quarantined: int = 0
     repaired: int = 0
+    full: bool = False
 
 
 class Description(Message, frozen=True, tag=37):

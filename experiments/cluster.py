@@ -1,5 +1,7 @@
 """A local cluster for a measurement: real processes on loopback, free ports, gone afterwards."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,16 +14,35 @@ def _cli(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "ares", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
+def processor_s(cluster: Path) -> float:
+    """What the processes of the cluster of this file have spent so far, all together."""
+    spent = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(cluster.parent).encode() in (process / "cmdline").read_bytes():
+                fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
+                spent += int(fields[11]) + int(fields[12])
+    return spent / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def local_cluster(
-    servers: int, dap: str, k: int | None = None, consensus: int = 0, security: str = "none", durability: str = "memory"
+    servers: int,
+    dap: str,
+    k: int | None = None,
+    consensus: int = 0,
+    security: str = "none",
+    durability: str = "memory",
+    transport: str = "native",
 ) -> Iterator[Path]:
     """The cluster file of a running cluster whose initial configuration has all ``servers``."""
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         shape = ["--dap", dap, *(["--k", str(k)] if k else []), "--security", security, "--durability", durability]
         _cli("init", f"{directory}/c", "--servers", str(servers), "--consensus", str(consensus), "--base-port", "0", *shape)
+        file = Path(directory) / "c" / "cluster.toml"
+        file.write_text(file.read_text().replace("format = 1\n", f'format = 1\ntransport = "{transport}"\n'))
         _cli("up", f"{directory}/c", "--detach")
         try:
-            yield Path(directory) / "c" / "cluster.toml"
+            yield file
         finally:
             _cli("down", f"{directory}/c")

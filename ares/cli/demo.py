@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from msgspec import structs
 
-from ares.cli.cluster_commands import START_TIMEOUT_S
 from ares.cli.options import ALL, Common, command
+from ares.cli.up_command import START_TIMEOUT_S
 from ares.errors import AresError, BadInput
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Collection
 
-from ares.cli.cluster_commands import START_TIMEOUT_S
 from ares.cli.supervisor import Supervisor, members_of
+from ares.cli.up_command import START_TIMEOUT_S
 from ares.runtime.settings import Settings
 
 

@@ -145,6 +145,7 @@ class Story:
             self._phase("on EC")
             step.note, step.data = _account(result)
             self._check_traffic()
+        await asyncio.sleep(LULL_S)
 
     async def _lose_the_leader(self, manager: Manager, store: ObjectStore) -> None:
         with self._tell.step("reconfigure again, and kill -9 the leader of the consensus service in the middle") as step:

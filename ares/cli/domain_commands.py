@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a domain of its own."
+Anyway = Annotated[bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")]
 
 
 class Conflict(AresError):
@@ -84,8 +85,12 @@ def reconfig(
     servers: Servers = None,
     allow_no_faults: AllowNoFaults = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    anyway: Anyway = False,
 ) -> None:
-    """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile."""
+    """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
+
+    Nothing is done where that is the configuration already. A server that lost its memory is another one, and is taken in.
+    """
     if every and domain is not None:
         raise BadInput("--domain and --all exclude each other")
     wished = Policy(dap, k, delta, servers, allow_no_faults).configuration(common.settings().book())
@@ -94,7 +99,7 @@ def reconfig(
     async def use(manager: "Manager") -> None:
         stores = [store async for store in manager.domains()] if every else [await manager.domain(domain or DEFAULT_DOMAIN)]
         for store in stores:
-            outcomes.append(await _move(common, store, await manager.identified(wished), dry_run))
+            outcomes.append(await _move(common, store, await manager.identified(wished), dry_run, anyway))
 
     try:
         with_manager(common, use)
@@ -105,20 +110,29 @@ def reconfig(
         raise typer.Exit(1)
 
 
-async def _move(common: Common, store: "ObjectStore", wished: "Configuration", dry_run: bool) -> dict[str, Any]:
+async def _move(common: Common, store: "ObjectStore", wished: "Configuration", dry_run: bool, anyway: bool) -> dict[str, Any]:
+    from ares.reconfig.reconfigure import Reconfigured
+
     before = await store.current()
     say = _silence if common.json else typer.echo
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
     outcome = {"domain": store.name, "before": _described(store.name, before), "wished": _described(store.name, wished)}
+    if before.same_content(wished) and not store.pending and not anyway:
+        say("  nothing to do: that is the configuration (--anyway moves all the same)")
+        return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
     if dry_run:
         say("  nothing was changed (--dry-run)")
         return outcome
     with progress_bar("read-config") as show:
         result = await store.reconfigure(wished, progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)))
     say(_told(result))
-    return outcome | {
+    return outcome | _result(result)
+
+
+def _result(result: "Reconfigured") -> dict[str, Any]:
+    return {
         "ours": result.ours,
-        "after": _described(store.name, result.configuration),
+        "after": _described(result.configuration.domain, result.configuration),
         "moved": result.moved,
         "skipped": result.skipped,
         "bytes": result.bytes,

@@ -12,6 +12,7 @@ from ares.cli.connection import size
 from ares.cli.progress import Show
 from ares.cli.quantities import parse_size
 from ares.errors import BadInput, ObjectNotFound
+from ares.identity import FILE_DOMAINS
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -78,7 +79,6 @@ async def open_file(
     """The file ``name`` of ``domain`` (None: one of its own), with the copy at ``path`` (None: there is none)."""
     import os
 
-    from ares.client.manager import FILE_DOMAINS
     from ares.client.store import ObjectStore
     from ares.fragment.remembered import LocalName, Remembered, cache_directory
 

@@ -8,7 +8,7 @@ import typer
 from ares.cli import file_conflicts
 from ares.cli.connection import printable, size, with_manager
 from ares.cli.file_access import Access, Cache, FileDomain, Name, Transfer, check_kind, kind, open_file, parse_sizes, speaking_of_files
-from ares.cli.local_files import is_stream, local_source, local_target, telling_interruption
+from ares.cli.local_files import Source, is_stream, local_source, local_target, telling_interruption
 from ares.cli.options import Common, command
 from ares.cli.progress import progress_bar
 from ares.errors import BadInput
@@ -80,6 +80,7 @@ def put(
     common.report(about | now | file_conflicts.report_data(report) | {"saved": saved}, _put_line(name, report, source.size_bytes))
     if not common.json:
         _tell_rest(report, name, domain, file, theirs, saved)
+        _tell_growth(source, name)
     if report.conflicts and not theirs:
         raise typer.Exit(1)
 
@@ -107,6 +108,13 @@ def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path,
         typer.echo(file_conflicts.told(report.conflicts, name, domain, file, theirs), err=True)
     if saved:
         typer.echo(f"saved: {', '.join(saved)}", err=True)
+
+
+def _tell_growth(source: Source, name: str) -> None:
+    """What is written to a local file behind what was looked at first is no change of that, and nobody else would notice."""
+    if source.path is not None and source.path.exists() and (now := source.path.stat().st_size) > source.size_bytes:
+        late = f"it is being written to, and what came late ({size(now - source.size_bytes)}) may not be in {printable(name)}: put it again"
+        typer.echo(f"note: {printable(str(source.path))} has grown since: {late}", err=True)
 
 
 def get(

@@ -12,6 +12,7 @@ from ares.cli.local_files import telling_interruption
 from ares.cli.options import Common, command
 from ares.cli.quantities import parse_seconds
 from ares.errors import BadInput, ObjectNotFound
+from ares.identity import FILE_DOMAINS
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -82,8 +83,6 @@ def collect(
     grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="Only what is older: longer than any put takes. With s, m, h or d.")] = "24h",
 ) -> None:
     """Delete blocks that no file names, which puts leave that were cut short or overtaken. Without NAME and --domain: of every domain."""
-    from ares.client.manager import FILE_DOMAINS
-
     grace_s = parse_seconds(grace)
     if name is not None and domain is not None:
         raise BadInput("NAME means its own domain, and --domain another one: give one of them")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from ares.runtime.lock import Lock
 from ares.runtime.ports import Consensus
 from ares.runtime.settings import Settings
-from ares.runtime.zmq_gate import Lock
 from ares.server.admission import Admission, Client, Role
 
 

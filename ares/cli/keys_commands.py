@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the client is called in the list.", show_default=False)]
 RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="read, write, reconfigure or admin; each includes the ones before.")]
+AllowNoAdmin = Annotated[bool, typer.Option("--allow-no-admin", help="Revoke the last client with the role admin, too.")]
 Out = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the secret key goes (default: NAME.secret beside the list).")]
 
 
@@ -47,11 +48,11 @@ def list_(common: Common) -> None:
     common.report(rows, "\n".join(f"{row['name']:{width}}  {row['role']:11}  {row['key']}" for row in rows) or "nobody is authorised")
 
 
-def revoke(common: Common, name: Name) -> None:
+def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> None:
     """Take a client off the list: within a second servers on this machine refuse what it asks, and no more let it in. Copy the file to the others."""
     from ares.runtime import new_keys
 
-    new_keys.revoke(_security(common), name)
+    new_keys.revoke(_security(common), name, allow_no_admin)
     common.report({"revoked": name}, f"{name} is no longer authorised; the file with its secret key can be removed")
 
 

@@ -90,11 +90,22 @@ def check_output(output: Path) -> None:
 
 
 @contextmanager
+def naming(file: object) -> Iterator[None]:
+    """An error of the machine's names ``file``, if it names nothing: that a write failed does not say what was written to."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(file)
+        raise
+
+
+@contextmanager
 def standard_output() -> Iterator[BinaryIO]:
     """Standard output for bytes. It writes all that it is given, which Python's own does not where PYTHONUNBUFFERED is set: a write to a pipe may be
     a part, and what it returns is easily passed over.
     """
-    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
+    with naming("standard output"), open(sys.stdout.fileno(), "wb", closefd=False) as out:
         yield out
 
 
@@ -115,5 +126,5 @@ def _spooled(file: Path) -> Iterator[Path]:
 
 @contextmanager
 def _writing(file: Path) -> Iterator[BinaryIO]:
-    with standard_output() if file == STANDARD_STREAM else file.open("wb") as out:
+    with naming(file), standard_output() if file == STANDARD_STREAM else file.open("wb") as out:
         yield out

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from ares.cli.connection import Domain, printable, size, with_store
-from ares.cli.local_files import STANDARD_STREAM, check_output, standard_output
-from ares.cli.options import Common, command
+from ares.cli.local_files import STANDARD_STREAM, check_output, naming, standard_output
+from ares.cli.options import Common, command, say
 from ares.errors import BadInput
 from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
 
@@ -96,7 +96,7 @@ def ls(
             if common.json:
                 names.append(name)
             else:
-                typer.echo(printable(name))
+                say(printable(name))
         return names
 
     names = with_store(common, domain, use)
@@ -146,6 +146,11 @@ def _read_all(stream: BinaryIO, name: str) -> bytes:
 
 def _write_output(output: Path, value: bytes) -> None:
     """Through a temporary file in the same directory, unless ``output`` is a device or a pipe."""
+    with naming(output):
+        _write(output, value)
+
+
+def _write(output: Path, value: bytes) -> None:
     if output.exists() and not output.is_file():
         output.write_bytes(value)
         return

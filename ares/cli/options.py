@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct, structs
 
+from ares.cli.local_files import naming
 from ares.errors import BadInput
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
 KEY_VARIABLE = "ARES_KEY"
+TIMEOUT_S_MAX = 1e7
 
 
 def _switch(name: str, help: str) -> Any:
@@ -37,7 +39,7 @@ def _switch(name: str, help: str) -> Any:
 
 _OPTIONS: dict[str, Any] = {
     "cluster": Annotated[Path | None, typer.Option("-c", "--cluster", metavar="FILE", help=f"The cluster file (default: ${CLUSTER_VARIABLE}).")],
-    "timeout_s": Annotated[float | None, typer.Option("--timeout", metavar="S", min=0.001, help="Give up after so many seconds.")],
+    "timeout_s": Annotated[float | None, typer.Option("--timeout", metavar="S", min=0.001, max=TIMEOUT_S_MAX, help="Give up after so many seconds.")],
     "key_file": Annotated[Path | None, typer.Option("--key", metavar="FILE", help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).")],
     "json": Annotated[bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)],
     "piggyback": _switch("piggyback", "Learn of new configurations from any reply (ARES II)"),
@@ -85,7 +87,13 @@ class Common(Struct, frozen=True):
 
     def report(self, data: object, text: str) -> None:
         """Print the answer: ``data`` on one line with --json, else ``text``."""
-        typer.echo(json.dumps(data) if self.json else text)
+        say(json.dumps(data) if self.json else text)
+
+
+def say(text: str) -> None:
+    """Print a line of an answer."""
+    with naming("standard output"):
+        typer.echo(text)
 
 
 def command(app: typer.Typer, name: str, *, example: str, options: Sequence[str] = ALL) -> Callable[[Callable[..., None]], Callable[..., None]]:

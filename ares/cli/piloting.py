@@ -34,7 +34,7 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
         client, book = ClientId(secrets.randbits(64)), settings.book()
-        connections, timeout_s = connections_with(key), settings.client.timeout_s
+        connections, timeout_s = connections_with(key, settings.transport), settings.client.timeout_s
         manager = Manager(connections, consensus, settings.initial, book, client, Switches(), timeout_s, decided_by(settings))
         return Autopilot(manager, book, leads, duty)
 

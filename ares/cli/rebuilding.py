@@ -36,6 +36,6 @@ class Rebuilding:
         settings, server = self._settings, self._server
         key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
         nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
-        runner = Runner(ClientId(secrets.randbits(64)), connections_with(key), nobody)
+        runner = Runner(ClientId(secrets.randbits(64)), connections_with(key, settings.transport), nobody)
         runner.learn(list(settings.book().values()))
         return runner

@@ -46,6 +46,8 @@ def scrub(common: Common, server: Some = None, rate: Rate = "") -> None:
 
     settings = common.settings()
     bytes_per_s = parse_size(rate) if rate else 0
+    if rate and not bytes_per_s:
+        raise BadInput(f"--rate: a server reads at least 1 byte a second, not {rate}; nothing was begun")
     unknown = sorted(set(server or ()) - set(settings.servers))
     if unknown:
         raise BadInput(f"{settings.path} has no [[server]] with id {', '.join(unknown)}; nothing was begun")

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ares.cli.connection import printable
-from ares.client.manager import FILE_DOMAINS, Manager, Status
+from ares.client.manager import Manager, Status
 from ares.client.store import ObjectStore
 from ares.configuration import Configuration, Server
 from ares.errors import AresError
-from ares.identity import DIRECTORY, DomainName, ServerId
+from ares.identity import DIRECTORY, FILE_DOMAINS, DomainName, ServerId
 
 PROBE_S = 3.0
 """How long a domain may take to answer; beyond a second's silence a client asks the consensus service for later configurations."""
@@ -26,35 +26,40 @@ NAMES_SHOWN_MAX = 3
 
 SILENT = "no answer"
 FORGETFUL = "restarted without its memory"
-_WORDS = {SILENT: "is down"}
+FULL = "its disk is full"
+_WORDS = {SILENT: "is down", FULL: "has a full disk"}
 
 
 class Standing(Struct, frozen=True):
     """``active``: the last finalized configuration and those that are to follow it. ``missing``: their members that do not count, and why.
 
-    ``margin``: how many more crashes the domain survives; negative: so many members short of a quorum. ``trouble``: what the domain's servers
-    said instead of an answer.
+    ``margin``: how many more crashes the domain survives; negative: so many members short of a quorum. ``reading``: the same for reads alone, for
+    which members count whose disks are full. ``trouble``: what the domain's servers said instead of an answer.
     """
 
     domain: str
     active: list[Configuration]
     missing: dict[ServerId, str]
     margin: int
+    reading: int
     trouble: str
 
     @property
     def serves(self) -> bool:
-        return self.margin >= 0 and not self.trouble
+        """Reads, at least."""
+        return self.reading >= 0 and not self.trouble
 
     def outlook(self) -> str:
         """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
         absent = ", ".join(f"{server} {_WORDS.get(why, why)}" for server, why in sorted(self.missing.items()))
         tail = f": {absent}" if absent else ""
         head = f"{printable(self.domain)}: {_shape(self.active[0])}"
-        if self.margin < 0:
-            return f"{head}, NO QUORUM, {-self.margin} more of its servers must answer{tail}"
+        if self.reading < 0:
+            return f"{head}, NO QUORUM, {-self.reading} more of its servers must answer{tail}"
         if self.trouble:
             return f"{head}, NO ANSWER: {self.trouble}"
+        if self.margin < 0:
+            return f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go on{tail}"
         return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}"
 
 
@@ -75,6 +80,8 @@ def outlook_of_files(standings: Sequence[Standing]) -> str:
         shown = ", ".join(map(repr, stopped[:NAMES_SHOWN_MAX])) + (", ..." if len(stopped) > NAMES_SHOWN_MAX else "")
         return f"{many}: {len(stopped)} of them without a quorum: {shown}"
     least = min(standing.margin for standing in standings)
+    if least < 0:
+        return f"{many}: {sum(standing.margin < 0 for standing in standings)} of them take no writes now, reads go on"
     if least == 0:
         return f"{many}: {sum(standing.margin == 0 for standing in standings)} of them survive no more crashes"
     return f"{many}: each survives {least} more crash{'es' if least > 1 else ''}{' or more' if len(standings) > 1 else ''}"
@@ -105,7 +112,8 @@ async def survey(manager: Manager, every: bool = True) -> tuple[Status, list[Sta
     active = {domain: known.active(domain) for domain in [manager.name, *sorted(known.domains - {manager.name})]}
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
-    return status, [_standing(domain, some, identities, troubles.get(domain, "")) for domain, some in active.items()]
+    full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
+    return status, [_standing(domain, some, identities, full, troubles.get(domain, "")) for domain, some in active.items()]
 
 
 class _Known:
@@ -171,14 +179,13 @@ async def _identities_of_others(manager: Manager, status: Status, active: Iterab
     return {server: identity for server, identity in zip(others, found, strict=True) if identity}
 
 
-def _standing(domain: str, active: list[Configuration], identities: dict[ServerId, str], trouble: str) -> Standing:
-    missing = {}
-    margins = []
+def _standing(domain: str, active: list[Configuration], identities: dict[ServerId, str], full: set[ServerId], trouble: str) -> Standing:
+    missing: dict[ServerId, str] = {}
+    margins, reading = [], []
     for configuration in active:
-        present = configuration.n
-        for server in configuration.servers:
-            if identities.get(server.id) != server.identity:
-                present -= 1
-                missing[server.id] = FORGETFUL if server.id in identities else SILENT
-        margins.append(present - configuration.quorum_size)
-    return Standing(domain, active, missing, min(margins), trouble)
+        absent = {server.id for server in configuration.servers if identities.get(server.id) != server.identity}
+        lacking_room = full.intersection(configuration.server_ids) - absent
+        missing |= {server: FORGETFUL if server in identities else SILENT for server in sorted(absent)} | dict.fromkeys(sorted(lacking_room), FULL)
+        reading.append(configuration.n - len(absent) - configuration.quorum_size)
+        margins.append(reading[-1] - len(lacking_room))
+    return Standing(domain, active, missing, min(margins), min(reading), trouble)

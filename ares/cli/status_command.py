@@ -7,6 +7,7 @@ import typer
 from msgspec import structs
 
 from ares.cli.connection import printable, size, with_manager
+from ares.cli.local_files import naming
 from ares.cli.options import Common, command
 from ares.identity import ServerId
 
@@ -47,7 +48,8 @@ def status(common: Common, every: All = False) -> None:
     if common.json:
         common.report(_as_data(settings, found, shown) | {"files": _files_data(summed_up)}, "")
     else:
-        _show(settings, found, shown, summed_up)
+        with naming("standard output"):
+            _show(settings, found, shown, summed_up)
     if not all(standing.serves for standing in standings):
         raise typer.Exit(1)
 
@@ -67,6 +69,7 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
                 "pending": [configuration.describe() for configuration in standing.active[1:]],
                 "missing": standing.missing,
                 "serves": standing.serves,
+                "takes_writes": standing.serves and standing.margin >= 0,
                 "crashes_survived": max(standing.margin, 0),
                 "outlook": standing.outlook(),
             }
@@ -173,9 +176,9 @@ def _show_domains(console: "Console", standings: "Sequence[Standing]", files: "S
 
 
 def _colour(standings: "Sequence[Standing]") -> str:
-    if not all(standing.serves for standing in standings):
+    if not all(standing.serves and standing.margin >= 0 for standing in standings):
         return "red"
-    return "green" if all(standing.margin for standing in standings) else "yellow"
+    return "green" if all(standing.margin > 0 for standing in standings) else "yellow"
 
 
 def _server_cells(description: "Description | None") -> list[str]:
@@ -183,7 +186,8 @@ def _server_cells(description: "Description | None") -> list[str]:
         return ["[red]silent[/red]", "", "", "", "", ""]
     data = _server_data(description)
     memory, stored = size(description.memory_bytes), size(data["bytes"])
-    return ["[green]up[/green]", description.identity[:SHORT], memory, str(data["objects"]), stored, _duration(description.uptime_s)]
+    state = "[red]disk full[/red]" if description.stored is not None and description.stored.full else "[green]up[/green]"
+    return [state, description.identity[:SHORT], memory, str(data["objects"]), stored, _duration(description.uptime_s)]
 
 
 def _disks(servers: "Mapping[ServerId, Description | None]") -> str:
@@ -196,6 +200,8 @@ def _disks(servers: "Mapping[ServerId, Description | None]") -> str:
 def _warnings(id: ServerId, description: "Description") -> list[str]:
     """What a person should know of a server that answers."""
     lines = []
+    if description.stored is not None and description.stored.full:
+        lines.append(f"{id} has a full disk: it answers reads, and takes writes again when there is space; `ares-cli delete` makes some")
     if description.unknown_keys:
         lines.append(f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key")
     if description.stored is not None and description.stored.quarantined:

@@ -9,15 +9,16 @@ from types import TracebackType
 import msgspec
 from msgspec import Struct
 
+from ares.client.arguments import checked_prefix
 from ares.client.runner import Runner
 from ares.client.store import ObjectStore
 from ares.client.survey import describe_servers
 from ares.configuration import SERVERS_MAX, Configuration, Server
-from ares.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound
+from ares.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound, Uncertain
 from ares.fragment.block import genesis_name
 from ares.fragment.division import Sizes
 from ares.fragment.store import File
-from ares.identity import DEFAULT_DOMAIN, DIRECTORY, ClientId, DomainName, ObjectName, ServerId
+from ares.identity import DEFAULT_DOMAIN, DIRECTORY, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId
 from ares.messages import ConsensusDescription, Description
 from ares.reconfig.reconfigure import Progress, Reconfigured, agree
 from ares.reconfig.view import Switches, View
@@ -25,8 +26,6 @@ from ares.runtime.ports import Connections, Consensus
 
 DESCRIBE_S = 1.0
 DOMAIN_BYTES_MAX = 1000
-FILE_DOMAINS = "file/"
-"""What the domains of single files begin with."""
 
 
 class Status(Struct, frozen=True):
@@ -104,7 +103,12 @@ class Manager(ObjectStore):
             return self._opened(self._first(entry.value, domain)), False
         wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
         decided = await self._runner.run(agree(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
-        await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
+        try:
+            await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
+        except Uncertain as error:
+            error.may_have_taken_effect = True
+            error.advice = f"what domain {name!r} begins with is decided ({decided.configuration.describe()}), and creating it again completes it"
+            raise
         return self._opened(decided.configuration), decided.configuration.same_content(wished)
 
     def file(self, name: str, *, create: Configuration | None = None, atomic: bool = False, sizes: Sizes | None = None) -> File:
@@ -129,6 +133,7 @@ class Manager(ObjectStore):
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """The names of the files that are domains of their own and start with ``prefix``, in order."""
+        checked_prefix(prefix)
         names: list[str] = []
         async for entry in self.list_named(_entry(DomainName(FILE_DOMAINS + prefix)), timeout_s):
             store = await self.domain(entry.removeprefix(DIRECTORY), timeout_s=timeout_s)
@@ -167,6 +172,8 @@ class Manager(ObjectStore):
 
         Raises :class:`BadInput` for servers nobody knows, :class:`ConfigurationRefused` when one does not answer: it could not take part.
         """
+        if not isinstance(configuration, Configuration):
+            raise BadInput(f"a configuration is made by Configuration.abd or Configuration.ec; {type(configuration).__name__} is none")
         resolved = configuration.resolved(self._book)
         described = await self.describe(list(resolved.servers), brief=True)
         for server in resolved.servers:
@@ -215,6 +222,8 @@ def _decoded(entry: bytes, domain: DomainName) -> Configuration:
 
 
 def _checked_domain(name: str) -> DomainName:
+    if not isinstance(name, str):
+        raise BadInput(f"a domain's name is text (str), not {type(name).__name__}")
     if not name or len(name.encode(errors="replace")) > DOMAIN_BYTES_MAX or not name.isprintable():
         raise BadInput(f"a domain's name has 1 to {DOMAIN_BYTES_MAX} bytes of printable text, not {name!r}")
     return DomainName(name)

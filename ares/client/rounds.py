@@ -1,10 +1,10 @@
 """The session's bookkeeping: jobs, the tasks they consist of, and the rounds those wait for. Data only."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ares.effects import Gather, Operation, Together
-from ares.identity import CallId, DomainName, ObjectName, ServerId
+from ares.identity import NO_DOMAIN, CallId, DomainName, ObjectName, ServerId
 from ares.messages import (
     Ack,
     CollectConfig,
@@ -117,10 +117,14 @@ class Fan:
         return occupied >= (window if isinstance(window, int) else window())
 
 
-class Denial(str):
-    """Why a server refuses this client. ``untouched``: it certainly did nothing for the round."""
+class Refusal(str):
+    """Why a server refuses. ``untouched``: it certainly did nothing for the round."""
 
     untouched: bool
+
+
+class Denial(Refusal):
+    """Why a server refuses this client."""
 
 
 class Round:
@@ -141,12 +145,12 @@ class Round:
         "unasked",
     )
 
-    def __init__(self, call: CallId, task: Task, gather: Gather, requests: Question | Sequence[Question], now: float) -> None:
+    def __init__(self, call: CallId, task: Task, gather: Gather, requests: Question | list[Question], now: float) -> None:
         self.call = call
         self.task = task
         self.gather = gather
         self.requests = requests
-        first = requests[0] if isinstance(requests, Sequence) else requests
+        first = requests[0] if isinstance(requests, list) else requests
         self.expected = REPLY_OF[type(first)]
         asked = gather.to if gather.to is not None else gather.configuration.server_ids
         self.tally: Tally[Any] = Tally(asked, gather.needed or gather.configuration.quorum_size)
@@ -164,12 +168,19 @@ class Round:
         """Whether a server was asked more than once. Until then the first wait is still to end."""
         return self.resend_at - self.started > 1.5 * self.resend_after_s
 
+    @property
+    def storing(self) -> bool:
+        """Whether it is put-data."""
+        return isinstance(self.request_for(self.tally.asked[0]), PutData)
+
     def request_for(self, server: ServerId) -> Question:
-        if isinstance(self.requests, Sequence):
+        if isinstance(self.requests, list):
             return self.requests[self.tally.asked.index(server)]
         return self.requests
 
     def story(self) -> str:
         """What was going on, for an error message."""
-        configuration = self.gather.configuration
-        return f"{self.task.job.label}: {self.gather.what} in configuration {configuration.index} of domain {configuration.domain!r}"
+        configuration, what = self.gather.configuration, f"{self.task.job.label}: {self.gather.what}"
+        if configuration.domain == NO_DOMAIN:
+            return what
+        return f"{what} in configuration {configuration.index} of domain {configuration.domain!r}"

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from ares.client.jobs import Jobs
-from ares.client.rounds import RESEND_S_MAX, Denial, Round, Task
+from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
 from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable, Uncertain
@@ -63,11 +63,11 @@ class Session(Jobs):
             self._meet(gather.configuration, call)
         asked, needed = round.tally.asked, round.tally.needed
         if gather.sparing and len(asked) > needed:
-            first, spared = self.readiness.first(gather.configuration.server_ids, needed)
+            first, spared = self.readiness.first(gather.configuration.server_ids, needed, gather.preferred)
             round.unasked = [asked[position] for position in spared]
             for position in first:
-                outbox[asked[position]].append(requests[position] if isinstance(requests, Sequence) else requests)
-        elif isinstance(requests, Sequence):
+                outbox[asked[position]].append(requests[position] if isinstance(requests, list) else requests)
+        elif isinstance(requests, list):
             for server, request in zip(asked, requests, strict=True):
                 outbox[server].append(request)
         else:
@@ -144,16 +144,21 @@ class Session(Jobs):
         elif tally.complete:
             self._throw(round, self._unavailable(round))
         elif tally.outcome is Outcome.UNREACHABLE:
-            round.give_up_at = min(self._now + DENIED_S, round.give_up_at or self._now + DENIED_S)
+            self._give_up_soon(round)
+
+    def _give_up_soon(self, round: Round) -> None:
+        round.give_up_at = min(self._now + DENIED_S, round.give_up_at or self._now + DENIED_S)
 
     def _unavailable(self, round: Round) -> Uncertain:
         tally = round.tally
+        untouched = sum(isinstance(why, Refusal) and why.untouched for why in tally.refusals.values()) == len(tally.asked)
         denials = {server: why for server, why in tally.refusals.items() if isinstance(why, Denial)}
         if denials and tally.outcome is Outcome.UNREACHABLE:
             server, why = next(iter(denials.items()))
-            untouched = sum(denial.untouched for denial in denials.values())
-            return NotAuthorized(f"{server}: {why}", round.story(), untouched == len(tally.asked))
-        return Unavailable(round.tally.needed, len(round.tally.answers), round.tally.missing(), round.story())
+            return NotAuthorized(f"{server}: {why}", round.story(), untouched)
+        error = Unavailable(tally.needed, len(tally.answers), tally.missing(), round.story())
+        error.untouched = untouched
+        return error
 
     def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
         configuration, tally = round.gather.configuration, round.tally
@@ -166,15 +171,14 @@ class Session(Jobs):
             self._outbox[server].append(Introduce(round.call, configuration))
             self._outbox[server].append(round.request_for(server))
             return
-        if refusal.reason is Reason.NOT_AUTHORIZED:
-            denial = Denial(refusal.detail)
-            denial.untouched = refusal.call == round.call and not round.resent
-            tally.refuse(server, denial)
-            self._ask_rest(round)
+        denied = refusal.reason is Reason.NOT_AUTHORIZED
+        why = Denial(refusal.detail) if denied else Refusal(refusal.detail)
+        why.untouched = refusal.call == round.call and not round.resent
+        tally.refuse(server, why)
+        self._ask_rest(round)
+        if denied:
             self._denied(round)
             return
-        tally.refuse(server, refusal.detail)
-        self._ask_rest(round)
         if tally.outcome is Outcome.REACHED:
             self._look(round)
         elif tally.outcome is Outcome.UNREACHABLE:
@@ -208,7 +212,10 @@ class Session(Jobs):
             if newer is not None and newer.index > configuration.index and newer.cluster_id == configuration.cluster_id:
                 self._throw(round, Superseded(newer))
             elif round.tally.outcome is Outcome.UNREACHABLE:
-                self._throw(round, self._unavailable(round))
+                if round.storing and not round.tally.complete:  # whether anything was stored is known when all have said that they refuse
+                    self._give_up_soon(round)
+                else:
+                    self._throw(round, self._unavailable(round))
 
     def tick(self, now: float) -> None:
         """Let time pass: wake pauses, send again, ask for hints, end what took too long."""

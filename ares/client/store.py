@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from ares.client.arguments import check_progress, checked_key, checked_prefix, checked_value, is_tag
 from ares.client.coverable import read_versioned, write_versioned
 from ares.client.operations import delete, read, stat, write
 from ares.client.runner import Runner
@@ -18,15 +19,13 @@ from ares.fragment.division import Sizes
 from ares.fragment.memory import Blocks, SharedMemory
 from ares.fragment.reading import FileProgress
 from ares.fragment.store import File
-from ares.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName
+from ares.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown
 from ares.reconfig.reconfigure import Progress, Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.tag import Tag
 from ares.value import TOMBSTONE
-
-"""Keys that begin so are the project's own (the directory of domains)."""
 
 Result = TypeVar("Result")
 Identify = Callable[[Configuration], Any]
@@ -72,6 +71,11 @@ class ObjectStore:
         """The last finalized configuration that this client knows of."""
         return self._view.sequence.last_finalized
 
+    @property
+    def pending(self) -> Sequence[Configuration]:
+        """What was decided to follow :attr:`configuration` and is not finalized, as far as this client knows."""
+        return self._view.sequence.active[1:]
+
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         name = checked_key(key)
@@ -80,7 +84,7 @@ class ObjectStore:
     async def write_named(self, name: ObjectName, value: bytes, timeout_s: float | None = None) -> Tag:
         """``write`` without the checks, reserved keys included."""
         operation = write(self._view, name, value)
-        return await self._runner.run(operation, f"write of {name!r}", self._timeout(timeout_s), key=(self.name, name))
+        return await self._runner.run(operation, f"write of {shown(name)}", self._timeout(timeout_s), key=(self.name, name))
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.errors.DecodeFailed` when too many writers are at work."""
@@ -92,7 +96,7 @@ class ObjectStore:
 
     async def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Found:
         """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""
-        return await self._runner.run(read(self._view, name), f"read of {name!r}", self._timeout(timeout_s))
+        return await self._runner.run(read(self._view, name), f"read of {shown(name)}", self._timeout(timeout_s))
 
     async def read_versioned(self, key: str, *, timeout_s: float | None = None) -> tuple[Tag, bytes]:
         """The latest version and its value (CoARES). What this client remembers does not travel again. Raises :class:`ObjectNotFound`."""
@@ -112,7 +116,7 @@ class ObjectStore:
         the higher tag stands. A write that begins after another one ended never misses it (CoARES; ARES II section 3).
         """
         name = checked_key(key)
-        if version is not None and not _is_tag(version):
+        if version is not None and not is_tag(version):
             raise BadInput(f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}")
         operation = write_versioned(self._view, name, checked_value(value), version)
         covered = await self._runner.run(operation, f"write of {name!r}", self._timeout(timeout_s), key=(self.name, name))
@@ -135,6 +139,7 @@ class ObjectStore:
 
     async def list(self, prefix: str = "", *, timeout_s: float | None = None) -> AsyncIterator[str]:
         """Names that start with ``prefix``, in order. What is there throughout is listed; what comes or goes meanwhile may be or not."""
+        checked_prefix(prefix)
         if prefix:
             checked_key(prefix)
         async for name in self.list_named(prefix, timeout_s):
@@ -144,9 +149,10 @@ class ObjectStore:
     async def list_named(self, prefix: str, timeout_s: float | None = None) -> AsyncIterator[ObjectName]:
         """``list`` with reserved keys."""
         after: str | None = ""
+        what = "listing of the domains" if prefix.startswith(DIRECTORY) else f"listing of {self.name!r}"
         while after is not None:
             operation = list_objects(self._view, after, prefix)
-            names, after = await self._runner.run(operation, f"listing of {self.name!r}", self._timeout(timeout_s), idle=True)
+            names, after = await self._runner.run(operation, what, self._timeout(timeout_s), idle=True)
             for name in names:
                 yield name
 
@@ -182,6 +188,7 @@ class ObjectStore:
         timeout_s: float | None = None,
     ) -> Result:
         """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
+        check_progress(progress)
         label = f"{what} of {self.name!r}"
         return await self._runner.run(make(self._view), label, self._timeout(timeout_s), idle=True, progress=progress)
 
@@ -198,6 +205,7 @@ class ObjectStore:
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """The names of the files of this domain that start with ``prefix``, in order."""
+        checked_prefix(prefix)
         return await self.run_on_blocks(lambda blocks: list_files(blocks, prefix), f"listing of {self.name!r}", timeout_s=timeout_s)
 
     async def run_on_blocks(
@@ -209,6 +217,7 @@ class ObjectStore:
         timeout_s: float | None = None,
     ) -> Result:
         """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
+        check_progress(progress)
         operation = make(SharedMemory(self._view))
         key = (self.name, queue) if queue is not None else None
         return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
@@ -219,34 +228,3 @@ class ObjectStore:
         if not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
         return timeout_s
-
-
-def checked_value(value: bytes | bytearray | memoryview) -> bytes:
-    """``value``, if it can be stored in one piece."""
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
-    if (value.nbytes if isinstance(value, memoryview) else len(value)) > VALUE_BYTES_MAX:
-        raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
-    return bytes(value)
-
-
-def _is_tag(version: object) -> bool:
-    """Whether it is a tag that can be sent: what cannot be encoded would take its whole batch with it."""
-    if not isinstance(version, Tag):
-        return False
-    return all(isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer))
-
-
-def checked_key(key: str) -> ObjectName:
-    """``key``, if it can be one."""
-    if not isinstance(key, str):
-        raise BadInput(f"a key is text (str), not {type(key).__name__}")
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError as error:
-        raise BadInput(f"a key must be valid text (UTF-8): {error}") from error
-    if not 1 <= size <= KEY_BYTES_MAX:
-        raise BadInput(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}")
-    if key.startswith(RESERVED):
-        raise BadInput("keys that begin with a NUL character are reserved")
-    return ObjectName(key)

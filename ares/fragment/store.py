@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -71,6 +71,8 @@ class File:
 
     def __init__(self, name: str, locate: "Callable[[bool], Awaitable[ObjectStore]]", atomic: bool, sizes: Sizes) -> None:
         genesis_name(name)
+        if not isinstance(atomic, bool) or not isinstance(sizes, Sizes):
+            raise BadInput(f"a file is atomic or not (bool), with blocks of Sizes; not {atomic!r}, {sizes!r}")
         self.name = name
         self.state: FileState | None = None
         self._locate = locate
@@ -94,6 +96,8 @@ class File:
 
     async def read_into(self, path: str | os.PathLike[str], *, progress: OnProgress | None = None, timeout_s: float | None = None) -> bool:
         """Bring the file at ``path`` up to date, wholly or not at all; whether anything had to change. Only what differs from it moves."""
+        if not isinstance(path, str | os.PathLike):
+            raise BadInput(f"a local file is named by its path, not by {type(path).__name__}")
         genesis, _ = await self._run("read", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s)
         copy = LocalCopy(Path(path), genesis.sizes)
         try:
@@ -154,6 +158,8 @@ class File:
 
     async def read_range(self, state: FileState, start: int, stop: int, *, timeout_s: float | None = None) -> bytes:
         """Bytes ``start`` to ``stop`` (exclusive) of the file as it was at ``state``. Raises :class:`ares.errors.FileChanged` if those are gone."""
+        if not isinstance(state, FileState) or not isinstance(start, SupportsIndex) or not isinstance(stop, SupportsIndex):
+            raise BadInput("a range is of a FileState, as snapshot gives it, from one whole number to another")
         return await self._run("read", lambda blocks: fm_read_range(blocks, self.name, state, start, stop), timeout_s=timeout_s)
 
     async def delete(self, *, timeout_s: float | None = None) -> None:
@@ -163,6 +169,8 @@ class File:
 
     async def collect(self, grace_s: int = GRACE_S, *, timeout_s: float | None = None) -> int:
         """Delete blocks of this file's domain that no file names and that are older than ``grace_s``; how many that were."""
+        if not isinstance(grace_s, int) or grace_s < 0:
+            raise BadInput(f"blocks are kept for a whole number of seconds, 0 or more, not {grace_s!r}; nothing was deleted")
         return await self._run("collection", lambda blocks: fm_collect(blocks, int(time.time()), grace_s), timeout_s=timeout_s)
 
     async def reconfigure(

@@ -35,10 +35,12 @@ ENTRY_POINTS = 5
 IMPURE = {
     "asyncio", "concurrent", "fcntl", "logging", "multiprocessing", "os", "pathlib", "pysyncobj", "queue", "random", "secrets", "select", "selectors",
     "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "zmq", "datetime", "io", "aetcd", "grpc",
+    "nacl",
 }  # fmt: skip
 
 OWNERS = {
     "zmq": "ares.runtime.zmq_",
+    "nacl": "ares.runtime.curve",
     "pysyncobj": "ares.runtime.raft_",
     "aetcd": "ares.runtime.etcd_",
     "grpc": "ares.runtime.etcd_",

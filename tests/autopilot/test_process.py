@@ -37,7 +37,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 
 
 def ares(*words: str | Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
 
 

@@ -9,7 +9,7 @@ from ares.cli.guard import certifying, guard_of
 from ares.cli.piloting import piloted
 from ares.identity import ServerId
 from ares.runtime.autopilot_settings import AutopilotSettings
-from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.transports import listener_at
 from ares.server.host import Host
 from ares.server.replica import Replica
 from tests.security.cluster import SecureCluster
@@ -32,7 +32,7 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     server = settings.servers[ServerId("s4")]
     await cluster.listeners[server.id].close()
     guard = guard_of(settings, server.id, server.public_key)
-    again = ZmqListener(server.address, guard.lock)
+    again = listener_at(server.address, guard.lock)
     await again.serve(Host(Replica(server.id, AGAIN, settings.initial), guard.admission).handler)
     try:
         async with asyncio.timeout(WAIT_S_MAX):

@@ -13,6 +13,7 @@ from ares.configuration import Configuration
 from ares.identity import DomainName, ServerId
 from ares.messages import ConsensusDescription
 from ares.runtime.consensus_host import ConsensusHost
+from ares.runtime.home import prepare
 from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
 from ares.runtime.raft_member import RaftMember
 from ares.runtime.remote_consensus import RemoteConsensus
@@ -20,8 +21,8 @@ from ares.runtime.zmq_client import ZmqConnections
 
 MEMBERS = [ServerId("r0"), ServerId("r1"), ServerId("r2")]
 PASSWORD = "a password for tests"
-PATIENCE_S = 60.0
-"""Far more than anything here takes."""
+PATIENCE_S = 240.0
+"""Far more than anything here takes, also on a busy machine with a slow disk."""
 
 
 def configuration(index: int, domain: str = "default", servers: str = "s0 s1 s2") -> Configuration:
@@ -53,6 +54,8 @@ class LocalMembers:
         self._hosts: dict[ServerId, ConsensusHost] = {}
         self._network = InprocNetwork()
         self._directory = directory
+        for member in self.raft_addresses:
+            prepare(self.directory(member))
 
     def directory(self, member: ServerId) -> Path:
         return self._directory / member
@@ -92,6 +95,8 @@ class MemberProcesses:
         self._addresses = dict(zip(MEMBERS, addresses, strict=False))
         self._raft_addresses = dict(zip(MEMBERS, addresses[len(MEMBERS) :], strict=True))
         self._directory = directory
+        for member in MEMBERS:
+            prepare(directory / member)
         self._processes: dict[ServerId, subprocess.Popen[bytes]] = {}
         self._clients: list[RemoteConsensus] = []
 

@@ -36,7 +36,7 @@ async def test_unreachable_endpoints_are_passed_over_and_named(shared_etcd: Etcd
         cluster = secrets.token_bytes(16)
         client = EtcdConsensus(shared_etcd.settings(mute, closed, *shared_etcd.endpoints), cluster)
         assert (await propose(client, ALICE, 0)).proposer == ALICE
-        assert len(await client.describe(0.3)) == 1
+        assert len(await client.describe(1.5)) == 1
         await client.close()
         client = EtcdConsensus(EtcdSettings(tmp_path, (mute, closed)), cluster)
         for attempt in (client.propose(configuration(0), BOB, 1.5), client.tell_finalized(configuration(0), 1.5), client.hint(DEFAULT, 1.5)):

@@ -77,6 +77,7 @@ async def test_all_members_killed_and_restarted_keep_everything(processes: Membe
     processes.start(*MEMBERS)
     await check(client, decided)
     assert await client.hint(DomainName("default"), PATIENCE_S) == decided[-1].configuration
+    await processes.leader(client)  # everybody has heard of the new term
     assert min(each.term for each in await client.describe(PATIENCE_S)) > max(terms)  # a vote was not forgotten
 
 

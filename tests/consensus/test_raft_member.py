@@ -10,6 +10,7 @@ import pytest
 
 from ares.errors import BadInput, ConfigurationRefused, ConsensusUnavailable
 from ares.identity import ClientId, DomainName, ServerId
+from ares.runtime.home import prepare
 from ares.runtime.raft_directory import MemberDirectory
 from ares.runtime.raft_member import RaftMember
 
@@ -64,6 +65,7 @@ async def test_an_address_in_use_is_refused_and_the_directory_let_go(tmp_path: P
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
+        prepare(tmp_path)
         member = RaftMember(R0, {R0: f"127.0.0.1:{taken.getsockname()[1]}"}, tmp_path, PASSWORD)
         with pytest.raises(BadInput, match="cannot listen"):
             member.start()

@@ -11,6 +11,7 @@ from ares.errors import ConsensusUnavailable
 from ares.identity import CallId, ClientId, DomainName, ServerId
 from ares.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
 from ares.runtime.consensus_host import UNDER_WAY_OF_CLIENT_MAX, ConsensusHost
+from ares.runtime.home import prepare
 from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
 from ares.runtime.local_consensus import LocalConsensus
 from ares.runtime.raft_member import RaftMember
@@ -135,6 +136,7 @@ async def test_a_member_refuses_an_unplaced_proposal_itself(service: Service) ->
 
 
 async def test_a_member_that_cannot_decide_says_why(tmp_path: Path) -> None:
+    prepare(tmp_path)
     alone = RaftMember(R0, dict(zip(MEMBERS, free_addresses(3), strict=True)), tmp_path, PASSWORD)
     alone.start()
     network = InprocNetwork()

@@ -58,10 +58,13 @@ def in_session(leader: int) -> list[str]:
 def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
     command = [sys.executable, "-m", "ares.torture.kills", "--kills", "100000", "--dir", tmp_path]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    while len(in_session(run.pid)) < 8:
-        assert run.poll() is None
-    os.kill(run.pid, number)
-    run.communicate(timeout=60)
+    try:
+        while len(in_session(run.pid)) < 8:
+            assert run.poll() is None
+        os.kill(run.pid, number)
+        run.communicate(timeout=240)
+    finally:
+        run.kill()
     while in_session(run.pid):
         pass  # each ends in its own time; the test runner's patience bounds it
     assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []

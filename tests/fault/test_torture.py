@@ -79,7 +79,7 @@ def test_a_short_run_on_etcd_is_clean(tmp_path):
 def test_without_etcd_there_is_no_run_on_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     run = start(tmp_path, "--etcd", "--no-partitions")
-    out, err = run.communicate(timeout=60)
+    out, err = run.communicate(timeout=240)
     assert (run.returncode, out) == (1, "")
     assert "etcd is not installed (Debian: apt-get install etcd-server)" in err
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -103,7 +103,7 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
     assert "operations" in run.stderr.readline(), "it has come as far as the traffic"
     assert len(running(tmp_path)) > 8
     run.send_signal(number)
-    _, err = run.communicate(timeout=60)
+    _, err = run.communicate(timeout=240)
     while number == signal.SIGKILL and running(tmp_path):
         pass  # the kernel ends them, in its own time; the test runner's patience bounds it
     assert running(tmp_path) == []
@@ -115,5 +115,5 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
 
 def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     for arguments in (["--servers", "2"], ["--minutes", "0"], ["--consensus", "0"]):
-        refused = subprocess.run([sys.executable, "-m", "ares", "torture", *arguments], capture_output=True, text=True, check=False, timeout=60)
+        refused = subprocess.run([sys.executable, "-m", "ares", "torture", *arguments], capture_output=True, text=True, check=False, timeout=240)
         assert refused.returncode == 2, arguments

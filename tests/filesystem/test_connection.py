@@ -46,7 +46,7 @@ def test_another_process_connects_anew(make: Make, here: str) -> None:
     fs = make()
     fs.pipe_file(f"{here}/f", b"x")
     program = "import sys, pickle; fs, path = pickle.load(sys.stdin.buffer); print(fs.cat_file(path), fs.ls('', detail=False) != [])"
-    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps((fs, f"{here}/f")), capture_output=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps((fs, f"{here}/f")), capture_output=True, timeout=240, check=True)
     assert (done.stdout.split(), done.stderr) == ([b"b'x'", b"True"], b"")
 
 
@@ -68,7 +68,7 @@ print(fs.cat_file(sys.argv[3]).decode())
 def test_a_child_process_connects_anew(settings: Settings, fs: AresFileSystem, here: str) -> None:
     fs.pipe_file(f"{here}/f", b"")
     command = [sys.executable, "-c", FORKS, str(settings.path), DOMAIN, f"{here}/f"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.stdout, done.stderr) == ("parent and child\n", "")
 
 
@@ -134,5 +134,5 @@ def test_a_program_that_closes_nothing_ends(settings: Settings, fs: AresFileSyst
     fs.pipe_file(f"{here}/f", b"x")
     program = "import sys, fsspec; print(fsspec.open(sys.argv[1], cluster=sys.argv[2], domain=sys.argv[3]).open().read())"
     command = [sys.executable, "-c", program, f"ares://{here}/f", str(settings.path), DOMAIN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'x'\n", "")

@@ -167,10 +167,9 @@ async def test_a_file_deleted_under_the_writer_is_not_half_there(manager: Manage
 
 
 async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(cluster: Cluster) -> None:
-    manager = cluster.manager(timeout_s=0.3)
-    file = await opened(manager)
+    file = await opened(cluster.manager())
     await file.write(b"old")
-    writer = file.writer()
+    writer = (await opened(cluster.manager(timeout_s=1.0))).writer()
     await writer.begin()
     cluster.stop("s0", "s1")
     with pytest.raises(Unavailable, match="nothing was changed"):

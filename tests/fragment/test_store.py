@@ -200,11 +200,13 @@ async def test_many_writers_of_different_places(cluster):
 
 async def test_a_put_without_a_quorum_says_what_became_of_it(cluster):
     data = noise(11, 3000)
-    file = (await store(cluster, timeout_s=0.3)).file("f", sizes=SIZES)
+    file = (await store(cluster)).file("f", sizes=SIZES)
     await file.write(data)
+    hasty = (await store(cluster, timeout_s=1.0)).file("f", sizes=SIZES)
+    await hasty.read()
     cluster.stop("s0", "s1")
     with pytest.raises(Unavailable, match="put of file 'f'"):
-        await file.write(data[:1000] + b"x" + data[1001:])
+        await hasty.write(data[:1000] + b"x" + data[1001:])
     cluster.restart("s0", "s1")
     assert not (await file.write(data[:1000] + b"x" + data[1001:])).conflicts
     assert await file.read() == data[:1000] + b"x" + data[1001:]

@@ -130,23 +130,23 @@ async def test_writes_of_one_key_at_once_over_one_version(cluster):
 
 
 async def test_too_few_servers(cluster):
-    store = cluster.manager(timeout_s=0.3)
+    store = cluster.manager()
     made = await store.write_versioned("key", b"v", None)
     cluster.stop("s0", "s1")
     with pytest.raises(Unavailable) as caught:
-        await store.write_versioned("key", b"w", made.version)
+        await store.write_versioned("key", b"w", made.version, timeout_s=0.3)
     assert not caught.value.may_have_taken_effect
     with pytest.raises(Unavailable):
-        await store.read_versioned("key")
+        await store.read_versioned("key", timeout_s=0.3)
     cluster.restart("s0", "s1")
     assert (await store.write_versioned("key", b"w", made.version)).changed
 
 
 async def test_a_write_of_unknown_outcome_and_another_try(cluster):
-    store = cluster.manager(timeout_s=0.5)
+    store = cluster.manager()
     made = await store.write_versioned("key", b"v", None)
     cluster.put_taken.clear()
-    writing = asyncio.create_task(store.write_versioned("key", b"w", made.version))
+    writing = asyncio.create_task(store.write_versioned("key", b"w", made.version, timeout_s=1.0))
     await cluster.put_taken.wait()
     cluster.stop("s0", "s1", "s2")
     with pytest.raises(Unavailable, match="may have taken effect"):

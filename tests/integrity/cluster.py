@@ -18,7 +18,7 @@ from ares.server.durable_server import run_durable_server
 from ares.server.scrubbing import Care, ScrubPlan
 
 KIB = 1024
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 60.0
 
 
 class Cluster:
@@ -55,6 +55,14 @@ class Cluster:
             stop.set()
             await task
             await runner.close()
+
+    async def settled(self):
+        """Everything that was sent is on disks when this returns."""
+        async with asyncio.timeout(WAIT_S_MAX):
+            while True:
+                await asyncio.sleep(0.01)
+                if not any(host._syncing or host._gathering.appended for host in self.hosts.values()):
+                    return
 
     def store(self, name):
         return self.directory / name

@@ -122,10 +122,16 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
         os.close(descriptor)
 
 
+class Headless(Exception):
+    """A segment that is just being begun, or whose head is damaged."""
+
+
 def anatomy(path: Path) -> dict[str, list[range]]:
-    """Where what is in a segment: its head, the metadata of batches, the data of large elements."""
+    """Where what is in a segment: its head, the metadata of batches, the data of large elements. Raises Headless."""
     view = memoryview(path.read_bytes())
     head = parse_frame(view, 0, int(path.stem))
+    if head is None:
+        raise Headless(path)
     assert head.magic == HEAD
     told = decode_head(head)
     found = {"head": [range(40 + len(head.body))], "metadata": [], "data": []}

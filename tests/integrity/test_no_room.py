@@ -121,7 +121,7 @@ async def test_a_scrub_says_that_it_waits_and_goes_on_by_itself(server, disk, tm
     told = server.host.scrub(Scrub(1, True, 0))
 
     async def until(ended):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not ended(told := server.host.scrub(Scrub(1, False))):
                 server.loop.run()
                 await asyncio.sleep(0.001)

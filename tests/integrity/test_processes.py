@@ -22,9 +22,9 @@ def cluster(request, tmp_path):
     directory = tmp_path / "c"
     init = ["init", directory, "--servers", "5", "--consensus", "0", "--dap", request.param, "--base-port", "0"]
     for words in (init, ["up", directory, "--detach"]):
-        subprocess.run([sys.executable, "-m", "ares", *words], check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "ares", *words], check=True, timeout=240)
     yield Cli(directory)
-    subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=240)
 
 
 def damage(directory: Path, rng: random.Random) -> int:
@@ -83,7 +83,7 @@ def test_what_cannot_be_repaired_is_said(cluster):
 
 def test_there_is_nothing_on_a_disk_to_verify(tmp_path):
     words = ["init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--durability", "memory", "--base-port", "0"]
-    subprocess.run([sys.executable, "-m", "ares", *words], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "ares", *words], check=True, timeout=240)
     cli = Cli(tmp_path / "c")
     assert b"nothing on a disk" in cli.ok("scrub")
     assert cli.json("scrub") == {"servers": {}, "whole": True}

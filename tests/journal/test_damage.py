@@ -82,12 +82,16 @@ def test_a_segment_in_the_place_of_another(directory):
         list(log_journal(directory).recover())
 
 
-STRANGERS = [Owner(b"another", OWNER.server, OWNER.identity), Owner(OWNER.cluster, "s9", OWNER.identity), Owner(OWNER.cluster, "s1", "f")]
+STRANGERS = [
+    (Owner(b"another", OWNER.server, OWNER.identity), "made in another cluster"),
+    (Owner(OWNER.cluster, "s9", OWNER.identity), "s1 made it, and this is s9: is the right disk mounted"),
+    (Owner(OWNER.cluster, "s1", "f"), "now: it is an old copy"),
+]
 
 
-@pytest.mark.parametrize("owner", STRANGERS)
-def test_the_store_of_another(directory, owner):
-    with pytest.raises(ForeignStore, match="this server's: it is segment"):
+@pytest.mark.parametrize(("owner", "why"), STRANGERS)
+def test_the_store_of_another(directory, owner, why):
+    with pytest.raises(ForeignStore, match=why):
         list(LogJournal(directory, owner, AtOnce()).recover())
 
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 def fetch(address: str, path: str) -> tuple[int, str]:
     """HTTP status and content."""
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=120) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

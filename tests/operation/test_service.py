@@ -16,7 +16,7 @@ UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 @pytest.fixture
 def manager(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(20)
+        listening.settimeout(120)
         yield listening, tmp_path / "notify"
 
 
@@ -51,7 +51,7 @@ def test_a_service_manager_that_is_gone_is_no_trouble(monkeypatch, caplog, tmp_p
 def verified(directory: Path, text: str, name: str) -> subprocess.CompletedProcess[str]:
     path = directory / name
     path.write_text(text.replace("/opt/ares/bin/ares-cli", shutil.which("true") or "/bin/true"))
-    return subprocess.run(["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, timeout=60, env=dict(os.environ))
+    return subprocess.run(["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, timeout=240, env=dict(os.environ))
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

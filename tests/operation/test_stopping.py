@@ -27,7 +27,7 @@ CLIENTS = 8
 
 
 def cli(*words: str | Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
 
 
@@ -54,7 +54,7 @@ class Cluster:
         """The exit status, and what it logged."""
         process = self.running.pop(id)
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
         return process.returncode, said.decode()
 
 
@@ -173,7 +173,7 @@ async def busy_member(cluster: Cluster) -> subprocess.Popen[bytes]:
     connections = ZmqConnections()
     connections.open(lambda server, messages: None)
     connections.learn(member.id, member.address)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             connections.post(member.id, [Propose(1, settings.initial.at(DomainName("photos"), 0, settings.initial.id), ClientId(1))])
             _, page = await elsewhere(fetch, member.http, "/metrics")
@@ -207,7 +207,7 @@ def test_it_tells_that_it_serves_over_http_and_systemd(make, tmp_path, monkeypat
     address = Settings.load(cluster.file).servers[ServerId("s0")].http
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(30)
+        manager.settimeout(120)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         cluster.start("server", "s0")
         assert manager.recv(100) == b"READY=1\nSTATUS=s0 serves"

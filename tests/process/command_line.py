@@ -23,7 +23,7 @@ class Cli:
     def run(self, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-m", "ares", *words]
         environment = os.environ | {"ARES_CLUSTER": str(self.settings.path)} | self.environment
-        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60, env=environment)
+        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=240, env=environment)
 
     def ok(self, *words: str | Path, stdin: bytes = b"") -> bytes:
         done = self.run(*words, stdin=stdin)
@@ -51,9 +51,9 @@ class Cli:
 def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
     """Four servers and three consensus members in ``directory``, stopped at the end; ``more`` words for `init`."""
     for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0", *more], ["up", directory, "--detach"]):
-        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
     try:
         yield Cli(directory)
     finally:
-        subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=240)

@@ -270,7 +270,7 @@ def test_no_space(cli: Cli, tmp_path: Path) -> None:
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
     for words, stdin in (("put - space", content(1)), ("get space " + str(tmp_path / "out"), b"")):
         shell = ["bash", "-c", f"trap '' XFSZ; {command}{words}"]
-        done = subprocess.run(shell, input=stdin, capture_output=True, check=False, timeout=60, env=environment)
+        done = subprocess.run(shell, input=stdin, capture_output=True, check=False, timeout=240, env=environment)
         assert done.returncode == 2
         assert b"File too large" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
@@ -389,22 +389,45 @@ def test_ctrl_c_in_the_middle_of_a_put(
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
-def test_ctrl_c_before_anything_is_sent(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_that_grows_while_it_is_put(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(content())
+    grown = content() + b"late"
+    monkeypatch.setattr(Transfer, "follow", lambda self, now: log.write_bytes(grown))
+    for variable, value in (cli.environment | {"ARES_CLUSTER": str(cli.settings.path)}).items():
+        monkeypatch.setenv(variable, value)
+    assert main.run(["put", str(log), "grows", *SMALL_BLOCKS]) == 0
+    assert "log has grown since: it is being written to, and what came late (4 bytes) may not be in grows" in capsys.readouterr().err
+    assert cli.ok("get", "grows", "-") == content()
+    monkeypatch.undo()
+    assert cli.run("put", log, "grows").stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "background"),
+    [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True)],
+    ids=["ctrl-c", "term", "term in the background"],
+)
+def test_a_put_cut_short_before_anything_is_sent(cli: Cli, tmp_path: Path, number: signal.Signals, status: int, background: bool) -> None:
+    """A shell without job control lets what it runs in the background ignore SIGINT."""
     ann = Copy(cli, tmp_path / "ann.bin", "short")
     ann.path.write_bytes(content())
     ann.put("--atomic", *SMALL_BLOCKS)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
-    command = [sys.executable, "-m", "ares", "put", str(pipe), "short", "--json"]
+    ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if background else []
+    command = [*ignoring, sys.executable, "-m", "ares", "put", str(pipe), "short", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         with pipe.open("wb") as stream:
             stream.write(content(1))
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
         process.wait(60)
         assert process.stderr is not None
         told = json.loads(process.stderr.read())
-    assert (process.returncode, told["kind"], told["error"]) == (130, "Interrupted", "interrupted: nothing was sent")
+    assert (process.returncode, told["kind"], told["error"]) == (status, "Interrupted", "interrupted: nothing was sent")
     assert cli.ok("get", "short", "-") == content()
 
 
@@ -418,7 +441,7 @@ def test_a_file_without_a_quorum_is_seen_and_said(tmp_path: Path) -> None:
         told = cli.json("status", status=1)
         assert (told["files"]["without_quorum"], told["files"]["crashes_survived"]) == (["file/f"], 0)
         assert "1 of them without a quorum: 'file/f'" in cli.run("status").stdout.decode()
-        assert "nothing was changed" in cli.fails(1, "put", "-", "f", "--timeout", "1", stdin=b"new")
+        assert "nothing was changed" in cli.fails(1, "put", "-", "f", "--timeout", "3", stdin=b"new")
 
 
 def test_a_conflict_that_was_saved_is_settled_by_a_plain_put_over_what_was_seen(cli, tmp_path):

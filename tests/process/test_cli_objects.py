@@ -72,6 +72,16 @@ def test_an_output_file_appears_complete_and_keeps_its_mode(cli: Cli, tmp_path: 
     assert not Path("/dev/null").is_file()
 
 
+def test_where_there_was_no_room_is_named(cli: Cli) -> None:
+    cli.ok("write", "full", stdin=b"x")
+    assert cli.fails(1, "read", "full", "-o", "/dev/full") == "error: No space left on device: /dev/full\n"
+    with open("/dev/full", "wb") as full:
+        for words in (["read", "full"], ["ls"], ["status"]):
+            command = [sys.executable, "-m", "ares", "-c", str(cli.settings.path), *words]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=240)
+            assert (done.returncode, done.stderr) == (1, "error: No space left on device: standard output\n")
+
+
 def test_a_name_cannot_speak_to_the_terminal(cli: Cli) -> None:
     cli.ok("write", "evil\x1b[31m", stdin=b"x")
     assert cli.ok("ls", "evil") == b"'evil\\x1b[31m'\n"
@@ -118,6 +128,11 @@ def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mo
     [moved] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
     assert (moved["ours"], moved["moved"], moved["bytes"], moved["after"]["index"]) == (True, 1, 4, 1)
     assert (cli.ok("read", "k"), cli.json("stat", "k")["index"]) == (b"kept", 1)
+    [same] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
+    assert (same["ours"], same["moved"], same["after"]) == (True, 0, moved["after"])
+    assert "nothing to do: that is the configuration" in cli.ok("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3").decode()
+    [anyway] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3", "--anyway")["domains"]
+    assert (anyway["moved"], anyway["after"]["index"]) == (1, 2)
     assert cli.json("domain", "create", "heir")["configuration"] == moved["after"]["configuration"]
     every = cli.json("reconfig", "--all", "--dap", "abd", "--servers", "s0,s1,s2")["domains"]
     assert [(domain["domain"], domain["after"]["configuration"]) for domain in every] == [("default", ABD_3), ("heir", ABD_3)]
@@ -179,7 +194,7 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     default, three = cli.json("status", status=1)["domains"]
     assert (default["serves"], three["serves"]) == (True, False)
     assert three["outlook"] == "three: ABD 3, NO QUORUM, 1 more of its servers must answer: s0 is down, s1 is down"
-    failed = json.loads(cli.run("write", "k", "--domain", "three", "--timeout", "1", "--json", stdin=b"x").stderr)
+    failed = json.loads(cli.run("write", "k", "--domain", "three", "--timeout", "3", "--json", stdin=b"x").stderr)
     assert (failed["kind"], failed["may_have_taken_effect"]) == ("Unavailable", False)
     assert "does not answer" in cli.fails(1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run")
 
@@ -224,6 +239,6 @@ def test_status_tells_what_disks_hold(mortal: Cli) -> None:
 def test_no_cluster_file(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ARES_CLUSTER"}
     for words, why in (([], "which cluster?"), (["-c", tmp_path / "none.toml"], "cannot be read"), (["-c", tmp_path], "is a directory")):
-        done = subprocess.run([sys.executable, "-m", "ares", "ls", *words], capture_output=True, text=True, check=False, timeout=60, env=environment)
+        done = subprocess.run([sys.executable, "-m", "ares", "ls", *words], capture_output=True, text=True, check=False, timeout=240, env=environment)
         assert (done.returncode, done.stdout) == (2, "")
         assert why in done.stderr

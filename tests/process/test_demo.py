@@ -27,7 +27,7 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.process
 def test_the_whole_story(tmp_path: Path) -> None:
-    done = subprocess.run([*DEMO, "--json", "--dir", tmp_path], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([*DEMO, "--json", "--dir", tmp_path], capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert all(step["ok"] for step in told["steps"])
@@ -60,7 +60,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
         assert len(pids) == 8
         assert all(runs(pid) for pid in pids)
         demo.send_signal(number)
-        out, err = demo.communicate(timeout=30)
+        out, err = demo.communicate(timeout=120)
     assert demo.returncode == 130
     assert "stop every process" in out
     assert "Traceback" not in err

@@ -20,7 +20,7 @@ ROUNDS = 6
 
 
 def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
-    done = subprocess.run([sys.executable, "-m", "ares", *words], input=stdin, capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "ares", *words], input=stdin, capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
@@ -82,7 +82,7 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
         kill(servers.pop("s2"))
         shutil.rmtree(directory / "data" / "s2" / "journal")
         refused = subprocess.run(
-            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"], capture_output=True, text=True, timeout=30
+            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"], capture_output=True, text=True, timeout=120
         )
         assert refused.returncode == 1
         assert "is gone, although this server ran here before" in refused.stderr
@@ -126,14 +126,14 @@ def test_up_starts_what_does_not_run(tmp_path):
         assert again["started"] == ["r0", "s1", "s2"]
         assert again["processes"]["s0"] == first["processes"]["s0"]
         assert cli("-c", file, "read", "greeting") == b"hello"
-        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=60)
+        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=240)
         assert up.returncode == 1
         assert "is up already" in up.stderr
         (directory / "data/s2/journal/identity").unlink()
         os.kill(again["processes"]["s2"]["pid"], signal.SIGKILL)
-        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=60)
+        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=240)
         assert up.returncode == 1
-        assert "s2 ended with status 1, and everything that this had started is stopped again" in up.stderr
+        assert "s2: ended with status 1: the store " in up.stderr
         assert cli("-c", file, "read", "greeting") == b"hello"
     finally:
         assert json.loads(cli("down", directory, "--json"))["stopped"] == ["r0", "s0", "s1"]

@@ -24,7 +24,7 @@ class EtcdCluster:
 
     def ares(self, *words: str | Path, status: int = 0) -> str:
         """What a command says, on stdout if it succeeds, else on stderr."""
-        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == status, done.stderr
         return done.stderr if status else done.stdout
 

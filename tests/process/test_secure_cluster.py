@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 
 def ares(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
 
 
 @pytest.fixture(scope="module")

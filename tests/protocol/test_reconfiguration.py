@@ -265,3 +265,21 @@ def test_random_schedules_keep_tag_order(seed):
         if not running and not any(left.values()):
             break
     assert not running
+
+
+def test_who_tries_again_finishes_what_is_pending_and_adds_nothing():
+    """Servers without room for the data take pointers: each attempt would leave one more configuration for everybody to visit."""
+    world = World(C0, range(7))
+    first, again, other = world.client(), world.client(), world.client()
+    first.run(write(first.view, "k", b"v"))
+    world.hold = lambda source, target, message: isinstance(message, PutData)
+    for client in (first, again, again):
+        with pytest.raises(Unavailable):
+            client.run(reconfigure(client.view, EC), timeout_s=1)
+    assert [configuration.index for configuration in again.view.sequence.active] == [0, 1]
+    world.hold = lambda *_: False
+    result = again.run(reconfigure(again.view, EC))
+    assert (result.ours, result.configuration.index) == (True, 1)
+    assert again.run(reconfigure(again.view, EC)).configuration.index == 2, "what is finalized is no longer pending"
+    assert other.run(reconfigure(other.view, EC4)).configuration.index == 3
+    assert other.run(read(other.view, "k")).value == b"v"

@@ -187,7 +187,7 @@ def test_what_can_be_called_is_what_the_asynchronous_ones_have(settings: Setting
     with ares.connect_blocking(settings) as store:
         public = {name for kind in (Manager, ObjectStore) for name in dir(kind) if not name.startswith("_")}
         assert set(dir(store)) == public
-        assert not [name for name in public - {"name", "configuration"} if not callable(getattr(store, name))]
+        assert not [name for name in public - {"name", "configuration", "pending"} if not callable(getattr(store, name))]
         with pytest.raises(AttributeError):
             store.no_such_method()
 
@@ -203,4 +203,4 @@ def test_the_lazy_names_are_all_there() -> None:
 @pytest.mark.parametrize("module", ["ares", "ares.dap.client", "ares.client.operations"])
 def test_importing_the_protocol_loads_no_transport(module: str) -> None:
     program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=240).returncode == 0

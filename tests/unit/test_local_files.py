@@ -19,7 +19,7 @@ def kind_of(expression: str) -> str:
     """The class of a file object where Python does not buffer standard output."""
     program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60, env=environment).stdout.strip()
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=240, env=environment).stdout.strip()
 
 
 def test_standard_output_takes_all_of_a_write() -> None:

@@ -97,6 +97,12 @@ def test_defaults_need_no_tables() -> None:
     assert (client.timeout_s, client.piggyback, client.gc, client.batch, client.fast_read, client.optimised) == (30.0, True, True, True, True, True)
 
 
+def test_the_transport_is_ours_unless_the_file_says_otherwise() -> None:
+    assert Settings.parse(GOOD, PATH).transport == "native"
+    for name in ("native", "libzmq"):
+        assert Settings.parse(GOOD.replace("format = 1", f'format = 1\ntransport = "{name}"'), PATH).transport == name
+
+
 def test_an_even_number_of_consensus_members_and_none_are_noted() -> None:
     second = '[[consensus]]\nid = "r1"\naddress = "127.0.0.1:7420"\nraft = "127.0.0.1:7421"\n\n[initial]'
     assert "2 consensus members survive no more crashes than 1" in Settings.parse(GOOD.replace("[initial]", second), PATH).notes[0]
@@ -136,6 +142,7 @@ BAD = {
     "name": ('name = "ares-test"', 'name = "../x"', "name", "expected letters"),
     "durability": ('"memory"', '"disk"', "durability", "expected \"fsync\" or \"memory\", found 'disk'"),
     "security": ("format = 1", 'format = 1\nsecurity = "keys"', "security", 'expected "curve", "none" or no such key'),
+    "transport": ("format = 1", 'format = 1\ntransport = "zmq"', "transport", 'expected "native", "libzmq" or no such key, found \'zmq\''),
     "id": ('id = "s1"', 'id = "../s1"', "server[1].id", "expected letters"),
     "duplicate id": ('id = "s1"', 'id = "s0"', "server[1].id", "'s0' is also server[0].id"),
     "duplicate id across kinds": ('id = "r0"', 'id = "s0"', "consensus[0].id", "'s0' is also server[0].id"),

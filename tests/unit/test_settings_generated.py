@@ -1,5 +1,6 @@
 """What `init` writes: always a file that passes the checks, never over another one."""
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from ares.errors import BadInput
 from ares.runtime.cluster_file import Plan, create, largest_k, renew_identities
+from ares.runtime.home import claim_identity, is_new
 from ares.runtime.settings import Settings
 
 
@@ -17,6 +19,8 @@ def test_the_default_cluster(tmp_path: Path) -> None:
     assert (settings.initial.dap, settings.initial.n, settings.initial.crashes_survived) == ("abd", 5, 2)
     assert len(settings.members) == 3
     assert settings.durable
+    assert settings.transport == "native"
+    assert "transport" not in settings.path.read_text()
     assert "on stable storage" in settings.path.read_text()
     forgetful = create(tmp_path / "memory", Plan(durability="memory"))
     assert not forgetful.durable
@@ -31,6 +35,22 @@ def test_every_cluster_has_a_name_identities_and_a_password_of_its_own(tmp_path:
     assert one.name != two.name
     assert one.initial.id != two.initial.id
     assert one.password() != two.password()
+
+
+def test_every_process_has_a_directory_ready_for_its_first_start(tmp_path: Path) -> None:
+    settings = create(tmp_path, Plan(spares=1))
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["r0", "r1", "r2", "s0", "s1", "s2", "s3", "s4", "s5"]
+    assert all(is_new(process.data) for process in settings.processes())
+    shutil.rmtree(tmp_path / "data")
+    assert all(is_new(process.data) for process in renew_identities(settings).processes())
+    claim_identity(settings.processes()[0].data, "f" * 32)
+    with pytest.raises(BadInput, match="is not that of a process that never ran"):
+        renew_identities(settings)
+    (tmp_path / "cluster.toml").unlink()
+    shutil.rmtree(tmp_path / "secrets")
+    with pytest.raises(BadInput, match="data/s0/identity is left of an earlier cluster"):
+        create(tmp_path, Plan())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -90,7 +110,7 @@ def test_an_etcd_decides_in_place_of_consensus_members(tmp_path: Path) -> None:
     assert settings.etcd is not None
     assert settings.etcd.endpoints == endpoints
     assert (settings.members, settings.password_path) == ({}, None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.toml", "data"]
     assert create(tmp_path / "open", Plan(consensus=0, etcd=("10.0.0.1:2379",), security="none")).etcd is not None
 
 

@@ -1,6 +1,8 @@
 """The shared options of the command line: before or after the command's name, laid over the cluster file; and what errors become."""
 
 import json
+import runpy
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -103,6 +105,68 @@ def test_an_error_is_one_paragraph_and_a_status(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "option", "limit"),
+    [
+        ("init DIR --servers 0", "--servers", "1"),
+        ("init DIR --servers 33", "--servers", "32"),
+        ("init DIR --consensus -1", "--consensus", "0"),
+        ("init DIR --consensus 16", "--consensus", "15"),
+        ("init DIR --spares -1", "--spares", "0"),
+        ("init DIR --spares 1001", "--spares", "1000"),
+        ("init DIR --base-port -1", "--base-port", "0"),
+        ("init DIR --base-port 65536", "--base-port", "65535"),
+        ("init DIR --base-port 65530", "address", "1 to 65535"),
+        ("init DIR --dap ec --k 0", "k", "1 <= k < 5"),
+        ("init DIR --dap ec --k -1", "k", "1 <= k < 5"),
+        ("init DIR --dap ec --k 5", "k", "1 <= k < 5"),
+        ("init DIR --dap ec --delta 0", "delta", "1 to 1000"),
+        ("init DIR --etcd 127.0.0.1:70000", "etcd", "1 to 65535"),
+        ("up DIR --timeout 0", "--timeout", "0.001"),
+        ("read key --timeout -1", "--timeout", "0.001"),
+        ("read key --timeout inf", "--timeout", "10000000"),
+        ("scrub -c FILE --rate 0", "--rate", "at least 1 byte"),
+        ("scrub -c FILE --rate -5", "size", "512K"),
+        ("collect -c FILE --grace -1", "time", "24h"),
+        ("put -c FILE FILE name --block-min 0", "block sizes", "from 64 to"),
+        ("demo --mib 0", "--mib", "1"),
+        ("torture --minutes 0", "--minutes", "0.1"),
+        ("torture --minutes 1e9", "--minutes", "1440"),
+        ("torture --servers 2", "--servers", "3"),
+        ("torture --consensus 0", "--consensus", "1"),
+    ],
+)
+def test_numbers_that_make_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, option: str, limit: str) -> None:
+    file = create(tmp_path / "one", Plan(base_port=0)).path
+    words = [{"DIR": str(tmp_path / "none"), "FILE": str(file)}.get(word, word) for word in line.split()]
+    assert main.run(words) == 2
+    told = capsys.readouterr().err
+    assert option in told
+    assert limit in told
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("ares.sim", "--runs 0"),
+        ("ares.sim", "--jobs -1"),
+        ("ares.sim", "--minutes 0"),
+        ("ares.torture.kills", "--kills 0"),
+        ("ares.torture.kills", "--minutes -1"),
+        ("ares.torture.kills", "--processes 0"),
+        ("ares.torture.fuzz", "--frames 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_to_the_programs_beside_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str, line: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [module, *line.split()])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_module(module, run_name="__main__")
+    assert line.split()[0] in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_errors_are_json_when_asked_for(calls: list[Common], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--json", "fail", "unavailable"]) == 1
     error = json.loads(capsys.readouterr().err)
@@ -119,10 +183,10 @@ def test_answers_are_json_when_asked_for(calls: list[Common], capsys: pytest.Cap
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("init", "up", "down", "server", "consensus"))
+    assert all(name in shown for name in ("init", "up", "down", "prepare", "server", "consensus"))
 
 
-@pytest.mark.parametrize("name", ["init", "up", "down", "server", "consensus"])
+@pytest.mark.parametrize("name", ["init", "up", "down", "prepare", "server", "consensus"])
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main.run([name, "--help"]) == 0
     assert f"Example: ares-cli {name} " in capsys.readouterr().out
