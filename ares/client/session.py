@@ -21,7 +21,7 @@ from ares.readiness import Readiness
 TICK_S = 0.025
 STALL_S = 1.0
 HEDGE_USUAL = 3.0
-"""A query that takes so many times as long as rounds usually do, and at least a tick, is put to the servers that were spared."""
+"""A query that takes so many times as long as queries usually do, and at least a tick, is put to the servers that were spared."""
 
 USUAL_ROUNDS = 64
 DENIED_S = 0.25
@@ -126,7 +126,8 @@ class Session(Jobs):
             self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:
-        self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
+        if round.gather.sparing:
+            self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
         del self._rounds[round.call]
         round.task.call = None
         self._step(round.task, round.tally.answers)

@@ -1,0 +1,58 @@
+"""Queries are put to a quorum, and to the servers that were spared when that takes longer than queries usually do (ares/client/session.py)."""
+
+import pytest
+
+from ares.client.session import HEDGE_USUAL, TICK_S
+from ares.messages import Ack
+
+from .rig import Rig, once
+
+SERVERS = {"s0", "s1", "s2"}
+SLOW_S = 0.1
+ROUNDS = 400
+
+
+@pytest.fixture
+def rig():
+    made = Rig()
+    run(made, 0.0)
+    made.ends.clear()
+    return made
+
+
+def run(rig, seconds, **more):
+    """A round that takes so long."""
+    rig.start(once(**more))
+    asked = rig.sent()
+    rig.now += seconds
+    for server, messages in asked.items():
+        rig.reply(server, Ack(messages[-1].call, None))
+
+
+def asked_after(rig, seconds):
+    """Who is asked at first, and who more after so long."""
+    rig.start(once(sparing=True))
+    first = set(rig.sent())
+    rig.tick(seconds)
+    return first, set(rig.sent())
+
+
+def test_a_quorum_is_asked_first_and_the_rest_when_that_is_slow(rig):
+    first, more = asked_after(rig, TICK_S)
+    assert len(first) == 2
+    assert more == SERVERS - first
+
+
+def test_what_is_usual_is_waited_for(rig):
+    for _ in range(ROUNDS):
+        run(rig, SLOW_S, sparing=True)
+    assert asked_after(rig, SLOW_S)[1] == set()
+    first, more = asked_after(rig, HEDGE_USUAL * SLOW_S)
+    assert more >= SERVERS - first
+
+
+def test_what_writes_to_disks_does_not_count_as_usual_for_queries(rig):
+    for _ in range(ROUNDS):
+        run(rig, SLOW_S)
+    first, more = asked_after(rig, TICK_S)
+    assert more == SERVERS - first
