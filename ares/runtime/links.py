@@ -21,9 +21,10 @@ BARRED_S = 1.0
 FAILURES_MIN = 3
 """A connection may break in a handshake because the server is being stopped; so many times in a row is another thing."""
 
-UNKNOWN_KEY = "it does not know this client's key (any more)"
-WRONG_SERVER = "it hangs up in the handshake: is its public key in the cluster file right?"
+UNKNOWN_KEY = "it does not know this client's key (any more); `ares-cli keys list`, where keys are managed, tells whose it knows"
+WRONG_SERVER = "it hangs up in the handshake: is its public key in the cluster file right? (Or it has too many connections: its log tells)"
 NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
+NEEDS_KEYS = "it knows clients by their keys, and there are none in this cluster file: use the one that the server has"
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from ares.identity import ServerId
 from ares.messages import AnyMessage
 from ares.runtime.batching import Deliver, Waiting, batches
 from ares.runtime.curve import CurveClient
-from ares.runtime.links import FAILURES_MIN, NO_SERVER, UNKNOWN_KEY, WRONG_SERVER, Link, LinkedConnections
+from ares.runtime.links import FAILURES_MIN, NEEDS_KEYS, NO_SERVER, UNKNOWN_KEY, WRONG_SERVER, Link, LinkedConnections
 from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ares.runtime.zmtp_connection import ZmtpConnection, scratch
-from ares.runtime.zmtp_handshake import DEALER, Handshake, Null, TurnedAway, properties
+from ares.runtime.zmtp_handshake import DEALER, Handshake, Null, TurnedAway, WrongMechanism, properties
 
 RECONNECT_S_MIN = 0.05
 RECONNECT_S_MAX = 1.0
@@ -48,14 +48,14 @@ class ZmtpConnections(LinkedConnections):
             for frames in batches:
                 self._receive(server, frames)
 
-        return _Link(host, int(port), self._loop, self._scratch, handshake, deliver, None if secret is None else failed)
+        return _Link(host, int(port), self._loop, self._scratch, handshake, deliver, failed, secret is not None)
 
 
 class _Link:
     """The connection to one server, made when there is something to send; and what waits while there is none, or the server takes nothing.
 
-    ``failed(why, for_good)`` is called when a handshake ends with a reason why the next one would, too (``for_good``), and when they keep failing;
-    None: nobody wants to know.
+    ``failed(why, for_good)`` is called when a handshake ends with a reason why the next one would, too (``for_good``), and when they keep failing.
+    Without keys (``has_keys``) only the first is looked for, and only whether the server has them.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class _Link:
         scratch: memoryview,
         handshake: Callable[[], Handshake],
         deliver: Callable[[list[list[Frame]]], None],
-        failed: Callable[[str, bool], None] | None,
+        failed: Callable[[str, bool], None],
+        has_keys: bool,
     ) -> None:
         self._host = host
         self._port = port
@@ -75,6 +76,7 @@ class _Link:
         self._handshake = handshake
         self._deliver = deliver
         self._failed = failed
+        self._has_keys = has_keys
         self._failures = 0
         self._waiting = Waiting()
         self._latest: ZmtpConnection | None = None
@@ -142,9 +144,9 @@ class _Link:
 
     def _lost(self, connection: ZmtpConnection) -> None:
         """Also when it never came to a handshake."""
-        if self._failed is not None and not connection.shaken:
+        if isinstance(connection.trouble, WrongMechanism) or (self._has_keys and not connection.shaken):
             if connection is self._latest and not self._closed:
-                self._judge(connection, self._failed)
+                self._judge(connection)
         elif connection.trouble is not None:
             _log.warning("hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble)
         if connection is self._latest:
@@ -152,9 +154,12 @@ class _Link:
             if self._waiting and not self._closed and self._connecting is None:
                 self._connecting = self._loop.create_task(self._connect(self._pause_s))
 
-    def _judge(self, connection: ZmtpConnection, failed: Callable[[str, bool], None]) -> None:
+    def _judge(self, connection: ZmtpConnection) -> None:
         """A handshake that came to nothing."""
-        if isinstance(connection.trouble, TurnedAway):
+        failed = self._failed
+        if not self._has_keys:
+            failed(NEEDS_KEYS, True)
+        elif isinstance(connection.trouble, TurnedAway):
             failed(UNKNOWN_KEY if connection.trouble.code == "400" else str(connection.trouble), True)
         elif connection.trouble is not None:
             failed(NO_SERVER, True)

@@ -99,6 +99,8 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
             self._account(incoming.held_bytes)
 
     def _give_up(self, error: NotZmtp) -> None:
+        # without the way it came, or calls that have ended, and with them all that had come, would stay until somebody looks for garbage
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         self.trouble = error
         if isinstance(error, NotAdmitted):
             self.transport.write(error.answer)
@@ -150,9 +152,16 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def send(self, frames: Sequence[Frame]) -> None:
-        """One message; when the connection has ended, it is dropped."""
+        """One message; when the connection has ended, it is dropped. One that cannot be sent whole ends it, and what was raised is raised."""
         if not self.ready:
             return
+        try:
+            self._transmit(frames)
+        except BaseException:
+            self.hang_up()  # or the next message would be taken for the rest of this one
+            raise
+
+    def _transmit(self, frames: Sequence[Frame]) -> None:
         traffic, small = self._incoming.traffic, list[bytes]()
         for buffer in wire(frames) if traffic is None else traffic.seal(frames):
             if len(buffer) < ZERO_COPY_BYTES_MIN:

@@ -47,6 +47,7 @@ class ZmtpListener(BatchListener):
         self._wanted = address
         self._limits = limits or Limits()
         self.connections: dict[ZmtpConnection, asyncio.TimerHandle] = {}
+        self._unmet: dict[ZmtpConnection, None] = {}
         self._scratch = scratch()
         self._ended = asyncio.Event()
         self._held_bytes = 0
@@ -83,13 +84,20 @@ class ZmtpListener(BatchListener):
 
     def _made(self, connection: ZmtpConnection) -> None:
         self.connections[connection] = self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
+        self._unmet[connection] = None
         if len(self.connections) > self._limits.connections:
-            self.refused += 1
-            if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
-                _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": connection.peer})
-            connection.hang_up()
+            self._refuse_one(next(iter(self._unmet)))
+
+    def _refuse_one(self, oldest: ZmtpConnection) -> None:
+        """Of those whose handshakes are not done, the newest among them: or strangers who say nothing could keep everybody else out."""
+        self.refused += 1
+        if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+            _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": oldest.peer})
+        self._forget(oldest)
+        oldest.hang_up()
 
     def _met(self, connection: ZmtpConnection) -> None:
+        self._unmet.pop(connection, None)
         if self._paused:
             connection.pause()
 
@@ -141,6 +149,7 @@ class ZmtpListener(BatchListener):
 
     def _forget(self, connection: ZmtpConnection) -> None:
         """Also the timer, or many that came and went would be kept by theirs."""
+        self._unmet.pop(connection, None)
         timer = self.connections.pop(connection, None)
         if timer is not None:
             timer.cancel()

@@ -47,10 +47,13 @@ class Scrubber:
         return not own.up or not (own.host.leaving or any(self._can_rebuild(key, servers) for key in own.host.outlasting.quarantined))
 
     def _can_rebuild(self, key: Key, servers: Sequence[SimServer]) -> bool:
+        """Not where another server says that the successor is finalized: then it is not needed any more, though this server may not have heard."""
         id, object, tag = key
         held = 0
         for server in servers:
             hosting = server.replica.hosted.get(id) if server.up and server is not self._server else None
+            if hosting is not None and hosting.successor is not None and hosting.successor.finalized:
+                return False
             versions = hosting.objects.get(object) if hosting is not None else None
             element = versions.element(tag) if versions is not None else None
             held += element is not None and intact(id, object, tag, element)

@@ -156,6 +156,23 @@ async def test_a_server_that_has_no_key_is_not_spoken_to(known: SecretKey, trans
     await plain.close()
 
 
+@pytest.mark.parametrize("key", ["a client without", "a client with"])
+async def test_a_client_of_another_mechanism_is_told(key: str, known: SecretKey, caplog: pytest.LogCaptureFixture) -> None:
+    """Once a second, and not in the log for every connection that is tried."""
+    has_key = key == "a client with"
+    listener = listener_at("127.0.0.1:0", None if has_key else Lock(SecretKey.generate(), Doorkeeper()))
+    address = await listener.serve(lambda _, messages: [Ack(message.call, None) for message in messages])
+    client = Client(keyed(address, SecretKey.generate().public) if has_key else address, known if has_key else None, "native")
+    for _ in range(3):
+        answer = await client.ask()
+        assert isinstance(answer, Refused)
+        assert answer.reason is Reason.NOT_AUTHORIZED
+        assert ("does not speak CURVE" if has_key else "none in this cluster file") in answer.detail
+    assert "hung up on a server" not in caplog.text
+    await client.connections.close()
+    await listener.close()
+
+
 async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger = 0

@@ -1,8 +1,10 @@
 """CurveZMQ as this project speaks it, without I/O: who is let in, and that nothing which was changed, repeated or made up on the way is believed."""
 
 import asyncio
+import gc
 import random
 import types
+import weakref
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -378,6 +380,41 @@ async def test_small_frames_of_a_batch_leave_in_one_write(monkeypatch: pytest.Mo
     assert [len(data) >= 100_000 for data in written] == [False, False, True, False]
     await client.connections.close()
     await listener.close()
+
+
+async def test_what_follows_a_message_that_could_not_be_sent_whole_is_not_taken_for_its_rest() -> None:
+    listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
+    client = Client(ZmtpConnections(CLIENT))
+    client.connections.learn(S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public))
+    await client.ask(S0, [get_tag(1)])
+    [torn] = listener.connections
+    with pytest.raises(TypeError):
+        torn.send([b"head", bytes(100_000), "no bytes"])  # type: ignore[list-item]
+    assert not torn.ready
+    await client.insist(S0, 2)
+    assert len(client.received) >= 2
+    await client.connections.close()
+    await listener.close()
+
+
+async def test_nothing_stays_of_a_stranger() -> None:
+    """Not even until garbage is looked for."""
+    listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
+    host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(":")
+    gc.disable()
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+        await until(lambda: len(listener.connections) == 1)
+        kept = weakref.ref(next(iter(listener.connections)))
+        writer.write(client_of(STRANGER.public).handshake.opening())
+        await until(lambda: not listener.connections)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert kept() is None
+        writer.close()
+    finally:
+        gc.enable()
+        await listener.close()
 
 
 async def test_in_a_handshake_next_to_nothing_is_kept() -> None:

@@ -1,7 +1,9 @@
 """ZMTP as this project speaks it: taken apart in pieces of any size, bounded everywhere, and understood by libzmq in both directions."""
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -173,8 +175,7 @@ async def test_one_connection_too_many_is_hung_up_on() -> None:
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             kept = [await raw(address, opening(DEALER)) for _ in range(2)]
-            for reader, _ in kept:
-                await reader.readexactly(GREETING_BYTES)
+            await until(lambda: [connection.ready for connection in listener.connections] == [True, True])
             reader, writer = await raw(address, b"")
             with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
                 await reader.readexactly(4096)
@@ -184,6 +185,51 @@ async def test_one_connection_too_many_is_hung_up_on() -> None:
                 assert not writer.is_closing()
             writer.close()
     finally:
+        await listener.close()
+
+
+async def test_who_says_nothing_keeps_nobody_out() -> None:
+    """Of those whose handshakes are not done the oldest goes; anybody at all can open connections."""
+    listener = ZmtpListener("127.0.0.1:0", limits=Limits(connections=3))
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    clients = [Client(ZmtpConnections()) for _ in range(2)]
+    try:
+        silent = [await raw(address, b"") for _ in range(3)]
+        await until(lambda: len(listener.connections) == 3)
+        for client in clients:
+            client.connections.learn(S0, address)
+            await client.ask(S0, [get_tag(1)])
+        assert listener.refused == 2
+        async with asyncio.timeout(WAIT_S_MAX):
+            for reader, _ in silent[:2]:
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                    await reader.readexactly(4096)
+        for client in clients:
+            await client.ask(S0, [get_tag(2)])
+        assert len(listener.connections) == 3
+    finally:
+        for client in clients:
+            await client.connections.close()
+        await listener.close()
+
+
+async def test_nothing_stays_of_what_somebody_sent_who_was_hung_up_on() -> None:
+    """Not even until garbage is looked for: that may be long, and it may be many MiB."""
+    listener = ZmtpListener("127.0.0.1:0")
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    gc.disable()
+    try:
+        _, writer = await raw(address, opening(DEALER))
+        await until(lambda: [connection.ready for connection in listener.connections] == [True])
+        kept = weakref.ref(next(iter(listener.connections)))
+        writer.write(on_wire([b"x" * 2_000_000, b"y"])[:-3] + b"\xff\xff")
+        await until(lambda: not listener.connections)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert kept() is None
+        writer.close()
+    finally:
+        gc.enable()
         await listener.close()
 
 
