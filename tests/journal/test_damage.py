@@ -84,7 +84,7 @@ def test_a_segment_in_the_place_of_another(directory):
 
 STRANGERS = [
     (Owner(b"another", OWNER.server, OWNER.identity), "made in another cluster"),
-    (Owner(OWNER.cluster, "s9", OWNER.identity), "s1 made it, and this is s9: is the right disk mounted"),
+    (Owner(OWNER.cluster, "s9", OWNER.identity), r"s1 made it, and this is s9 \(is the right disk mounted"),
     (Owner(OWNER.cluster, "s1", "f"), "now: it is an old copy"),
 ]
 
