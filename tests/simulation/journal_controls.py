@@ -11,9 +11,9 @@ from ares.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
 from ares.runtime import journal_format, journal_recovery
 from ares.runtime.journal_recovery import Recovery
 from ares.runtime.journal_segments import Work
-from ares.server import hosting
 from ares.server.durable_host import DurableHost
 from ares.server.facts import Trimmed
+from ares.server.placed_hosting import PlacedHosting
 from ares.server.state import Outlasting
 from ares.server.unsynced import Unsynced
 from ares.sim.disk import ModelDisk
@@ -84,7 +84,7 @@ def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
 
 def rotten_elements_that_are_answered() -> Any:
     """Elements are not verified before they leave."""
-    return patch.object(hosting, "intact", lambda *arguments: True)
+    return patch.object(PlacedHosting, "is_sound", lambda *arguments: True)
 
 
 def rotten_elements_that_are_forgotten() -> Any:
