@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 
 import zmq
@@ -38,6 +40,20 @@ async def until(condition: Callable[[], bool]) -> None:
             if condition():
                 return
             await asyncio.sleep(0.001)
+
+
+async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -> None:
+    """``provoke`` makes the listener hang up on its only connection, and of that nothing is left then, though nobody collects garbage."""
+    gc.disable()
+    try:
+        kept = weakref.ref(next(iter(listener.connections)))
+        provoke()
+        await until(lambda: not listener.connections)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 class Server:
