@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +18,8 @@ from ares.runtime.raft_member import RaftMember
 from ares.runtime.remote_consensus import RemoteConsensus
 from ares.runtime.zmq_client import ZmqConnections
 
+from ..ports import free_addresses
+
 MEMBERS = [ServerId("r0"), ServerId("r1"), ServerId("r2")]
 PASSWORD = "a password for tests"
 PATIENCE_S = 240.0
@@ -27,16 +28,6 @@ PATIENCE_S = 240.0
 
 def configuration(index: int, domain: str = "default", servers: str = "s0 s1 s2") -> Configuration:
     return Configuration.abd(servers.split()).at(DomainName(domain), index)
-
-
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -16,7 +16,8 @@ from ares.messages import ConsensusDescription
 from ares.runtime.etcd_consensus import EtcdConsensus
 from ares.runtime.etcd_settings import EtcdSettings
 
-from .clusters import PATIENCE_S, free_addresses
+from ..ports import free_addresses
+from .clusters import PATIENCE_S
 
 CLUSTER = bytes(range(16))
 """The id of the ares cluster whose decisions these tests are about."""

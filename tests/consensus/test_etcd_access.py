@@ -15,7 +15,8 @@ from ares.messages import Decided
 from ares.runtime.etcd_consensus import EtcdConsensus
 from ares.runtime.etcd_settings import EtcdSettings
 
-from .clusters import PATIENCE_S, configuration, free_addresses
+from ..ports import free_addresses
+from .clusters import PATIENCE_S, configuration
 from .etcds import CLUSTER, EtcdProcesses
 from .pem import Authority
 

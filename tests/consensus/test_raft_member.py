@@ -14,7 +14,8 @@ from ares.runtime.home import prepare
 from ares.runtime.raft_directory import MemberDirectory
 from ares.runtime.raft_member import RaftMember
 
-from .clusters import MEMBERS, PASSWORD, PATIENCE_S, LocalMembers, configuration, free_addresses, until
+from ..ports import free_addresses
+from .clusters import MEMBERS, PASSWORD, PATIENCE_S, LocalMembers, configuration, until
 
 ME, OTHER = ClientId(1), ClientId(2)
 R0, R1, R2 = MEMBERS

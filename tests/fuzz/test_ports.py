@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.runtime.cluster_file import Plan, create
-from ares.torture import fuzz
+from ares.torture import fuzz, fuzz_attacks
 from ares.torture.cluster import Cluster
 from ares.torture.fuzz import GROWN_BYTES_MAX, fuzz_processes, judge
 from ares.torture.fuzz_target import Held, Target, asked, refuses, serves
@@ -67,6 +67,7 @@ async def mute() -> AsyncIterator[Target]:
 
 async def test_what_does_not_answer_is_found(mute: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "SERVES_S", 0.3)
+    monkeypatch.setattr(fuzz_attacks, "CONNECT_S", 1.0)  # it never greets, however long it is waited for
     outcome = await fuzz.fuzz(mute, 50, 1)
     assert outcome.findings == ["it does not answer any more"]
 

@@ -4,12 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ares.runtime.settings import Settings
+
+from .warm_start import ares_cli
 
 
 class Cli:
@@ -21,7 +22,7 @@ class Cli:
         self.settings = Settings.load(directory / "cluster.toml")
 
     def run(self, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "ares", *words]
+        command = ares_cli(*words)
         environment = os.environ | {"ARES_CLUSTER": str(self.settings.path)} | self.environment
         return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=240, env=environment)
 
@@ -51,9 +52,9 @@ class Cli:
 def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
     """Four servers and three consensus members in ``directory``, stopped at the end; ``more`` words for `init`."""
     for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0", *more], ["up", directory, "--detach"]):
-        done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
+        done = subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
     try:
         yield Cli(directory)
     finally:
-        subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=240)
+        subprocess.run(ares_cli("down", directory), capture_output=True, check=True, timeout=240)

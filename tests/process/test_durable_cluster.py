@@ -14,13 +14,15 @@ import pytest
 
 import ares
 
+from .warm_start import ares_cli
+
 pytestmark = pytest.mark.process
 
 ROUNDS = 6
 
 
 def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
-    done = subprocess.run([sys.executable, "-m", "ares", *words], input=stdin, capture_output=True, check=False, timeout=240)
+    done = subprocess.run(ares_cli(*words), input=stdin, capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
@@ -126,12 +128,12 @@ def test_up_starts_what_does_not_run(tmp_path):
         assert again["started"] == ["r0", "s1", "s2"]
         assert again["processes"]["s0"] == first["processes"]["s0"]
         assert cli("-c", file, "read", "greeting") == b"hello"
-        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=240)
+        up = subprocess.run(ares_cli("up", directory, "--detach"), capture_output=True, text=True, check=False, timeout=240)
         assert up.returncode == 1
         assert "is up already" in up.stderr
         (directory / "data/s2/journal/identity").unlink()
         os.kill(again["processes"]["s2"]["pid"], signal.SIGKILL)
-        up = subprocess.run([sys.executable, "-m", "ares", "up", directory, "--detach"], capture_output=True, text=True, check=False, timeout=240)
+        up = subprocess.run(ares_cli("up", directory, "--detach"), capture_output=True, text=True, check=False, timeout=240)
         assert up.returncode == 1
         assert "s2: ended with status 1: the store " in up.stderr
         assert cli("-c", file, "read", "greeting") == b"hello"

@@ -17,6 +17,8 @@ import ares
 from ares.blocking import Connection
 from ares.runtime.settings import Settings
 
+from .warm_start import ares_cli
+
 pytestmark = pytest.mark.process
 
 DISK_MIB = 10
@@ -45,7 +47,7 @@ class SmallDisks:
     def __init__(self, directory: Path) -> None:
         assert OWN_NAMESPACE is not None
         words = ["init", str(directory), "--servers", "3", "--consensus", "0", "--base-port", "0"]
-        subprocess.run([sys.executable, "-m", "ares", *words], check=True, capture_output=True)
+        subprocess.run(ares_cli(*words), check=True, capture_output=True)
         self.file = directory / "cluster.toml"
         self._homes = [server.data for server in Settings.load(self.file).servers.values()]
         for home in self._homes:
@@ -141,7 +143,7 @@ class Writer:
 
 def status_of(disks: SmallDisks) -> dict[str, Any]:
     """Which disks are full, and how `default` stands. Reads go on, so the exit status is 0."""
-    command = [sys.executable, "-m", "ares", "-c", disks.file, "status"]
+    command = ares_cli("-c", disks.file, "status")
     told = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=240).stdout)
     full = {id: server["stored"]["full"] for id, server in told["servers"].items()}
     shown = subprocess.run(command, capture_output=True, check=True, text=True, timeout=240).stdout

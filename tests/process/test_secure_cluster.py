@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 import tomllib
 import urllib.request
@@ -12,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from .command_line import Cli
+from .warm_start import ares_cli
 
 pytestmark = pytest.mark.process
 
 
 def ares(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
+    return subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,13 @@ from ares.cli import supervisor
 from ares.identity import ServerId
 from ares.runtime.settings import Settings, split_address
 
+from .warm_start import ares_cli
+
 pytestmark = pytest.mark.process
 
 
 def ares(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "ares", *arguments], capture_output=True, text=True, check=False, timeout=240)
+    return subprocess.run(ares_cli(*arguments), capture_output=True, text=True, check=False, timeout=240)
 
 
 def pids(directory: Path) -> dict[str, int]:
