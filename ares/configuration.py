@@ -105,7 +105,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers or a smaller k, or say --allow-no-faults")
         return self
 
-    @property
+    @cached_property
     def n(self) -> int:
         return len(self.servers)
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ares.configuration import Configuration
-from ares.identity import CallId, ServerId
+from ares.identity import ServerId
 from ares.messages import Question
+from ares.readiness import Order
 
 Answers = Mapping[ServerId, Any]
 
@@ -19,23 +20,22 @@ Answers = Mapping[ServerId, Any]
 class Gather(Struct, frozen=True):
     """One round: ask servers of ``configuration``, continue with ``{server: reply}`` of at least ``needed`` of them (0: a quorum).
 
-    ``requests(call)`` gives one request for all, or a list in the order of ``to`` (default: all servers of the configuration).
+    ``requests(call, *arguments)`` gives one request for all, or a list in the order of ``to`` (default: all servers of the configuration).
     With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
     seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
-    ``sparing`` (not with ``to``): ask only so many servers as are needed at first, the readiest, and the others when those are slow or do not settle
-    it; of equally ready ones, those at the first ``preferred`` positions.
+    ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are slow or do not settle it.
     """
 
     configuration: Configuration
-    requests: Callable[[CallId], Question | list[Question]]
+    requests: Callable[..., Question | list[Question]]
     what: str
     to: tuple[ServerId, ...] | None = None
     needed: int = 0
     settled: Callable[[Answers], bool] | None = None
     patience_s: Callable[[Answers], float] | None = None
     give_up_s: float | None = None
-    sparing: bool = False
-    preferred: int = 0
+    arguments: tuple[Any, ...] = ()
+    order: Order | None = None
 
 
 class Pause(Struct, frozen=True):

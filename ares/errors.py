@@ -221,30 +221,40 @@ class StoreLost(AresError):
 
 
 class DirectoryLost(AresError):
-    """The directory of a server or consensus member is empty, and does not even say that nothing ever ran there; or those of several.
+    """The directory of a server or consensus member is empty, and is not new; or those of several.
 
-    ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members.
+    ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members. ``record``: what remembers that they ran
+    there, if anything does.
     """
 
-    def __init__(self, directory: object, ids: Sequence[str] = ("ID",), file: object = "FILE", votes: bool = False) -> None:
-        super().__init__(directory, ids, file, votes)
+    def __init__(self, directory: object, ids: Sequence[str] = ("ID",), file: object = "FILE", votes: bool = False, record: object = None) -> None:
+        super().__init__(directory, ids, file, votes, record)
         self.directory = directory
         self.ids = ids
         self.file = file
         self.votes = votes
+        self.record = record
 
     def __str__(self) -> str:
-        who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
-        what, fear, others = "server", "answer as if it had never acknowledged anything", "the other servers have what it had"
-        lost = f"{prepare} --forget` lets it begin empty and under a new identity, and after its start `ares-cli reconfig` takes it in again"
+        who, what = ", ".join(self.ids), "server"
+        fear, others = "answer as if it had never acknowledged anything", "the other servers have what it had"
         if self.votes:
             what, fear, others = "member", "vote a second time", "the other members have what was decided"
+        lost = f"the disk is lost or not mounted, or {who} never ran"
+        if self.record is not None:
+            lost = f"{who} ran there before, says {self.record}, so the disk is lost or not mounted"
+        return f"nothing is in {self.directory}: {lost}. A {what} with nothing might {fear}, so it was not started; {others}. {self.advice()}"
+
+    def advice(self) -> str:
+        """What to do."""
+        who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
+        lost = f"{prepare} --forget` lets it begin empty and under a new identity, and after its start `ares-cli reconfig` takes it in again"
+        if self.votes:
             lost = f"{prepare} --forget`, while all other members run, lets it copy that from them"
-        return (
-            f"nothing is in {self.directory}: the disk is lost or not mounted, or {who} never ran. A {what} with nothing might {fear}, so it was not "
-            f"started; {others}. If the disk is not mounted, mount it. If {who} never ran on any machine, {prepare}` says so. If the disk is "
-            f"lost, {lost}"
-        )
+        never = f"If {who} never ran on any machine, {prepare}` says so. "
+        if self.record is not None:
+            never = f"If what ran there was of another cluster, remove {self.record}. " if self.votes else ""
+        return f"If the disk is not mounted, mount it. {never}If the disk is lost, {lost}"
 
 
 class ForeignStore(AresError):

@@ -150,7 +150,8 @@ class TagReply(Message, frozen=True, tag=32):
 class DataReply(Message, frozen=True, tag=33):
     """``tags``: newest first. ``length``: of the newest whole value. ``trimmed``: the highest tag ever dropped from the List (EC).
 
-    ``element`` belongs to the tag that was wanted, else to the newest; None when it was not asked for or is withheld.
+    ``element`` belongs to the tag that was wanted, else to the newest; None when it was not asked for or is withheld. ``preceding``: each of ``tags``
+    was here before the server heard of a successor.
     """
 
     tags: tuple[Tag, ...]
@@ -158,6 +159,7 @@ class DataReply(Message, frozen=True, tag=33):
     trimmed: Tag
     element: Element | None
     successor: Successor | None
+    preceding: bool = False
 
 
 class Ack(Message, frozen=True, tag=34):

@@ -6,7 +6,8 @@ The published server takes any pending successor over another. A different confi
 decisions for one index; it is refused, which keeps quorums safe even if the consensus service misbehaves (rule R2).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from ares.configuration import Configuration, Successor
 from ares.errors import AresError
@@ -43,6 +44,21 @@ def latest(successors: Iterable[Successor | None]) -> Successor | None:
         if successor is not None and (best is None or _rank(successor) > _rank(best)):
             best = successor
     return best
+
+
+class Naming(Protocol):
+    """A reply that tells of a successor, if its server knows one."""
+
+    @property
+    def successor(self) -> Successor | None: ...
+
+
+def latest_named(replies: Collection[Naming]) -> Successor | None:
+    """``latest`` of what these replies name; nearly always none."""
+    for reply in replies:
+        if reply.successor is not None:
+            return latest([reply.successor for reply in replies])
+    return None
 
 
 def _rank(successor: Successor) -> tuple[int, int]:

@@ -1,12 +1,18 @@
 """Gathering a quorum: one value with three outcomes, used by every round there is."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from ares.identity import ServerId
 
 Answer = TypeVar("Answer")
+
+NO_ANSWER = "no answer"
+NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
 
 
 class Outcome(enum.Enum):
@@ -15,25 +21,27 @@ class Outcome(enum.Enum):
     UNREACHABLE = "unreachable"
 
 
-class Tally(Generic[Answer]):
+class Tally(Struct, Generic[Answer], eq=False):
     """Who of ``asked`` has answered, and who cannot be counted on; ``needed`` answers make a quorum.
 
     A server counts once however often it answers, and its first answer stands; one that refused may still answer later (it was
     introduced to the configuration meanwhile), and then counts.
     """
 
-    __slots__ = ("answers", "asked", "needed", "refusals")
+    asked: Sequence[ServerId]
+    needed: int
+    answers: dict[ServerId, Answer] = {}
+    refusals: dict[ServerId, str] = {}
 
-    def __init__(self, asked: Sequence[ServerId], needed: int) -> None:
-        self.asked = asked
-        self.needed = needed
-        self.answers: dict[ServerId, Answer] = {}
-        self.refusals: dict[ServerId, str] = {}
-
-    def answer(self, server: ServerId, answer: Answer) -> None:
-        if server in self.asked and server not in self.answers:
-            self.answers[server] = answer
+    def answer(self, server: ServerId, answer: Answer) -> bool:
+        """Count it, if it counts; whether it did, and there is a quorum now."""
+        answers = self.answers
+        if server in answers or server not in self.asked:
+            return False
+        answers[server] = answer
+        if self.refusals:
             self.refusals.pop(server, None)
+        return len(answers) >= self.needed
 
     def refuse(self, server: ServerId, why: str) -> None:
         if server in self.asked and server not in self.answers:
@@ -52,6 +60,7 @@ class Tally(Generic[Answer]):
         """Nobody is left to wait for."""
         return len(self.answers) + len(self.refusals) >= len(self.asked)
 
-    def missing(self) -> dict[ServerId, str]:
-        """Every server that did not answer, with the reason."""
-        return {server: self.refusals.get(server, "no answer") for server in self.asked if server not in self.answers}
+    def missing(self, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> dict[ServerId, str]:
+        """Every server that did not answer, with the reason. ``troubles``: why those cannot be reached of whom that is known."""
+        silent = {server: troubles.get(server, NO_ANSWER) for server in self.asked if server not in self.answers}
+        return silent | {server: why for server, why in self.refusals.items() if server in silent}

@@ -4,9 +4,26 @@ A round needs a quorum, and a query asks no more servers than that unless they a
 everybody time. Nothing depends on the choice but speed: servers that are not asked are servers whose request is late.
 """
 
-from ares.identity import CallId, ServerId
+from msgspec import Struct
+
+from ares.configuration import Configuration
+from ares.identity import CallId, ConfigurationId, ServerId
 
 PROBE_TURNS = 64
+FAR_BEHIND = 1 << 64
+"""Further than any server that is no suspect."""
+
+
+class Order(Struct, frozen=True, gc=False):
+    """In what order servers are asked in one turn, by their positions: the readiest first.
+
+    ``first``: positions of those to ask at first, ``asked``, who they are; ``spared``: the others.
+    """
+
+    positions: list[int]
+    first: list[int]
+    asked: tuple[ServerId, ...]
+    spared: tuple[ServerId, ...]
 
 
 class Readiness:
@@ -14,51 +31,51 @@ class Readiness:
 
     Calls are numbered, so the last call that a server was sent and the last that it answered tell how much it is behind. The order stays the same
     for a *turn*: what is produced in one goes to the same servers, in as few batches as possible. ``turn``: where to begin, another for each client.
-    ``preferred``: of servers that are equally ready, those at so many first positions come before the others.
+    ``sent``: to every server, the last call.
     """
 
     def __init__(self, turn: int = 0) -> None:
         self.suspects: set[ServerId] = set()
-        self._sent: dict[ServerId, int] = {}
-        self._heard: dict[ServerId, int] = {}
-        self._turn = turn
-        self._orders: dict[tuple[tuple[ServerId, ...], int], list[int]] = {}
-        self._splits: dict[tuple[tuple[ServerId, ...], int, int], tuple[list[int], list[int]]] = {}
-
-    def sent(self, server: ServerId, call: CallId) -> None:
-        self._sent[server] = call
+        self.sent: dict[ServerId, CallId] = {}
+        self.turn = turn
+        self._heard: dict[ServerId, CallId] = {}
+        self._orders: dict[tuple[ConfigurationId, int], Order] = {}
 
     def heard(self, server: ServerId, call: CallId) -> None:
         """It answered."""
-        self.suspects.discard(server)
+        if self.suspects:
+            self.suspects.discard(server)
         if call > self._heard.get(server, 0):
             self._heard[server] = call
 
     def next_turn(self) -> None:
-        self._turn += 1
+        self.turn += 1
         self._orders.clear()
-        self._splits.clear()
 
-    def first(self, servers: tuple[ServerId, ...], needed: int, preferred: int = 0) -> tuple[list[int], list[int]]:
-        """Positions in ``servers`` of those to ask at first, and of those to spare.
+    def order(self, configuration: Configuration, preferred: int = 0) -> Order:
+        """The readiest servers first; of those that are equally ready, the ones at the first ``preferred`` positions, and then in turn.
 
-        Every PROBE_TURNS the least ready is asked as well: who is never asked never shows that it is well again.
+        A quorum is asked at first. Every PROBE_TURNS the least ready is asked as well: who is never asked never shows that it is well again.
         """
-        split = self._splits.get((servers, needed, preferred))
-        if split is None:
-            order, probed = self.order(servers, preferred), 1 if self._turn % PROBE_TURNS == 0 else 0
-            end = len(order) - probed
-            split = self._splits[servers, needed, preferred] = (order[:needed] + order[end:], order[needed:end])
-        return split
+        order = self._orders.get((configuration.id, preferred))
+        if order is None:
+            servers, needed = configuration.server_ids, configuration.quorum_size
+            positions, probed = self._ranked(servers, preferred), 1 if self.turn % PROBE_TURNS == 0 else 0
+            end = max(len(servers) - probed, needed)
+            first = positions[:needed] + positions[end:]
+            asked, spared = tuple([servers[position] for position in first]), tuple([servers[position] for position in positions[needed:end]])
+            order = self._orders[configuration.id, preferred] = Order(positions, first, asked, spared)
+        return order
 
-    def order(self, servers: tuple[ServerId, ...], preferred: int = 0) -> list[int]:
-        """Positions in ``servers``, the readiest first; in turn among equals."""
-        known = self._orders.get((servers, preferred))
-        if known is None:
-            known = self._orders[servers, preferred] = sorted(range(len(servers)), key=lambda position: self._rank(servers, position, preferred))
-        return known
-
-    def _rank(self, servers: tuple[ServerId, ...], position: int, preferred: int) -> tuple[bool, int, bool, int]:
-        server = servers[position]
-        behind = self._sent.get(server, 0) - self._heard.get(server, 0)
-        return server in self.suspects, max(behind, 0), position >= preferred, (position - self._turn) % len(servers)
+    def _ranked(self, servers: tuple[ServerId, ...], preferred: int) -> list[int]:
+        """Positions by how far behind, whether preferred, whose turn. A rank is one number; its last digit, to the base n, tells the position."""
+        n, turn, sent, heard, suspects, ranks = len(servers), self.turn, self.sent, self._heard, self.suspects, []
+        for position, server in enumerate(servers):
+            behind = sent.get(server, 0) - heard.get(server, 0)
+            if behind < 0:
+                behind = 0
+            if server in suspects:
+                behind += FAR_BEHIND
+            ranks.append((behind * 2 + (position >= preferred)) * n + (position - turn) % n)
+        ranks.sort()
+        return [(rank + turn) % n for rank in ranks]

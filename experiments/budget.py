@@ -2,10 +2,12 @@
 
     .venv/bin/python -m experiments.budget                # a minute
     .venv/bin/python -m experiments.budget --dap ec
+    .venv/bin/python -m experiments.budget --durability fsync
 
 First without any I/O: the client's session and operations, the codec of both sides, and all servers' state machines, in this process. Then a real
-cluster, in memory, with everything on this machine: what client and servers used in all. The difference is the event loop, the transport, the kernel,
-and caches that went cold between two processes. Processor time suffers less from other work on the machine than rates do; it is not free of it.
+cluster with everything on this machine, journals too if there are any: what client and servers used in all. The difference is the event loop, the
+transport, the kernel, caches that went cold between two processes, and the disk. Processor time suffers less from other work on the machine than
+rates do; it is not free of it.
 """
 
 import argparse
@@ -131,10 +133,12 @@ async def processes(file: Path, at_once: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dap", choices=("abd", "ec"), default="abd")
-    dap = parser.parse_args().dap
+    parser.add_argument("--durability", choices=("memory", "fsync"), default="memory", help="of the real cluster")
+    arguments = parser.parse_args()
+    dap = arguments.dap
     print(f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together")
     layers(dap)
-    with local_cluster(N, dap, K if dap == "ec" else None) as file:
+    with local_cluster(N, dap, K if dap == "ec" else None, durability=arguments.durability) as file:
         for at_once in (1, 32, 100, 256):
             run(processes(file, at_once))
 

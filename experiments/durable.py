@@ -25,9 +25,8 @@ from ares.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.messages import PutData
 from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
 from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_log import LogJournal, open_journal
+from ares.runtime.journal_log import open_journal
 from ares.runtime.journal_segments import Owner
-from ares.runtime.journal_thread import WriterThread
 from ares.runtime.loop import run
 from ares.runtime.ports import Use
 from ares.runtime.settings import Settings
@@ -63,9 +62,7 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
     if durability == "memory":
         await run_server(server.id, server.identity, settings.initial, listener, stop, serving=say_ready)
     owner = Owner(settings.initial.id, server.id, server.identity)
-    journal = open_journal(server.data, owner)
-    if sync_ms:
-        journal = LogJournal(server.data, owner, WriterThread(), SlowDisk(sync_ms / 1000))
+    journal = open_journal(server.data, owner, disk=SlowDisk(sync_ms / 1000) if sync_ms else None)
     await run_durable_server(server.id, server.identity, settings.initial, journal, listener, stop, serving=say_ready)
 
 
@@ -121,7 +118,7 @@ async def fill(directory: Path, count: int, bytes: int) -> None:
             name, tag, data = ObjectName(f"key-{number:020d}"), Tag(1, ClientId(1)), os.urandom(bytes)
             put = PutData(CallId(0), INITIAL.id, name, tag, sealed(INITIAL.id, name, tag, 0, bytes, (data,)))
             assert journal.reserve(fact_bytes_max(put), Use.DATA) is not None
-            journal.append(put)
+            journal.append(put, fact_bytes_max(put))
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
         journal.commit(lambda error, moved, done=done: done.set_result(error))
         assert await done is None

@@ -8,22 +8,24 @@ from ares.api import connections_of
 from ares.errors import BadInput
 from ares.identity import CallId, ServerId
 from ares.messages import AnyMessage, Upkeep
+from ares.quorum import NO_ANSWER
 from ares.runtime.keys import keyed
 from ares.runtime.settings import Settings
+
+Reply = AnyMessage | str
+"""Text: why there is none."""
 
 AGAIN_S = 0.7
 """Without an answer for so long, the request is sent again: it must be one that does no harm twice."""
 
 
-async def ask_each(
-    settings: Settings, processes: Iterable[ServerId], request: Callable[[CallId], Upkeep], timeout_s: float
-) -> dict[ServerId, AnyMessage | None]:
-    """What each of ``processes`` (servers, consensus members) replies to ``request``, in their order; None: nothing within ``timeout_s``.
+async def ask_each(settings: Settings, processes: Iterable[ServerId], request: Callable[[CallId], Upkeep], timeout_s: float) -> dict[ServerId, Reply]:
+    """What each of ``processes`` (servers, consensus members) replies to ``request`` within ``timeout_s``, in their order.
 
     Raises :class:`BadInput` if one is not in the cluster file; then nobody was asked.
     """
     addresses = {process.id: keyed(process.address, process.public_key) for process in settings.processes()}
-    replies: dict[ServerId, AnyMessage | None] = dict.fromkeys(processes)
+    replies: dict[ServerId, Reply] = dict.fromkeys(processes, NO_ANSWER)
     unknown = [process for process in replies if process not in addresses]
     if unknown:
         raise BadInput(f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; known: {', '.join(addresses)}")
@@ -39,15 +41,15 @@ async def ask_each(
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while silent := [process for process, reply in replies.items() if reply is None]:
+                while silent := [process for process, reply in replies.items() if isinstance(reply, str)]:
                     for process in silent:
                         connections.post(process, [message])
                     answered.clear()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(AGAIN_S):
-                            while any(reply is None for reply in replies.values()):
+                            while any(isinstance(reply, str) for reply in replies.values()):
                                 await answered.wait()
                                 answered.clear()
     finally:
         await connections.close()
-    return replies
+    return {process: connections.troubles.get(process, reply) if isinstance(reply, str) else reply for process, reply in replies.items()}

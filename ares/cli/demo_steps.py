@@ -20,7 +20,8 @@ from ares.client.store import ObjectStore
 from ares.configuration import Configuration
 from ares.errors import AresError
 from ares.identity import ServerId
-from ares.reconfig.reconfigure import Progress, Reconfigured
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured
 from ares.runtime.settings import Settings
 
 DOMAIN = "demo"

@@ -1,5 +1,6 @@
 """How commands reach a file of the cluster: its domain, what the local copy was made from, how much of it moved."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from ares.cli.connection import size
+from ares.cli.connection import printable, size
 from ares.cli.progress import Show
 from ares.cli.quantities import parse_size
-from ares.errors import BadInput, ObjectNotFound
+from ares.errors import AresError, BadInput, ObjectNotFound
 from ares.identity import FILE_DOMAINS
 
 if TYPE_CHECKING:
@@ -38,6 +39,28 @@ class NoSuchFile(ObjectNotFound):
         return f"there is no file {self.object!r} in domain {self.domain!r}; `ares-cli files` lists what is there"
 
 
+class Edited(AresError):
+    """The local file holds what would be lost. ``known``: it was put or brought here before, and edited since. ``what``, ``local``: the file in the
+    cluster and the copy, as words of a command line.
+    """
+
+    def __init__(self, path: str, name: str, known: bool, what: str, local: str) -> None:
+        super().__init__(path, name, known, what, local)
+        self.path = path
+        self.name = name
+        self.known = known
+        self.what = what
+        self.local = local
+
+    def __str__(self) -> str:
+        path, differs = printable(self.path), f"differs from {printable(self.name)}"
+        force = f"`ares-cli get {self.what} {self.local} --force` overwrites it"
+        if self.known:
+            put = f"`ares-cli put {self.local} {self.what}` puts what was edited"
+            return f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}"
+        return f"{path} is there already, no put or get of it is known here, and it {differs}: it was left as it is. Name another file, or {force}"
+
+
 @contextmanager
 def speaking_of_files() -> Iterator[None]:
     """What is not found is called a file."""
@@ -60,10 +83,32 @@ class Access(Struct, frozen=True):
         if self.copy is not None:
             self.file.state = self.remembered.recall(self.copy)
 
-    def keep(self) -> None:
-        """Keep what the copy is based on now."""
+    def keep(self, content: bytes) -> None:
+        """Keep what the copy is based on now, and the digest of its content."""
         if self.copy is not None and self.file.state is not None:
-            self.remembered.remember(self.copy, self.file.state)
+            self.remembered.remember(self.copy, self.file.state, content)
+
+    def known_content(self) -> bytes:
+        """The digest of the copy as it was last put or brought here; empty if that is not known."""
+        return self.remembered.content(self.copy) if self.copy is not None else b""
+
+    def check_unedited(self, copy: int, what: str, local: str) -> None:
+        """Raise :class:`Edited` if there is something in ``copy`` (a descriptor) that no put or get left; nobody knows where nothing is kept."""
+        if self.copy is None or not self.remembered.keeps or not os.fstat(copy).st_size:
+            return
+        from ares.fragment.local import digest_of_file
+
+        known = self.known_content()
+        if digest_of_file(copy) != known:
+            raise Edited(os.fsdecode(self.copy.path), self.file.name, bool(known), what, local)
+
+
+def content_of(path: Path) -> bytes:
+    """The digest of what is in a local copy."""
+    from ares.fragment.local import digest_of_file
+
+    with path.open("rb") as copy:
+        return digest_of_file(copy.fileno())
 
 
 async def open_file(
@@ -77,8 +122,6 @@ async def open_file(
     sizes: "Sizes | None" = None,
 ) -> Access:
     """The file ``name`` of ``domain`` (None: one of its own), with the copy at ``path`` (None: there is none)."""
-    import os
-
     from ares.client.store import ObjectStore
     from ares.fragment.remembered import LocalName, Remembered, cache_directory
 

@@ -1,5 +1,7 @@
 """Commands that move large files: put, get."""
 
+import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -7,7 +9,19 @@ import typer
 
 from ares.cli import file_conflicts
 from ares.cli.connection import printable, size, with_manager
-from ares.cli.file_access import Access, Cache, FileDomain, Name, Transfer, check_kind, kind, open_file, parse_sizes, speaking_of_files
+from ares.cli.file_access import (
+    Access,
+    Cache,
+    FileDomain,
+    Name,
+    Transfer,
+    check_kind,
+    content_of,
+    kind,
+    open_file,
+    parse_sizes,
+    speaking_of_files,
+)
 from ares.cli.local_files import Source, is_stream, local_source, local_target, telling_interruption
 from ares.cli.options import Common, command
 from ares.cli.progress import progress_bar
@@ -63,6 +77,7 @@ def put(
         async def use(manager: "Manager") -> "tuple[WriteReport, FileState | None]":
             access = await open_file(manager, name, domain, source.path, cached=cache, atomic=atomic, sizes=sizes)
             access.recall()
+            content = content_of(source.content) if access.copy is not None else b""  # before: what comes in meanwhile may not be put
             await check_kind(access, atomic, sizes)
             begun.append(access)
             with progress_bar("look") as show, speaking_of_files():
@@ -70,7 +85,7 @@ def put(
                 report = await access.file.write(source.content, mine=mine, progress=transfer.follow)
             if save_conflicts is not None:
                 access.file.acknowledge(report.conflicts)
-            access.keep()
+            access.keep(content if theirs or not report.conflicts else access.known_content())
             return report, access.file.state
 
         report, state = with_manager(common, use)
@@ -122,9 +137,14 @@ def get(
     name: Name,
     file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The local file, or standard output.", show_default=False)],
     domain: FileDomain = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE whatever is in it.")] = False,
     cache: Cache = True,
 ) -> None:
-    """Bring a local file up to date with the file NAME in the cluster, wholly or not at all. Only blocks that FILE does not have move."""
+    """Bring a local file up to date with the file NAME in the cluster, wholly or not at all. Only blocks that FILE does not have move.
+
+    A FILE that was edited since its last `put` or `get`, or was there before any, and differs from NAME, is left as it is, and the exit status is 1.
+    With --force it is overwritten, and so it is where nothing is kept that would tell (--no-cache, ARES_CACHE=off).
+    """
     if common.json and is_stream(file):
         raise BadInput("--json and the content cannot both be printed: name a FILE")
     outcome = "no more than a part was printed" if is_stream(file) else f"{file} is as it was"
@@ -136,8 +156,10 @@ def get(
             known = access.file.state
             with progress_bar("look") as show, speaking_of_files():
                 transfer = Transfer(show, known.length if known is not None else None)
-                changed = await access.file.read_into(target.content, progress=transfer.follow)
-            access.keep()
+                what, local = file_conflicts.shell_words(name, domain), shlex.quote(str(file))
+                replacing = None if force else partial(access.check_unedited, what=what, local=local)
+                changed = await access.file.read_into(target.content, replacing=replacing, progress=transfer.follow)
+            access.keep(content_of(target.content) if access.copy is not None else b"")
             return changed, access, cast("FileState", access.file.state), transfer  # a read leaves what it saw
 
         changed, access, state, transfer = with_manager(common, use)

@@ -26,8 +26,7 @@ def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: P
     from ares.fragment.report import DELETED_MEANWHILE, WHOLE_FILE
 
     whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].why in WHOLE_FILE
-    where = f" --domain {shlex.quote(domain)}" if domain is not None else ""
-    what, local, said = f"{shlex.quote(name)}{where}", shlex.quote(str(file)), printable(str(file)) if file != STANDARD_STREAM else "standard input"
+    what, local, said = shell_words(name, domain), shlex.quote(str(file)), printable(str(file)) if file != STANDARD_STREAM else "standard input"
     many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
     lines = [f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get into {printable(name)}"]
     lines += [f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:SHOWN_MAX]]
@@ -48,6 +47,11 @@ def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: P
             f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; put them together in {said}, and put that",
         ]
     )
+
+
+def shell_words(name: str, domain: str | None) -> str:
+    """How a file of the cluster is named on the command line."""
+    return f"{shlex.quote(name)} --domain {shlex.quote(domain)}" if domain is not None else shlex.quote(name)
 
 
 def _range(conflict: "Conflict") -> str:

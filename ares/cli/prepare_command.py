@@ -2,13 +2,14 @@
 
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ares.cli.options import Common
-from ares.errors import BadInput
+from ares.errors import BadInput, DirectoryLost
 
 if TYPE_CHECKING:
     from ares.runtime.settings import MemberSettings, ServerSettings, Settings
@@ -28,7 +29,8 @@ def prepare(
     """Make data directories ready for the first start of servers and consensus members that never ran anywhere.
 
     `init` and `up --fresh` do that by themselves; it is for processes that start on another machine, and for those added to the cluster file later.
-    An empty directory that was not prepared is taken for that of a lost disk, and refused. Mount the disk first.
+    An empty directory that was not prepared is taken for that of a lost disk, and refused. Mount the disk first. Who started once in a directory is
+    remembered beside it, in DIRECTORY.started, and can only begin anew there.
     """
     from ares.runtime import home
     from ares.runtime.settings import Settings
@@ -37,6 +39,8 @@ def prepare(
     processes = {str(process.id): process for process in settings.processes()}
     if unknown := [id for id in ids if id not in processes]:
         raise BadInput(f"{file} has no process with id {', '.join(unknown)}; known: {', '.join(processes)}; nothing was prepared")
+    if not forget:
+        _check_never_ran(settings, [processes[id] for id in ids])
     lines, data = [], {}
     for id in dict.fromkeys(ids):
         directory = processes[id].data
@@ -50,6 +54,21 @@ def prepare(
         lines.append(f"{id}: {where} {said}")
         data[id] = {"data": str(directory), "said": said}
     common.report({"prepared": data}, "\n".join(lines))
+
+
+def _check_never_ran(settings: "Settings", processes: "Sequence[ServerSettings | MemberSettings]") -> None:
+    """Raise :class:`BadInput` if one of them is remembered to have started where nothing of it is now."""
+    from ares.cli.cluster_data import ran_there
+    from ares.runtime.home import kept_in
+    from ares.runtime.settings import MemberSettings
+    from ares.runtime.starts import record_of
+
+    for process in processes:
+        if ran_there(process) and kept_in(process.data) is None:
+            record = record_of(process.data)
+            lost = DirectoryLost(process.data, [process.id], settings.path, isinstance(process, MemberSettings), record)
+            gone = f"{process.id} ran in {process.data} before, says {record}, and nothing of it is there"
+            raise BadInput(f"{gone}: it is no process that never ran. {lost.advice()}; nothing was prepared")
 
 
 def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings") -> str:
@@ -71,6 +90,7 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     from ares.runtime.home import prepare
     from ares.runtime.raft_directory import MemberDirectory
     from ares.runtime.settings import split_address
+    from ares.runtime.starts import forget_starts
 
     others = [other for other in settings.members.values() if other.id != member.id]
     if not others:
@@ -87,6 +107,7 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     try:
         aside = directory.set_aside()
         prepare(member.data)
+        forget_starts(member.data)  # last: until then it is refused, and this can be asked for again
     finally:
         directory.unlock()
     left = f"; what was there is in {aside}" if aside is not None else ""

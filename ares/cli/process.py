@@ -116,7 +116,7 @@ def _named(settings: Settings, own: ServerSettings | MemberSettings) -> Iterator
     try:
         yield
     except DirectoryLost as error:
-        raise DirectoryLost(error.directory, [own.id], settings.path, own.id in settings.members) from None
+        raise DirectoryLost(error.directory, [own.id], settings.path, own.id in settings.members, error.record) from None
 
 
 async def _serve_objects(settings: Settings, server: ServerSettings, identity: str, guard: Guard) -> None:

@@ -14,7 +14,7 @@ from ares.errors import BadInput
 from ares.identity import CallId, ServerId
 
 if TYPE_CHECKING:
-    from ares.messages import AnyMessage
+    from ares.cli.asking import Reply
 
 TIMEOUT_S = 5.0
 LOOK_S = 0.2
@@ -24,7 +24,7 @@ SILENCES_MAX = 3
 Some = Annotated[list[str] | None, typer.Option("--server", metavar="ID", help="Only this server; may be repeated.")]
 Rate = Annotated[str, typer.Option("--rate", metavar="BYTES", help="How much each server reads a second, for example 50MiB (default: the file's).")]
 
-Replies = Mapping[ServerId, "AnyMessage | None"]
+Replies = Mapping[ServerId, "Reply"]
 Ask = Callable[[Sequence[ServerId], bool], Awaitable[Replies]]
 """Asks servers how far they are, or to begin."""
 
@@ -68,11 +68,11 @@ def scrub(common: Common, server: Some = None, rate: Rate = "") -> None:
         raise typer.Exit(1)
 
 
-async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[ServerId, "AnyMessage | None"]:
-    """What each server says at the end, or said last; None of one that is silent."""
+async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[ServerId, "Reply"]:
+    """What each server says at the end, or said last; why nothing of one that is silent."""
     from ares.messages import ScrubReply
 
-    last: dict[ServerId, AnyMessage | None] = {**await ask(ids, True)}
+    last: dict[ServerId, Reply] = {**await ask(ids, True)}
     silences = dict.fromkeys(ids, 0)
     while waiting := [id for id, reply in last.items() if isinstance(reply, ScrubReply) and reply.running and silences[id] < SILENCES_MAX]:
         begun = [reply for reply in last.values() if isinstance(reply, ScrubReply)]
@@ -80,8 +80,8 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
         show("verifying", _mib(done), _mib(total), f"MiB, {len(waiting)} servers")
         await asyncio.sleep(LOOK_S)
         for id, reply in (await ask(waiting, False)).items():
-            silences[id] = 0 if reply is not None else silences[id] + 1
-            last[id] = reply if reply is not None or silences[id] >= SILENCES_MAX else last[id]
+            silences[id] = silences[id] + 1 if isinstance(reply, str) else 0
+            last[id] = reply if not isinstance(reply, str) or silences[id] >= SILENCES_MAX else last[id]
     return last
 
 
@@ -89,26 +89,27 @@ def _mib(bytes: int) -> int:
     return -(-bytes // 2**20)
 
 
-def _is_whole(reply: "AnyMessage | None") -> bool:
+def _is_whole(reply: "Reply") -> bool:
     from ares.messages import ScrubReply
 
     return isinstance(reply, ScrubReply) and not reply.running and not reply.quarantined and not reply.leaving
 
 
-def _data(reply: "AnyMessage | None") -> dict[str, Any]:
+def _data(reply: "Reply") -> dict[str, Any]:
     from ares.messages import Refused, ScrubReply
 
     if not isinstance(reply, ScrubReply):
-        return {"reachable": reply is not None, "why": reply.detail if isinstance(reply, Refused) else ""}
+        why = reply if isinstance(reply, str) else reply.detail if isinstance(reply, Refused) else ""
+        return {"reachable": not isinstance(reply, str), "why": why}
     counts = ("checked_bytes", "damaged", "quarantined", "repaired", "leaving")
     return {"reachable": True, **{name: getattr(reply, name) for name in counts}}
 
 
-def _sentence(reply: "AnyMessage | None") -> str:
+def _sentence(reply: "Reply") -> str:
     from ares.messages import Refused, ScrubReply
 
     if not isinstance(reply, ScrubReply):
-        return reply.detail if isinstance(reply, Refused) else "no answer"
+        return reply if isinstance(reply, str) else reply.detail if isinstance(reply, Refused) else "an answer that does not fit"
     said = f"{size(reply.checked_bytes)} verified"
     if reply.damaged:
         said += f"; {_count(reply.damaged, 'file')} damaged" + ("" if reply.leaving else ", and written anew")

@@ -6,7 +6,7 @@ answers says that it holds. A member counts only under the identity that the con
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from ares.client.store import ObjectStore
 from ares.configuration import Configuration, Server
 from ares.errors import AresError
 from ares.identity import DIRECTORY, FILE_DOMAINS, DomainName, ServerId
+from ares.quorum import NO_ANSWER
 
 PROBE_S = 3.0
 """How long a domain may take to answer; beyond a second's silence a client asks the consensus service for later configurations."""
@@ -24,10 +25,9 @@ PROBES_AT_ONCE = 64
 NAMES_SHOWN_MAX = 3
 
 
-SILENT = "no answer"
 FORGETFUL = "restarted without its memory"
 FULL = "its disk is full"
-_WORDS = {SILENT: "is down", FULL: "has a full disk"}
+_WORDS = {FORGETFUL: FORGETFUL, FULL: "has a full disk"}
 
 
 class Standing(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Standing(Struct, frozen=True):
 
     def outlook(self) -> str:
         """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
-        absent = ", ".join(f"{server} {_WORDS.get(why, why)}" for server, why in sorted(self.missing.items()))
+        absent = ", ".join(f"{server} {_WORDS.get(why, 'is down')}" for server, why in sorted(self.missing.items()))
         tail = f": {absent}" if absent else ""
         head = f"{printable(self.domain)}: {_shape(self.active[0])}"
         if self.reading < 0:
@@ -113,7 +113,7 @@ async def survey(manager: Manager, every: bool = True) -> tuple[Status, list[Sta
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
     full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
-    return status, [_standing(domain, some, identities, full, troubles.get(domain, "")) for domain, some in active.items()]
+    return status, [_standing(domain, some, identities, full, status.troubles, troubles.get(domain, "")) for domain, some in active.items()]
 
 
 class _Known:
@@ -179,13 +179,16 @@ async def _identities_of_others(manager: Manager, status: Status, active: Iterab
     return {server: identity for server, identity in zip(others, found, strict=True) if identity}
 
 
-def _standing(domain: str, active: list[Configuration], identities: dict[ServerId, str], full: set[ServerId], trouble: str) -> Standing:
+def _standing(
+    domain: str, active: list[Configuration], identities: dict[ServerId, str], full: set[ServerId], unreached: Mapping[ServerId, str], trouble: str
+) -> Standing:
     missing: dict[ServerId, str] = {}
     margins, reading = [], []
     for configuration in active:
         absent = {server.id for server in configuration.servers if identities.get(server.id) != server.identity}
         lacking_room = full.intersection(configuration.server_ids) - absent
-        missing |= {server: FORGETFUL if server in identities else SILENT for server in sorted(absent)} | dict.fromkeys(sorted(lacking_room), FULL)
+        missing |= {server: FORGETFUL if server in identities else unreached.get(server, NO_ANSWER) for server in sorted(absent)}
+        missing |= dict.fromkeys(sorted(lacking_room), FULL)
         reading.append(configuration.n - len(absent) - configuration.quorum_size)
         margins.append(reading[-1] - len(lacking_room))
     return Standing(domain, active, missing, min(margins), min(reading), trouble)

@@ -10,6 +10,7 @@ from ares.cli.connection import printable, size, with_manager
 from ares.cli.local_files import naming
 from ares.cli.options import Common, command
 from ares.identity import ServerId
+from ares.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,8 +59,8 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
     members = {member.member: member for member in found.members}
     return {
         "name": settings.name,
-        "servers": {id: {"address": settings.servers[id].address} | _server_data(description) for id, description in found.servers.items()},
-        "consensus": {id: _member_data(members.get(id)) for id in _members(settings)},
+        "servers": {id: {"address": settings.servers[id].address} | _server_data(said, _why(found, id)) for id, said in found.servers.items()},
+        "consensus": {id: _member_data(members.get(id), _why(found, id)) for id in _members(settings)},
         "autopilot": _autopilot(settings, found.members),
         "domains": [
             {
@@ -102,15 +103,20 @@ def _files_data(standings: "Sequence[Standing]") -> dict[str, Any]:
     }
 
 
-def _member_data(member: "ConsensusDescription | None") -> dict[str, Any]:
+def _why(found: "Status", id: ServerId) -> str:
+    """Why nothing was heard of a server or member, if nothing was."""
+    return found.troubles.get(id, NO_ANSWER)
+
+
+def _member_data(member: "ConsensusDescription | None", why: str) -> dict[str, Any]:
     if member is None:
-        return {"reachable": False}
+        return {"reachable": False, "why": why}
     return {"reachable": True, "leader": member.leader, "term": member.term, "decisions": member.decisions, "autopilot": member.autopilot}
 
 
-def _server_data(description: "Description | None") -> dict[str, Any]:
+def _server_data(description: "Description | None", why: str = NO_ANSWER) -> dict[str, Any]:
     if description is None:
-        return {"reachable": False}
+        return {"reachable": False, "why": why}
     return {
         "reachable": True,
         "identity": description.identity,
@@ -140,8 +146,9 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]", fi
     console.print(servers)
     if disks := _disks(found.servers):
         console.print(disks, soft_wrap=True)
-    for line in (line for id, description in found.servers.items() if description is not None for line in _warnings(id, description)):
-        console.print(line, style="yellow", soft_wrap=True)
+    for id, description in found.servers.items():
+        for line in [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description):
+            console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print()
     if addresses := _members(settings):
         members = {member.member: member for member in found.members}
@@ -149,6 +156,9 @@ def _show(settings: "Settings", found: "Status", standings: "list[Standing]", fi
         for member, address in addresses.items():
             consensus.add_row(member if settings.etcd is None else "etcd", address, *_member_cells(members.get(member)))
         console.print(consensus)
+        for member in addresses:
+            if member not in members:
+                console.print(Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True)
         outlook = (
             _consensus_outlook(len(members), len(addresses), any(standing.serves for standing in [*standings, *files]))
             if settings.etcd is None

@@ -9,7 +9,7 @@ from ares.errors import BadInput
 from ares.identity import CallId, ServerId
 
 if TYPE_CHECKING:
-    from ares.messages import AnyMessage
+    from ares.cli.asking import Reply
 
 TIMEOUT_S = 5.0
 
@@ -44,9 +44,9 @@ def log_level(common: Common, level: Level, server: Some = None) -> None:
         raise typer.Exit(1)
 
 
-def _complaint(reply: "AnyMessage | None") -> str:
+def _complaint(reply: "Reply") -> str:
     from ares.messages import Refused
 
-    if reply is None:
-        return "no answer; its level is as it was"
+    if isinstance(reply, str):
+        return f"its level is as it was ({reply})"
     return reply.detail if isinstance(reply, Refused) else f"an answer that does not fit, {type(reply).__name__}"

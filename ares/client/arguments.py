@@ -7,9 +7,13 @@ from ares.tag import Tag
 
 def checked_value(value: bytes | bytearray | memoryview) -> bytes:
     """``value``, if it can be stored in one piece."""
-    if not isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, (bytes, bytearray)):
+        size = len(value)
+    elif isinstance(value, memoryview):
+        size = value.nbytes
+    else:
         raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
-    if (value.nbytes if isinstance(value, memoryview) else len(value)) > VALUE_BYTES_MAX:
+    if size > VALUE_BYTES_MAX:
         raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
     return bytes(value)
 

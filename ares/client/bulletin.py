@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from ares.identity import DomainName
 from ares.reconfig.autopilot import Finish, Replace, Verdict
-from ares.reconfig.reconfigure import Progress, Reconfigured
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured
 from ares.reconfig.watch import Member
 
 DOMAINS_NAMED_MAX = 3

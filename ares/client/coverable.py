@@ -10,8 +10,9 @@ tag known to be at a quorum (ares/dap/memory.py).
 
 from msgspec import Struct
 
-from ares.client.operations import newest, query, settle_read, write_above
-from ares.dap.client import Found
+from ares.client.answers import at_quorum, newest
+from ares.client.operations import query, settle_read, write_above
+from ares.dap.client import DataAccess, Found
 from ares.effects import Operation
 from ares.identity import ObjectName
 from ares.reconfig.traversal import read_config
@@ -32,7 +33,7 @@ class Covered(Struct, frozen=True):
 def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[Found]:
     """The latest version and its value; WITHHELD when it is ``held``, whose value the caller has."""
     held = held if view.switches.optimised else None
-    answers = yield from query(view, lambda dap: dap.get_data(object, held=held))
+    answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
     found = yield from _complete(view, object, answers, held)
     return found
 
@@ -40,7 +41,7 @@ def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operati
 def cvr_write(view: View, object: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
     """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read."""
     held = version if view.switches.optimised else None
-    answers = yield from query(view, lambda dap: dap.get_data(object, held=held))
+    answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
     latest = newest(answers)
     if latest.tag != version and (version is not None or latest.value is not TOMBSTONE):
         found = yield from _complete(view, object, answers, held)
@@ -85,26 +86,27 @@ def _complete(view: View, object: ObjectName, answers: list[Found], held: Tag | 
 
     A version whose value is held here but which has to be written back is read once more, with its value; so is one below ``held``.
     """
-    last, found = answers[-1], newest(answers)
+    found = newest(answers)
     if found.value is WITHHELD:
         if found.tag == held:
-            done = yield from _need_not_write_back(view, object, last, found)
+            done = yield from _need_not_write_back(view, object, answers, found)
             if done:
                 return found
-        answers = yield from query(view, lambda dap: dap.get_data(object))
+        answers = yield from query(view, DataAccess.get_data, object)
     found, configuration = yield from settle_read(view, object, answers)
     view.memory.settle(object, configuration, found.tag)
     return found
 
 
-def _need_not_write_back(view: View, object: ObjectName, last: Found, found: Found) -> Operation[bool]:
+def _need_not_write_back(view: View, object: ObjectName, answers: list[Found], found: Found) -> Operation[bool]:
     """Plain ARES looks for a new configuration after put-data even when the put itself is left out."""
-    if last.tag != found.tag or last.successor is not None:
+    last = answers[-1]
+    there = at_quorum(answers, found) if view.switches.fast_read else None
+    if there is None and last.tag == found.tag and last.successor is None and view.memory.at_quorum(object, last.configuration, found.tag):
+        there = last.configuration
+    if there is None:
         return False
-    remembered = view.memory.at_quorum(object, last.configuration, found.tag)
-    if not remembered and not (view.switches.fast_read and last.confirmed):
-        return False
-    view.memory.settle(object, last.configuration, found.tag)
+    view.memory.settle(object, there, found.tag)
     if not view.switches.piggyback and not view.switches.fast_read:
         yield from read_config(view)
         return view.sequence.last_known.id == last.configuration

@@ -5,7 +5,6 @@ What an effect asks of the world is left to the subclass (ares/client/session.py
 
 import heapq
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
@@ -23,7 +22,7 @@ class Jobs(ABC):
         self._now = 0.0
         self._pauses: list[tuple[float, int, Task]] = []
         self._pause_count = 0
-        self._queues: dict[Key, deque[tuple[Job, Operation[Any]]]] = {}
+        self._queues: dict[Key, list[Job]] = {}
         self._jobs: dict[Job, None] = {}
 
     @property
@@ -41,7 +40,7 @@ class Jobs(ABC):
     def start(
         self,
         operation: Operation[Any],
-        label: str,
+        label: object,
         now: float,
         timeout_s: float,
         done: Callable[[Any, BaseException | None], None],
@@ -52,15 +51,15 @@ class Jobs(ABC):
     ) -> Job:
         """Begin ``operation``; see :class:`ares.client.rounds.Job` for the arguments."""
         self._now = now
-        job = Job(label, timeout_s, now + timeout_s, done, idle, key, progress)
+        job = Job(operation, label, timeout_s, now + timeout_s, done, idle, key, progress)
         self._jobs[job] = None
         if key is not None:
             queue = self._queues.get(key)
             if queue is not None:
-                queue.append((job, operation))
+                queue.append(job)
                 return job
-            self._queues[key] = deque([(job, operation)])
-        self._launch(job, operation)
+            self._queues[key] = [job]
+        self._step(job, None)
         return job
 
     def cancel(self, job: Job) -> None:
@@ -74,50 +73,57 @@ class Jobs(ABC):
             if not job.ended:
                 self._abort(job, error())
 
-    def _launch(self, job: Job, operation: Operation[Any]) -> None:
-        task = Task(operation, job)
-        job.tasks[task] = None
-        self._step(task, None)
-
     def _end(self, job: Job) -> None:
-        job.ended = True
-        self._jobs.pop(job, None)
-        if job.tasks:
-            self._drop(job.tasks)
-        for task in list(job.tasks):
+        """Whatever of it runs runs no more."""
+        tasks = [job, *job.tasks]
+        self._drop(tasks)
+        for task in tasks:
+            task.ended = True
             task.generator.close()
         job.tasks.clear()
-        if job.key is not None:
-            self._leave_queue(job, job.key)
+        self._leave(job)
 
-    def _leave_queue(self, job: Job, key: Key) -> None:
-        queue = self._queues[key]
-        first = queue[0][0] is job
-        for entry in queue:
-            if entry[0] is job:
-                queue.remove(entry)
-                break
+    def _leave(self, job: Job) -> None:
+        """It has ended: let the next of its queue begin."""
+        self._jobs.pop(job, None)
+        if job.key is None:
+            return
+        queue = self._queues[job.key]
+        first = queue[0] is job
+        queue.remove(job)
         if not queue:
-            del self._queues[key]
+            del self._queues[job.key]
         elif first:
-            self._launch(*queue[0])
+            self._step(queue[0], None)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When the next pause is over."""
+        return self._pauses[0][0] if self._pauses else None
+
+    def wake(self, now: float) -> None:
+        """Go on with what has paused long enough."""
+        self._now = now
+        while self._pauses and self._pauses[0][0] <= now:
+            _, _, task = heapq.heappop(self._pauses)
+            if not task.ended:
+                self._step(task, None)
 
     def resume(self, task: Task, value: Any, now: float) -> None:
         """Answer an ask."""
         self._now = now
-        if task in task.job.tasks:
+        if not task.ended:
             self._step(task, value)
 
     def fail(self, task: Task, error: Exception, now: float) -> None:
         """Answer an ask with an error, which is thrown into the operation."""
         self._now = now
-        if task in task.job.tasks:
+        if not task.ended:
             self._step(task, None, error)
 
     def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
-        job = task.job
-        if job.idle and not task.retrying:
-            job.deadline = max(job.deadline, self._now + job.timeout_s)
+        if task.moving:
+            task.job.put_off(self._now)
         while True:
             try:
                 effect = task.generator.send(value) if error is None else task.generator.throw(error)
@@ -130,12 +136,12 @@ class Jobs(ABC):
                 case Gather():
                     return self._ask(task, effect)
                 case Report():
-                    error = _told(job, effect)
+                    error = _told(task.job, effect)
                 case Pause():
                     if effect.retry:
-                        task.retrying = True
-                    elif job.idle:
-                        job.deadline = max(job.deadline, self._now + effect.seconds + job.timeout_s)
+                        task.moving = False
+                    elif task.job.idle:
+                        task.job.put_off(self._now + effect.seconds)
                     self._pause_count += 1
                     return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
                 case Agree() | Announce():
@@ -148,26 +154,31 @@ class Jobs(ABC):
                     assert_never(effect)
 
     def _finished(self, task: Task, value: Any, error: Exception | None) -> None:
-        job, fan = task.job, task.fan
-        job.tasks.pop(task, None)
+        if task.ended:  # by what its report was given to
+            return
+        task.ended = True
+        fan = task.fan
         if fan is None:
-            self._end(job)
+            job = task.job
+            self._leave(job)
             job.done(value, error)
             return
-        fan.running.pop(task, None)
+        del fan.job.tasks[task]
+        del fan.running[task]
         if error is None:
             self._fill(fan)
-            return
-        self._break(fan, error)
+        else:
+            self._break(fan, error)
 
     def _break(self, fan: Fan, error: Exception) -> None:
         """End everything that ``fan`` started, and what that started; its parent gets ``error``."""
         fan.broken = True
-        job = fan.parent.job
-        others = [task for task in job.tasks if task.within(fan)]
+        tasks = fan.job.tasks
+        others = [task for task in tasks if task.within(fan)]
         self._drop(others)
         for other in others:
-            job.tasks.pop(other, None)
+            del tasks[other]
+            other.ended = True
             other.generator.close()
         self._step(fan.parent, None, error)
 
@@ -176,7 +187,7 @@ class Jobs(ABC):
         if fan.filling:
             return
         fan.filling = True
-        job = fan.parent.job
+        job = fan.job
         while not fan.full:
             try:
                 operation = next(fan.together.operations, None)
@@ -185,7 +196,7 @@ class Jobs(ABC):
                 return
             if operation is None:
                 break
-            task = Task(operation, job, fan)
+            task = Task(operation, fan)
             fan.running[task] = fan.started
             fan.started += 1
             job.tasks[task] = None
@@ -204,9 +215,9 @@ class Jobs(ABC):
     def _abort(self, job: Job, error: Uncertain) -> None:
         """Throw ``error`` into whatever of the job waits, which may add what became of it; then end the job, come what may."""
         parents = {task.fan.parent for task in job.tasks if task.fan is not None}
-        for task in [task for task in job.tasks if task not in parents]:
-            if task in job.tasks:
-                self._drop({task: None})
+        for task in [task for task in (job, *job.tasks) if task not in parents]:
+            if not task.ended:
+                self._drop((task,))
                 self._step(task, None, error)
         if not job.ended:
             self._end(job)

@@ -20,7 +20,8 @@ from ares.fragment.division import Sizes
 from ares.fragment.store import File
 from ares.identity import DEFAULT_DOMAIN, DIRECTORY, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId
 from ares.messages import ConsensusDescription, Description
-from ares.reconfig.reconfigure import Progress, Reconfigured, agree
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
 from ares.runtime.ports import Connections, Consensus
 
@@ -29,10 +30,11 @@ DOMAIN_BYTES_MAX = 1000
 
 
 class Status(Struct, frozen=True):
-    """``servers``: what the reachable ones say; None for silent ones."""
+    """``servers``: what the reachable ones say; None for silent ones. ``troubles``: why servers and members are silent, where that is known."""
 
     servers: dict[ServerId, Description | None]
     members: list[ConsensusDescription]
+    troubles: dict[ServerId, str]
 
 
 class Manager(ObjectStore):
@@ -165,7 +167,8 @@ class Manager(ObjectStore):
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
         described = await self.describe(list(self._book.values()))
         members = await self._consensus.describe(DESCRIBE_S)
-        return Status({server: described.get(server) for server in self._book}, members)
+        troubles = {**self._consensus.troubles, **self._runner.troubles}
+        return Status({server: described.get(server) for server in self._book}, members, troubles)
 
     async def identified(self, configuration: Configuration) -> Configuration:
         """``configuration`` with addresses and with the identities that its servers have *now*.
@@ -182,9 +185,10 @@ class Manager(ObjectStore):
                 raise BadInput(f"at {server.address} answers {says.server}, not {server.id}: is this the right cluster file?")
             if says is not None and says.cluster != self.configuration.cluster_id:
                 raise BadInput(f"{server.id} at {server.address} runs with the file of another cluster: is this the right cluster file?")
-        silent = [server.id for server in resolved.servers if server.id not in described]
-        if silent:
-            raise ConfigurationRefused(f"{', '.join(silent)} does not answer; a new configuration begins with servers that run. Nothing was changed")
+        if silent := [server.id for server in resolved.servers if server.id not in described]:
+            known = ", ".join(f"{server}: {why}" for server, why in self._runner.troubles.items() if server in silent)
+            who = f"{', '.join(silent)} does not answer" + (f" ({known})" if known else "")
+            raise ConfigurationRefused(f"{who}; a new configuration begins with servers that run. Nothing was changed")
         servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
         return msgspec.structs.replace(resolved, servers=servers)
 

@@ -6,8 +6,8 @@ sequence in rounds of their own, before and after. Everything else is the same, 
 """
 
 from collections.abc import Callable
-from typing import TypeVar
 
+from ares.client.answers import Answer, at_quorum, newest
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess, Found, FoundTag
 from ares.effects import Operation, Pause, Together
@@ -21,30 +21,31 @@ from ares.value import TOMBSTONE, WITHHELD, Value
 LOOK_AGAIN_S_MIN = 0.02
 LOOK_AGAIN_S_MAX = 1.0
 
-Answer = TypeVar("Answer", Found, FoundTag)
-Ask = Callable[[DataAccess], Operation[Answer]]
+Ask = Callable[[DataAccess, ObjectName], Operation[Answer]]
 
 
 def read(view: View, object: ObjectName) -> Operation[Found]:
     """The newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
 
-    Fast read: if a quorum of the last configuration holds the version and names no successor, it need not be written back. Nor need t0, ever.
+    Fast read: a version need not be written back that is at a quorum to stay (:func:`at_quorum`). Nor need t0, ever.
     """
-    answers = yield from query(view, lambda dap: dap.get_data(object))
-    found, _ = yield from settle_read(view, object, answers)
+    answers = yield from query(view, DataAccess.get_data, object)
+    found = _settled(view, answers)
+    if found is None:
+        found, _ = yield from settle_read(view, object, answers)
     return found
 
 
 def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
     """Store ``value`` under a new tag, which is returned (Alg. 1:7-24)."""
-    answers = yield from query(view, lambda dap: dap.get_tag(object))
-    tag, _ = yield from write_above(view, object, value, max(answer.tag for answer in answers))
+    answers = yield from query(view, DataAccess.get_tag, object)
+    tag, _ = yield from write_above(view, object, value, newest(answers).tag)
     return tag
 
 
 def delete(view: View, object: ObjectName) -> Operation[Tag]:
     """Write a tombstone. Raises :class:`ObjectNotFound`, and writes nothing, if the object is absent."""
-    answers = yield from query(view, lambda dap: dap.get_version(object))
+    answers = yield from query(view, DataAccess.get_version, object)
     found = newest(answers)
     if found.value is TOMBSTONE:
         if found.tag != TAG_ZERO:
@@ -56,9 +57,9 @@ def delete(view: View, object: ObjectName) -> Operation[Tag]:
 
 def stat(view: View, object: ObjectName) -> Operation[Found]:
     """The newest version without its value, if a quorum holds it; otherwise as ``read``, which writes it back."""
-    answers = yield from query(view, lambda dap: dap.get_version(object))
-    last, found = answers[-1], newest(answers)
-    if last.confirmed and last.tag == found.tag and last.successor is None:
+    answers = yield from query(view, DataAccess.get_version, object)
+    found = newest(answers)
+    if at_quorum(answers, found) is not None:
         return found
     found = yield from read(view, object)
     return found
@@ -69,16 +70,23 @@ def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operati
 
     A client that may only read cannot write back. It looks again and again until somebody else has completed the version, or a later one.
     """
-    last, found = answers[-1], newest(answers)
-    if found.tag == TAG_ZERO or (view.switches.fast_read and _at_quorum(last, found)):
-        return found, last.configuration
+    found = newest(answers)
+    there = at_quorum(answers, found)
+    if there is not None and (view.switches.fast_read or found.tag == TAG_ZERO):
+        return found, there
     assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
     try:
         configuration = yield from propagate(view, object, found.tag, found.value)
         return found, configuration.id
     except NotAuthorized as denied:
-        settled = yield from _await_quorum(view, object, denied)
-        return settled
+        completed = yield from _await_quorum(view, object, denied)
+        return completed
+
+
+def _settled(view: View, answers: list[Found]) -> Found | None:
+    """The newest version, if it need not be written back."""
+    found = newest(answers)
+    return found if found.tag == TAG_ZERO or (view.switches.fast_read and at_quorum(answers, found) is not None) else None
 
 
 def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Operation[tuple[Found, ConfigurationId]]:
@@ -86,24 +94,16 @@ def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Oper
     pause_s = LOOK_AGAIN_S_MIN
     try:
         while True:
-            answers = yield from query(view, lambda dap: dap.get_data(object, confirming=True))
-            last, found = answers[-1], newest(answers)
-            if found.tag == TAG_ZERO or _at_quorum(last, found):
-                return found, last.configuration
+            answers = yield from query(view, lambda dap, object: dap.get_data(object, confirming=True), object)
+            found = newest(answers)
+            there = at_quorum(answers, found)
+            if there is not None:
+                return found, there
             yield Pause(pause_s)
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)
     except Unavailable as late:
         why = f"the newest version of {shown(object)} is not at a quorum, and completing it takes the role write: a writer has to ({denied.why})"
         raise NotAuthorized(why, denied.story, by_everybody=True) from late
-
-
-def _at_quorum(last: Found, found: Found) -> bool:
-    return last.confirmed and last.tag == found.tag and last.successor is None
-
-
-def newest(answers: list[Found]) -> Found:
-    """The highest version that was not left to a successor (Alg. 1:37). Such an answer has tag t0, and loses ties to later ones."""
-    return max(reversed(answers), key=lambda found: found.tag)
 
 
 def write_above(view: View, object: ObjectName, value: Value, highest: Tag) -> Operation[tuple[Tag, Configuration]]:
@@ -119,27 +119,30 @@ def write_above(view: View, object: ObjectName, value: Value, highest: Tag) -> O
     return tag, configuration
 
 
-def query(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
+def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; at least one answer, the last configuration's at the end."""
     if not view.switches.piggyback:
-        answers = yield from _query_plain(view, ask)
+        answers = yield from _query_plain(view, ask, object)
         return answers
-    configuration: Configuration | None = view.sequence.last_finalized
+    sequence = view.sequence
+    configuration: Configuration | None = sequence.last_finalized
     answers = []
-    if view.sequence.last_known is not configuration:
-        answers, configuration = yield from _query_known(view, ask)
+    if sequence.last_known is not configuration:
+        answers, configuration = yield from _query_known(view, ask, object)
     while configuration is not None:
         try:
-            answer = yield from ask(view.dap(configuration))
+            answer = yield from ask(view.dap(configuration), object)
         except Superseded as superseded:
             configuration = detour(view, superseded)
             continue
         answers.append(answer)
+        if answer.successor is None:
+            break
         configuration = yield from find_next_config(view, configuration, answer.successor)
     return answers
 
 
-def _query_known(view: View, ask: Ask[Answer]) -> Operation[tuple[list[Answer], Configuration | None]]:
+def _query_known(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[tuple[list[Answer], Configuration | None]]:
     """Ask all configurations that are known at the same time; the answers, and where to go on one after the other, if anywhere.
 
     Alg. 1 asks a configuration when its predecessor has answered. That order matters in one place only. Take what was completed, in w, before the
@@ -160,7 +163,7 @@ def _query_known(view: View, ask: Ask[Answer]) -> Operation[tuple[list[Answer], 
 
     def asked(configuration: Configuration) -> Operation[None]:
         try:
-            found[configuration.index] = yield from ask(view.dap(configuration))
+            found[configuration.index] = yield from ask(view.dap(configuration), object)
         except Superseded as superseded:
             detour(view, superseded)
 
@@ -183,7 +186,7 @@ def withheld(answer: Found | FoundTag) -> bool:
     return answer.successor is not None and answer.successor.finalized
 
 
-def _query_plain(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
+def _query_plain(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Plain ARES: read-config, then every configuration found. One that was retired meanwhile has no values to give: read-config again."""
     answers: list[Answer] = []
     yield from read_config(view)
@@ -191,7 +194,7 @@ def _query_plain(view: View, ask: Ask[Answer]) -> Operation[list[Answer]]:
     while todo:
         configuration = todo.pop(0)
         try:
-            answer = yield from ask(view.dap(configuration))
+            answer = yield from ask(view.dap(configuration), object)
         except Superseded as superseded:
             detour(view, superseded)
             yield from read_config(view)
@@ -221,6 +224,8 @@ def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operati
                 continue
             first = False
             if view.switches.piggyback:
+                if answer.successor is None:
+                    break
                 configuration = yield from find_next_config(view, configuration, answer.successor)
             else:
                 yield from read_config(view)

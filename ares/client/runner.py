@@ -2,11 +2,15 @@
 
 Everything that operations produce within one tick of the loop is posted together. There is no task and no timer for an operation: one
 future to wait for, and one tick for all of them.
+
+The session's time is that of the machine's monotonic clock, as the loop's is; but uvloop's goes in steps of a millisecond, longer than a round takes.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 from ares.client.rounds import Key, Task
@@ -39,8 +43,15 @@ class Runner:
         self._closed = False
         self._pumping = False
         self._ticking = False
+        self._alarm: asyncio.TimerHandle | None = None
         self._helpers: set[asyncio.Task[None]] = set()
         connections.open(self._deliver)
+        self.session.troubles = connections.troubles
+
+    @property
+    def troubles(self) -> Mapping[ServerId, str]:
+        """Why servers cannot be reached, of those of which that is known."""
+        return self._connections.troubles
 
     def learn(self, servers: Sequence[Server]) -> None:
         """Addresses of the cluster file, which win over those in configurations."""
@@ -50,7 +61,7 @@ class Runner:
     async def run(
         self,
         operation: Operation[Result],
-        label: str,
+        label: object,
         timeout_s: float,
         *,
         idle: bool = False,
@@ -61,16 +72,8 @@ class Runner:
         if self._closed:
             raise ConnectionClosed
         future: asyncio.Future[Result] = self._loop.create_future()
-
-        def done(result: Result, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-        job = self.session.start(operation, label, self._loop.time(), timeout_s, done, idle=idle, key=key, progress=progress)
+        done = partial(_settle, future)
+        job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress)
         self._schedule()
         try:
             return await future
@@ -82,6 +85,8 @@ class Runner:
         """End what is under way with :class:`ConnectionClosed`, and close every connection."""
         self._closed = True
         self.session.close(ConnectionClosed)
+        if self._alarm is not None:
+            self._alarm.cancel()
         for helper in self._helpers:
             helper.cancel()
         await asyncio.gather(*self._helpers, return_exceptions=True)
@@ -89,8 +94,9 @@ class Runner:
         await self._consensus.close()
 
     def _deliver(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        self.session.receive(server, messages, self._loop.time())
-        self._schedule()
+        self.session.receive(server, messages, monotonic())
+        if self.session.has_orders:
+            self._schedule()
 
     def _schedule(self) -> None:
         if not self._pumping:
@@ -114,10 +120,23 @@ class Runner:
         if session.busy and not self._ticking:
             self._ticking = True
             self._loop.call_later(TICK_S, self._tick)
+        self._set_alarm(session.wakes_at)
+
+    def _set_alarm(self, at: float | None) -> None:
+        """For the next pause: who goes slowly by pauses is to go evenly, and not so many steps with every tick."""
+        if at is not None and (self._alarm is None or at < self._alarm.when()):
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self._loop.call_at(at, self._wake, at)
+
+    def _wake(self, due: float) -> None:
+        self._alarm = None
+        self.session.wake(max(due, monotonic()))  # uvloop counts milliseconds, and may call a part of one too early
+        self._schedule()
 
     def _tick(self) -> None:
         self._ticking = False
-        self.session.tick(self._loop.time())
+        self.session.tick(monotonic())
         self._schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
@@ -136,7 +155,7 @@ class Runner:
             except NotAuthorized as error:
                 log.debug("no hint for %s: %s", domain, error)
                 break
-        self.session.hinted(domain, newer, self._loop.time())
+        self.session.hinted(domain, newer, monotonic())
         self._schedule()
 
     async def _consult(self, what: Agree | Announce, task: Task) -> None:
@@ -144,12 +163,12 @@ class Runner:
         try:
             if isinstance(what, Agree):
                 decided = await self._consensus.propose(what.configuration, self._client, timeout_s)
-                self.session.resume(task, decided, self._loop.time())
+                self.session.resume(task, decided, monotonic())
             else:
                 heard = await self._announce(what, min(timeout_s, HINT_TIMEOUT_S))
-                self.session.resume(task, heard, self._loop.time())
+                self.session.resume(task, heard, monotonic())
         except AresError as error:
-            self.session.fail(task, error, self._loop.time())
+            self.session.fail(task, error, monotonic())
         self._schedule()
 
     async def _announce(self, what: Announce, timeout_s: float) -> bool:
@@ -159,3 +178,12 @@ class Runner:
             log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
             return False
         return True
+
+
+def _settle(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

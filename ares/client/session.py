@@ -4,12 +4,11 @@ The shell around it (ares/client/runner.py, or a simulator) takes ``contacts``, 
 them, hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
 """
 
-import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ares.client.jobs import Jobs
-from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task
+from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task, begin
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
 from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable, Uncertain
@@ -30,20 +29,27 @@ HINT_AGAIN_S = 2.0
 
 class Session(Jobs):
     """All operations of one client. ``hints``: domains whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of
-    configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest."""
+    configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest. ``troubles``: why servers cannot be
+    reached, as far as that is known."""
 
     def __init__(self, turn: int = 0) -> None:
         super().__init__()
         self.hints: list[DomainName] = []
         self.contacts: list[Server] = []
         self.readiness = Readiness(turn)
+        self.troubles: Mapping[ServerId, str] = {}
         self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
         self._last_call = 0
-        self._rounds: dict[CallId, Round] = {}
+        self._rounds: dict[int, Round] = {}
         self._met: set[ConfigurationId] = set()
         self._hints_wanted: set[DomainName] = set()
         self._hint_again_at: dict[DomainName, float] = {}
         self._usual_s = 0.0
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether there is anything for the shell to take, or to wake it for."""
+        return bool(self._outbox or self.asks or self.hints or self._pauses)
 
     # -- rounds ---------------------------------------------------------------------------------------------------------
 
@@ -54,45 +60,41 @@ class Session(Jobs):
                 task.call = None
 
     def _ask(self, task: Task, gather: Gather) -> None:
-        self._last_call += 1
-        call = task.call = CallId(self._last_call)
-        requests = gather.requests(call)
-        outbox = self._outbox
-        round = self._rounds[call] = Round(call, task, gather, requests, self._now)
+        call = task.call = self._last_call = self._last_call + 1
+        round = self._rounds[call] = begin(call, task, gather, self._now)
         if gather.configuration.id not in self._met:
             self._meet(gather.configuration, call)
-        asked, needed = round.tally.asked, round.tally.needed
-        if gather.sparing and len(asked) > needed:
-            first, spared = self.readiness.first(gather.configuration.server_ids, needed, gather.preferred)
-            round.unasked = [asked[position] for position in spared]
-            for position in first:
-                outbox[asked[position]].append(requests[position] if isinstance(requests, list) else requests)
-        elif isinstance(requests, list):
-            for server, request in zip(asked, requests, strict=True):
+        requests, order, outbox = round.requests, gather.order, self._outbox
+        if not isinstance(requests, list):
+            for server in round.asked if order is None else order.asked:
+                outbox[server].append(requests)
+        elif order is None:
+            for server, request in zip(round.asked, requests, strict=True):
                 outbox[server].append(request)
         else:
-            for server in asked:
-                outbox[server].append(requests)
+            for position in order.first:
+                outbox[round.asked[position]].append(requests[position])
 
-    def _meet(self, configuration: Configuration, call: CallId) -> None:
+    def _meet(self, configuration: Configuration, call: int) -> None:
         """First contact: all servers are to know the configuration, those too that this client would not ask soon. Each knows c0 by itself."""
         self._met.add(configuration.id)
         self.contacts.extend(configuration.servers)
         if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (DEFAULT_DOMAIN, 0):
             for server in configuration.server_ids:
-                self._outbox[server].append(Introduce(call, configuration))
+                self._outbox[server].append(Introduce(CallId(call), configuration))
 
     def _ask_rest(self, round: Round) -> None:
-        unasked, round.unasked = round.unasked, []
+        unasked, round.unasked = round.unasked, ()
         for server in unasked:
             self._outbox[server].append(round.request_for(server))
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""
         outbox, self._outbox = self._outbox, defaultdict(list)
+        sent = self.readiness.sent
         for server, messages in outbox.items():
             if type(messages[-1]) is not Introduce:  # nobody answers that
-                self.readiness.sent(server, messages[-1].call)
+                sent[server] = messages[-1].call
         self.readiness.next_turn()
         return outbox
 
@@ -108,29 +110,27 @@ class Session(Jobs):
                 if isinstance(message, Refused) and message.call == 0:
                     self._refused_all(server, message)
                 continue
-            tally = round.tally
             if type(message) is round.expected:
-                tally.answer(server, message)
-                if len(tally.answers) >= tally.needed:
+                if round.answer(server, message):
                     self._look(round)
             elif isinstance(message, Refused):
                 self._refused(round, server, message)
 
     def _look(self, round: Round) -> None:
         """A quorum is there: go on, unless the round wants more."""
-        gather, tally = round.gather, round.tally
-        if gather.settled is None or gather.settled(tally.answers) or tally.complete:
+        gather = round.gather
+        if gather.settled is None or gather.settled(round.answers) or round.complete:
             self._conclude(round)
         elif round.patient_until is None and gather.patience_s is not None:
-            round.patient_until = self._now + gather.patience_s(tally.answers)
+            round.patient_until = self._now + gather.patience_s(round.answers)
             self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:
-        if round.gather.sparing:
+        if round.gather.order is not None:
             self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
         del self._rounds[round.call]
         round.task.call = None
-        self._step(round.task, round.tally.answers)
+        self._step(round.task, round.answers)
 
     def _throw(self, round: Round, error: Exception) -> None:
         del self._rounds[round.call]
@@ -139,50 +139,48 @@ class Session(Jobs):
 
     def _denied(self, round: Round) -> None:
         """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing."""
-        tally = round.tally
-        if tally.outcome is Outcome.REACHED:
+        if round.outcome is Outcome.REACHED:
             self._look(round)
-        elif tally.complete:
+        elif round.complete:
             self._throw(round, self._unavailable(round))
-        elif tally.outcome is Outcome.UNREACHABLE:
+        elif round.outcome is Outcome.UNREACHABLE:
             self._give_up_soon(round)
 
     def _give_up_soon(self, round: Round) -> None:
         round.give_up_at = min(self._now + DENIED_S, round.give_up_at or self._now + DENIED_S)
 
     def _unavailable(self, round: Round) -> Uncertain:
-        tally = round.tally
-        untouched = sum(isinstance(why, Refusal) and why.untouched for why in tally.refusals.values()) == len(tally.asked)
-        denials = {server: why for server, why in tally.refusals.items() if isinstance(why, Denial)}
-        if denials and tally.outcome is Outcome.UNREACHABLE:
+        untouched = sum(isinstance(why, Refusal) and why.untouched for why in round.refusals.values()) == len(round.asked)
+        denials = {server: why for server, why in round.refusals.items() if isinstance(why, Denial)}
+        if denials and round.outcome is Outcome.UNREACHABLE:
             server, why = next(iter(denials.items()))
             return NotAuthorized(f"{server}: {why}", round.story(), untouched)
-        error = Unavailable(tally.needed, len(tally.answers), tally.missing(), round.story())
+        error = Unavailable(round.needed, len(round.answers), round.missing(self.troubles), round.story())
         error.untouched = untouched
         return error
 
     def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
-        configuration, tally = round.gather.configuration, round.tally
+        configuration = round.gather.configuration
         if refusal.reason is Reason.CONFLICTING_SUCCESSOR:
             self._throw(round, ConfigurationRefused(f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"))
             return
-        if server in tally.refusals or server in tally.answers:  # it answered, then lost its memory: a doubled request is none to insist on
+        if server in round.refusals or server in round.answers:  # it answered, then lost its memory: a doubled request is none to insist on
             return
         if refusal.reason is Reason.UNKNOWN_CONFIGURATION:
-            self._outbox[server].append(Introduce(round.call, configuration))
+            self._outbox[server].append(Introduce(CallId(round.call), configuration))
             self._outbox[server].append(round.request_for(server))
             return
         denied = refusal.reason is Reason.NOT_AUTHORIZED
         why = Denial(refusal.detail) if denied else Refusal(refusal.detail)
         why.untouched = refusal.call == round.call and not round.resent
-        tally.refuse(server, why)
+        round.refuse(server, why)
         self._ask_rest(round)
         if denied:
             self._denied(round)
             return
-        if tally.outcome is Outcome.REACHED:
+        if round.outcome is Outcome.REACHED:
             self._look(round)
-        elif tally.outcome is Outcome.UNREACHABLE:
+        elif round.outcome is Outcome.UNREACHABLE:
             if refusal.reason is Reason.OTHER_CLUSTER:
                 self._throw(round, ConfigurationRefused(f"{server} refuses: {refusal.detail}"))
             else:
@@ -191,7 +189,7 @@ class Session(Jobs):
     def _refused_all(self, server: ServerId, refusal: Refused) -> None:
         """A server could not read a whole batch: count it as refusing whatever still waits for it."""
         for round in list(self._rounds.values()):
-            if server in round.tally.asked and round.call in self._rounds:
+            if server in round.asked and round.call in self._rounds:
                 self._refused(round, server, refusal)
 
     # -- stalls ---------------------------------------------------------------------------------------------------------
@@ -212,19 +210,15 @@ class Session(Jobs):
                 continue
             if newer is not None and newer.index > configuration.index and newer.cluster_id == configuration.cluster_id:
                 self._throw(round, Superseded(newer))
-            elif round.tally.outcome is Outcome.UNREACHABLE:
-                if round.storing and not round.tally.complete:  # whether anything was stored is known when all have said that they refuse
+            elif round.outcome is Outcome.UNREACHABLE:
+                if round.storing and not round.complete:  # whether anything was stored is known when all have said that they refuse
                     self._give_up_soon(round)
                 else:
                     self._throw(round, self._unavailable(round))
 
     def tick(self, now: float) -> None:
         """Let time pass: wake pauses, send again, ask for hints, end what took too long."""
-        self._now = now
-        while self._pauses and self._pauses[0][0] <= now:
-            _, _, task = heapq.heappop(self._pauses)
-            if task in task.job.tasks:
-                self._step(task, None)
+        self.wake(now)
         for round in list(self._rounds.values()):
             if round.call in self._rounds:
                 self._age(round)
@@ -232,7 +226,7 @@ class Session(Jobs):
             self._expire(job)
 
     def _age(self, round: Round) -> None:
-        now, tally = self._now, round.tally
+        now = self._now
         if round.give_up_at is not None and now >= round.give_up_at:
             self._suspect(round)
             self._throw(round, self._unavailable(round))
@@ -247,15 +241,15 @@ class Session(Jobs):
                 self._ask_rest(round)
             if now >= round.resend_at:
                 self._suspect(round)
-                round.unasked = []
+                round.unasked = ()
                 round.resend_after_s = min(round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s))
                 round.resend_at = now + round.resend_after_s
-                for server in tally.asked:
-                    if server not in tally.answers and server not in tally.refusals:
+                for server in round.asked:
+                    if server not in round.answers and server not in round.refusals:
                         self._outbox[server].append(round.request_for(server))
-            if now - round.started >= STALL_S and len(tally.answers) < tally.needed:
+            if now - round.started >= STALL_S and len(round.answers) < round.needed:
                 self._want_hint(round.gather.configuration.domain)
 
     def _suspect(self, round: Round) -> None:
-        silent = (server for server in round.tally.asked if server not in round.tally.answers and server not in round.unasked)
+        silent = (server for server in round.asked if server not in round.answers and server not in round.unasked)
         self.readiness.suspects.update(silent)

@@ -1,6 +1,6 @@
 """The objects of one domain, as users hold them."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -20,7 +20,8 @@ from ares.fragment.memory import Blocks, SharedMemory
 from ares.fragment.reading import FileProgress
 from ares.fragment.store import File
 from ares.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown
-from ares.reconfig.reconfigure import Progress, Reconfigured, reconfigure
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
@@ -29,6 +30,16 @@ from ares.value import TOMBSTONE
 
 Result = TypeVar("Result")
 Identify = Callable[[Configuration], Any]
+
+
+class About(Struct, frozen=True, gc=False):
+    """The label of an operation on one object. Only error messages need it as text."""
+
+    what: str
+    name: ObjectName
+
+    def __str__(self) -> str:
+        return f"{self.what} of {shown(self.name)}"
 
 
 class ObjectStat(Struct, frozen=True):
@@ -81,10 +92,10 @@ class ObjectStore:
         name = checked_key(key)
         return await self.write_named(name, checked_value(value), timeout_s)
 
-    async def write_named(self, name: ObjectName, value: bytes, timeout_s: float | None = None) -> Tag:
+    def write_named(self, name: ObjectName, value: bytes, timeout_s: float | None = None) -> Coroutine[Any, Any, Tag]:
         """``write`` without the checks, reserved keys included."""
-        operation = write(self._view, name, value)
-        return await self._runner.run(operation, f"write of {shown(name)}", self._timeout(timeout_s), key=(self.name, name))
+        view = self._view
+        return self._runner.run(write(view, name, value), About("write", name), self._timeout(timeout_s), key=(view.domain, name))
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.errors.DecodeFailed` when too many writers are at work."""
@@ -94,14 +105,14 @@ class ObjectStore:
         assert isinstance(found.value, bytes)
         return found.value
 
-    async def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Found:
+    def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Coroutine[Any, Any, Found]:
         """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""
-        return await self._runner.run(read(self._view, name), f"read of {shown(name)}", self._timeout(timeout_s))
+        return self._runner.run(read(self._view, name), About("read", name), self._timeout(timeout_s))
 
     async def read_versioned(self, key: str, *, timeout_s: float | None = None) -> tuple[Tag, bytes]:
         """The latest version and its value (CoARES). What this client remembers does not travel again. Raises :class:`ObjectNotFound`."""
         name = checked_key(key)
-        found = await self._runner.run(read_versioned(self._view, name), f"read of {name!r}", self._timeout(timeout_s))
+        found = await self._runner.run(read_versioned(self._view, name), About("read", name), self._timeout(timeout_s))
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
         assert isinstance(found.value, bytes)
@@ -119,7 +130,7 @@ class ObjectStore:
         if version is not None and not is_tag(version):
             raise BadInput(f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}")
         operation = write_versioned(self._view, name, checked_value(value), version)
-        covered = await self._runner.run(operation, f"write of {name!r}", self._timeout(timeout_s), key=(self.name, name))
+        covered = await self._runner.run(operation, About("write", name), self._timeout(timeout_s), key=(self.name, name))
         latest = covered.value if isinstance(covered.value, bytes) else None
         return VersionedResult(covered.changed, covered.tag, latest)
 
@@ -127,12 +138,12 @@ class ObjectStore:
         """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
         name = checked_key(key)
         operation = delete(self._view, name)
-        return await self._runner.run(operation, f"delete of {name!r}", self._timeout(timeout_s), key=(self.name, name))
+        return await self._runner.run(operation, About("delete", name), self._timeout(timeout_s), key=(self.name, name))
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
         """The version and size without the value. Raises :class:`ObjectNotFound`."""
         name = checked_key(key)
-        found = await self._runner.run(stat(self._view, name), f"stat of {name!r}", self._timeout(timeout_s))
+        found = await self._runner.run(stat(self._view, name), About("stat", name), self._timeout(timeout_s))
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
         return ObjectStat(key, self.name, found.tag, found.length)

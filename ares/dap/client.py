@@ -12,7 +12,7 @@ Of EC's elements the first k hold the value itself, and putting it together from
 large, the servers that have them are asked first, if they are as ready as the others. For small values it makes no difference, and all take turns.
 """
 
-from collections.abc import Callable
+from collections.abc import ValuesView
 
 from msgspec import Struct
 
@@ -23,9 +23,9 @@ from ares.dap.reading import DataReplies, Reading, patience_s
 from ares.effects import Gather, Operation, Pause
 from ares.errors import DecodeFailed, Unavailable
 from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
-from ares.messages import DELETED, DataReply, GetData, GetTag, PutData, Question
-from ares.pointer import latest
-from ares.readiness import Readiness
+from ares.messages import DELETED, DataReply, Element, GetData, GetTag, PutData, Question, TagReply
+from ares.pointer import latest_named
+from ares.readiness import Order, Readiness
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Answered, Value
 
@@ -41,6 +41,8 @@ class Found(Struct, frozen=True, gc=False):
 
     ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, or DELETED. ``confirmed``: the
     version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
+    ``lasting``: the version was at a quorum before that heard of a successor, so that it is found from now on, here or wherever its domain moves
+    (:func:`ares.client.answers.at_quorum`).
     """
 
     tag: Tag
@@ -50,6 +52,7 @@ class Found(Struct, frozen=True, gc=False):
     confirmed: bool
     successor: Successor | None
     configuration: ConfigurationId
+    lasting: bool = False
 
 
 class FoundTag(Struct, frozen=True, gc=False):
@@ -66,23 +69,29 @@ class DataAccess:
         self.configuration = configuration
         self._coding = coding
         self._readiness = readiness
+        self._holding_value = coding.k if configuration.dap == "ec" else 0
+        """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""
         self._large = True
         """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
 
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
         """The highest tag at a quorum (Alg. 3:2-8)."""
-        id = self.configuration.id
-        answers = yield Gather(self.configuration, lambda call: GetTag(call, id, object), "get-tag", sparing=True)
-        replies = answers.values()
-        return FoundTag(max([reply.tag for reply in replies]), latest([reply.successor for reply in replies]))
+        configuration = self.configuration
+        order = self._readiness.order(configuration)
+        answers = yield Gather(configuration, GetTag, "get-tag", arguments=(configuration.id, object), order=order)
+        replies: ValuesView[TagReply] = answers.values()
+        tag = TAG_ZERO
+        for reply in replies:
+            if reply.tag > tag:
+                tag = reply.tag
+        return FoundTag(tag, latest_named(replies))
 
     def get_version(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
         """get-data without the value: its tag and length; ``value`` is WITHHELD, unless it is small and came along.
 
         ``carry``: rule R1, servers install it before they answer.
         """
-        found = yield from self._read(object, 0, carry)
-        return found
+        return self._read(object, 0, carry)
 
     def get_data(self, object: ObjectName, carry: Successor | None = None, held: Tag | None = None, confirming: bool = False) -> Operation[Found]:
         """The newest version that a quorum settles, and its value (Alg. 3:9-22).
@@ -91,43 +100,40 @@ class DataAccess:
         get-data of CoARES). WITHHELD under t0 if the successor is finalized. ``confirming``: if the version is at a quorum, find that out, though the
         servers that hold it may not be those that answer first. Raises :class:`DecodeFailed` when the deadline comes first.
         """
-        found = yield from self._read(object, self._coding.k, carry, held, confirming)
-        return found
+        return self._read(object, self._coding.k, carry, held, confirming)
 
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
         """Store a version at a quorum (Alg. 3:23-31)."""
-        requests = self._puts(object, tag, value)
-        answers = yield Gather(self.configuration, requests, "put-data")
-        return FoundTag(tag, latest([reply.successor for reply in answers.values()]))
-
-    def _puts(self, object: ObjectName, tag: Tag, value: Value) -> Callable[[CallId], Question | list[Question]]:
         id = self.configuration.id
-        length = DELETED if value is TOMBSTONE else len(value)
+        length, whole = (DELETED, b"") if value is TOMBSTONE else (len(value), value)
         if self.configuration.dap == "abd":
-            whole = sealed(id, object, tag, 0, length, () if value is TOMBSTONE else (value,))
-            return lambda call: PutData(call, id, object, tag, whole)
-        data = self._coding.encode(b"" if value is TOMBSTONE else value)
-        elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(data)]
-        return lambda call: [PutData(call, id, object, tag, element) for element in elements]
+            element = sealed(id, object, tag, 0, length, () if value is TOMBSTONE else (whole,))
+            answers = yield Gather(self.configuration, PutData, "put-data", arguments=(id, object, tag, element))
+        else:
+            elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self._coding.encode(whole))]
+            answers = yield Gather(self.configuration, _puts, "put-data", arguments=(id, object, tag, elements))
+        return FoundTag(tag, latest_named(answers.values()))
 
     def _read(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None = None, confirming: bool = False) -> Operation[Found]:
         attempt = 0
         while True:
-            reading = Reading(self.configuration, object, needed, held, confirming)
+            reading, order = Reading(self.configuration, object, needed, held, confirming), self._order()
             try:
                 answers = yield Gather(
                     self.configuration,
-                    self._queries(object, needed, carry, held),
+                    self._queries,
                     "get-data",
                     settled=reading.settled,
                     patience_s=patience_s,
-                    sparing=True,
-                    preferred=self._preferred,
+                    arguments=(object, order, needed, carry, held),
+                    order=order,
                 )
-                if not reading.complete and not reading.withheld and reading.tag is not None:
-                    yield from self._fetch(object, reading, answers, carry)
                 if reading.complete or reading.withheld:
-                    return self._found(object, reading, answers)
+                    return self._found(reading, answers)
+                if reading.tag is not None:
+                    yield from self._fetch(object, reading, answers, carry)
+                    if reading.complete:
+                        return self._found(reading, answers)
                 attempt, held = attempt + 1, None
                 yield Pause(min(0.01 * 2 ** min(attempt, 10), BACKOFF_MAX_S))
             except Unavailable as error:
@@ -135,23 +141,20 @@ class DataAccess:
                     raise
                 raise DecodeFailed(object, f"asked {attempt} times, and each time too few elements of one version were at hand") from error
 
-    @property
-    def _preferred(self) -> int:
-        """How many servers, of the first ones, have elements that are easier to put together."""
-        return self._coding.k if self._large and self.configuration.dap == "ec" else 0
+    def _order(self) -> Order:
+        """Whom to ask for data."""
+        return self._readiness.order(self.configuration, self._holding_value if self._large else 0)
 
-    def _queries(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None) -> Callable[[CallId], list[Question]]:
-        id, servers, n, preferred = self.configuration.id, self.configuration.server_ids, self.configuration.n, self._preferred
-
-        def requests(call: CallId) -> list[Question]:
-            order = self._readiness.order(servers, preferred)
-            batch: list[Question] = [GetData(call, id, object, False, None, carry, held)] * n
-            with_element = GetData(call, id, object, True, None, carry, held)
-            for position in order[:needed]:
-                batch[position] = with_element
-            return batch
-
-        return requests
+    def _queries(
+        self, call: CallId, object: ObjectName, order: Order, needed: int, carry: Successor | None, held: Tag | None
+    ) -> list[Question]:
+        """What each server is asked: the first are to send their elements, however large."""
+        id = self.configuration.id
+        queries: list[Question] = [GetData(call, id, object, False, None, carry, held)] * self.configuration.n
+        with_element = GetData(call, id, object, True, None, carry, held)
+        for position in order.positions[:needed]:
+            queries[position] = with_element
+        return queries
 
     def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[None]:
         """Ask servers that listed the settled tag for its element, by name. What cannot be had stays missing."""
@@ -177,8 +180,8 @@ class DataAccess:
             if reply.element is not None:
                 reading.keep(reply.element)
 
-    def _found(self, object: ObjectName, reading: Reading, answers: DataReplies) -> Found:
-        highest = max([reply.tags[0] for reply in answers.values() if reply.tags], default=TAG_ZERO)
+    def _found(self, reading: Reading, answers: DataReplies) -> Found:
+        highest = reading.highest(answers)
         if reading.withheld:
             return Found(TAG_ZERO, WITHHELD, DELETED, highest, False, reading.successor, self.configuration.id)
         tag, length = reading.tag, reading.length
@@ -187,5 +190,11 @@ class DataAccess:
         value: Answered = TOMBSTONE if length == DELETED else WITHHELD
         self._large = length >= LARGE_BYTES_MIN
         if length != DELETED and not reading.unchanged and len(reading.elements) >= self._coding.k:
-            value = self._coding.decode(length, {index: element.parts for index, element in reading.elements.items()})
-        return Found(tag, value, length, highest, reading.confirmed(answers), reading.successor, self.configuration.id)
+            value = self._coding.decode(length, reading.elements)
+        confirmed = reading.confirmed(answers)
+        lasting = confirmed and reading.lasting(answers)
+        return Found(tag, value, length, highest, confirmed, reading.successor, self.configuration.id, lasting)
+
+
+def _puts(call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]) -> list[Question]:
+    return [PutData(call, id, object, tag, element) for element in elements]

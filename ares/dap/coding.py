@@ -28,6 +28,7 @@ STRIPE_BYTES = 1024 * 1024
 _HEADER = struct.Struct("<IIIQ")
 """What a fragment of liberasurecode begins with: its index, the bytes of its slice, of what a backend adds, and of the whole stripe."""
 
+_unpack_header = _HEADER.unpack_from
 _HEADER_BYTES = 80
 _PROBE = bytes(range(100))
 
@@ -71,7 +72,7 @@ class ReedSolomon:
         except (ECDriverError, ImportError, AttributeError, TypeError) as error:  # PyECLib's ways to say that it lacks a backend
             raise ConfigurationRefused(f"erasure code {backend} with k={k}, m={n - k} is not available: {error}") from error
         probe: bytes = self._driver.encode(_PROBE)[0]
-        _, size, _, whole = _HEADER.unpack_from(probe)
+        _, size, _, whole = _unpack_header(probe)
         if whole != len(_PROBE) or not probe[_HEADER_BYTES:].startswith(_PROBE[:size]):
             raise ConfigurationRefused(f"erasure code {backend}: this release of liberasurecode writes elements in another format")
         self._more_bytes = len(probe) - size
@@ -84,28 +85,32 @@ class ReedSolomon:
 
     def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
         indexes = sorted(elements)[: self.k]
+        pieces: list[bytes | memoryview] = []
+        whole = 0
         try:
-            stripes = list(zip(*[elements[index] for index in indexes], strict=True))
-            sizes = [self._stripe_bytes(indexes, parts) for parts in stripes]
-            if sum(sizes) != length:
-                raise DecodeFailed("an object", f"{sum(sizes)} bytes came out of the erasure code, {length} went in")
-            if indexes == list(range(self.k)) and len(stripes[0][0] if stripes else b"") >= JOINED_BYTES_MIN:
-                return b"".join([piece for parts, size in zip(stripes, sizes, strict=True) for piece in _slices(parts, size)])
-            decoded = [self._driver.decode([bytes(part) for part in parts]) for parts in stripes]  # of other types it would abort
+            for parts in zip(*[elements[index] for index in indexes], strict=True):
+                size = self._stripe_bytes(indexes, parts)
+                whole += size
+                if len(parts[0]) >= JOINED_BYTES_MIN and indexes == list(range(self.k)):
+                    pieces.extend(_slices(parts, size))
+                else:
+                    pieces.append(self._driver.decode(list(map(bytes, parts))))  # of other types it would abort
         except (ECDriverError, ValueError) as error:
             raise DecodeFailed("an object", f"the erasure code says {error}") from error
-        value: bytes = decoded[0] if len(decoded) == 1 else b"".join(decoded)
-        return value
+        if whole != length:
+            raise DecodeFailed("an object", f"{whole} bytes came out of the erasure code, {length} went in")
+        return b"".join(pieces)
 
     def _stripe_bytes(self, indexes: Sequence[int], parts: Parts) -> int:
         """How much of the value a stripe holds. Raises :class:`DecodeFailed` for fragments that are not what their headers say."""
-        size = len(parts[0]) - self._more_bytes
+        length = len(parts[0])
+        size = length - self._more_bytes
         stripe_bytes = -1
         for index, part in zip(indexes, parts, strict=False):
-            if len(part) != size + self._more_bytes or size <= 0:
+            if len(part) != length or size <= 0:
                 raise DecodeFailed("an object", f"element {index} has a part of {len(part)} bytes, which does not fit the others")
-            header_index, header_size, _, whole = _HEADER.unpack_from(part)
-            if (header_index, header_size) != (index, size) or whole > self.k * size or stripe_bytes not in (-1, whole):
+            header_index, header_size, _, whole = _unpack_header(part)
+            if header_index != index or header_size != size or whole > self.k * size or (whole != stripe_bytes and stripe_bytes != -1):
                 raise DecodeFailed("an object", f"a part of element {index} has a header that does not fit it")
             stripe_bytes = whole
         return stripe_bytes

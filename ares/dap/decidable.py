@@ -20,9 +20,6 @@ from ares.tag import TAG_ZERO, Tag
 
 def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
     """The tag to return, t0 if nothing was written, or None if these Lists (a quorum's) do not settle it."""
-    first = lists[0].tags
-    if first and all(reply.tags and reply.tags[0] == first[0] for reply in lists):
-        return first[0]
     counts = Counter(tag for reply in lists for tag in reply.tags)
     hidden = sorted((reply.trimmed for reply in lists), reverse=True)[k - 1] if len(lists) >= k else TAG_ZERO
     for tag in sorted(counts, reverse=True):

@@ -13,17 +13,17 @@ from ares.identity import ConfigurationId, ObjectName
 from ares.messages import Element
 from ares.tag import Tag
 
-_layout = struct.Struct(">QQiq")
+_pack = struct.Struct(">QQiq").pack
 
 
 def seal_seed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int) -> int:
     """What the digest of an element's data is seeded with: the digest of all that is not data. Raises struct.error for what cannot be sealed."""
-    return xxh3_64_intdigest(configuration + _layout.pack(tag.number, tag.writer, index, length) + object.encode())
+    return xxh3_64_intdigest(configuration + _pack(tag.number, tag.writer, index, length) + object.encode())
 
 
 def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: Sequence[bytes]) -> int:
-    """64 bits (XXH3), seeded with the digest of all that is not data."""
-    seed = seal_seed(configuration, object, tag, index, length)
+    """64 bits (XXH3), seeded with the digest of all that is not data. Raises struct.error for what cannot be sealed."""
+    seed = xxh3_64_intdigest(configuration + _pack(tag.number, tag.writer, index, length) + object.encode())
     if len(parts) == 1:
         return xxh3_64_intdigest(parts[0], seed)
     digest = xxh3_64(seed=seed)
@@ -40,10 +40,9 @@ def sealed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: 
 def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> bool:
     """Whether the element is what was sealed under this tag. Numbers that cannot be sealed never were."""
     try:
-        expected = checksum(configuration, object, tag, element.index, element.length, element.parts)
+        return element.checksum == checksum(configuration, object, tag, element.index, element.length, element.parts)
     except struct.error:
         return False
-    return element.checksum == expected
 
 
 def hollow(element: Element) -> Element:

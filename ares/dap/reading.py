@@ -1,13 +1,16 @@
 """What the answers to one get-data amount to: which version is it, and are its elements there (Alg. 3:9-21)?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
 
 from ares.configuration import Configuration, Successor
+from ares.dap.coding import Parts
 from ares.dap.decidable import newest_decodable
 from ares.dap.element import intact
 from ares.identity import ObjectName, ServerId
 from ares.messages import DELETED, DataReply, Element
-from ares.pointer import latest
+from ares.pointer import latest_named
 from ares.tag import TAG_ZERO, Tag
 
 PATIENCE_S = 0.05
@@ -16,35 +19,31 @@ BYTES_PER_S_EXPECTED = 200e6
 DataReplies = Mapping[ServerId, DataReply]
 
 
-class Reading:
+class Reading(Struct, eq=False):
     """Judges the answers of one round.
 
     ``needed``: how many elements the reader wants (0: the version and its length only). ``held``: the version whose value it has already.
-    ``confirming``: a quorum's answers do not do until a quorum of all that answered holds the version.
+    ``confirming``: a quorum's answers do not do until a quorum of all that answered holds the version. What it finds: the ``tag`` of the version, if
+    that is settled, its ``length``, and data of intact ``elements``. ``agreed``: everybody's newest is that version. ``withheld``: the ``successor``
+    is finalized; it has the data, and this configuration need not be read.
     """
 
-    __slots__ = ("_configuration", "_confirming", "_object", "elements", "held", "length", "needed", "successor", "tag")
-
-    def __init__(self, configuration: Configuration, object: ObjectName, needed: int, held: Tag | None = None, confirming: bool = False) -> None:
-        self._configuration = configuration
-        self._object = object
-        self.needed = needed
-        self.held = held
-        self._confirming = confirming
-        self.tag: Tag | None = None
-        self.length: int | None = None
-        self.successor: Successor | None = None
-        self.elements: dict[int, Element] = {}
-
-    @property
-    def withheld(self) -> bool:
-        """The successor is finalized: it has the data, and this configuration need not be read."""
-        return self.successor is not None and self.successor.finalized
+    configuration: Configuration
+    object: ObjectName
+    needed: int
+    held: Tag | None = None
+    confirming: bool = False
+    tag: Tag | None = None
+    length: int | None = None
+    elements: dict[int, Parts] = {}
+    successor: Successor | None = None
+    agreed: bool = False
+    withheld: bool = False
 
     @property
     def complete(self) -> bool:
         """The version is settled, and what is wanted of it is here."""
-        return self.length is not None and (self.length == DELETED or self.unchanged or len(self.elements) >= self.needed)
+        return self.length is not None and (len(self.elements) >= self.needed or self.length == DELETED or self.unchanged)
 
     @property
     def unchanged(self) -> bool:
@@ -54,47 +53,88 @@ class Reading:
     def settled(self, answers: DataReplies) -> bool:
         """Looks at the answers of a quorum or more, each time there are more; whether the round may end."""
         replies = answers.values()
-        self.successor = latest([reply.successor for reply in replies])
-        if self.withheld:
-            return True
-        tag = newest_decodable(list(replies), self._configuration.k)
-        if tag != self.tag:
-            self.elements.clear()
-        self.tag = tag
-        self.length = DELETED if tag == TAG_ZERO else next((element.length for element in self.elements.values()), None)
+        successor = latest_named(replies)
+        if successor is not None:
+            self.successor, self.withheld = successor, successor.finalized
+            if successor.finalized:
+                return True
+        tag = _newest_of_all(replies)
         if tag is not None:
-            for reply in replies:
-                if reply.tags and reply.tags[0] == self.tag:
-                    self._learn(reply)
-        return self.complete and (not self._confirming or self.confirmed(answers))
+            self.agreed = True
+        else:
+            self.agreed, tag = False, newest_decodable(list(replies), self.configuration.k)
+        if tag != self.tag:
+            self.tag, self.length = tag, DELETED if tag == TAG_ZERO else None
+            self.elements.clear()
+        if tag is not None:
+            self._learn(replies, tag)
+        return self.complete and (not self.confirming or self.confirmed(answers))
 
-    def _learn(self, reply: DataReply) -> None:
-        if self.length is None and (self.needed == 0 or self.unchanged):
-            self.length = reply.length
-        if reply.element is not None and len(self.elements) < self._configuration.k:
-            self.keep(reply.element)
-        elif reply.length == DELETED:
-            self.length = DELETED
+    def _learn(self, replies: Iterable[DataReply], tag: Tag) -> None:
+        """What those say of the version whose newest it is; no more than is wanted."""
+        k, bare = self.configuration.k, self.needed == 0 or self.unchanged
+        for reply in replies:
+            if len(self.elements) >= k:
+                return
+            if not reply.tags or reply.tags[0] != tag:
+                continue
+            if bare and self.length is None:
+                self.length = reply.length
+            if reply.element is not None:
+                self.keep(reply.element)
+            elif reply.length == DELETED:
+                self.length = DELETED
 
     def keep(self, element: Element) -> None:
         """Take an element of the settled tag, if it is intact: a bad one counts as missing."""
         assert self.tag is not None
         if element.index in self.elements:
             return
-        if 0 <= element.index < self._configuration.n and intact(self._configuration.id, self._object, self.tag, element):
-            self.elements.setdefault(element.index, element)
+        if 0 <= element.index < self.configuration.n and intact(self.configuration.id, self.object, self.tag, element):
+            self.elements[element.index] = element.parts
             self.length = element.length
 
     def holders(self, answers: DataReplies) -> tuple[ServerId, ...]:
         """Servers that list the settled tag and whose element is not here yet."""
-        have = {self._configuration.server_ids[index] for index in self.elements}
+        have = {self.configuration.server_ids[index] for index in self.elements}
         return tuple(server for server, reply in answers.items() if self.tag in reply.tags and server not in have)
 
     def confirmed(self, answers: DataReplies) -> bool:
         """Whether the version is known to be at a quorum already (t0 is at every server)."""
-        if self.tag == TAG_ZERO:
+        if self.agreed or self.tag == TAG_ZERO:
             return True
-        return sum(1 for reply in answers.values() if self.tag in reply.tags) >= self._configuration.quorum_size
+        holding = 0
+        for reply in answers.values():
+            if self.tag in reply.tags:
+                holding += 1
+        return holding >= self.configuration.quorum_size
+
+    def lasting(self, answers: DataReplies) -> bool:
+        """Whether that was so before the quorum heard of a successor (most never did)."""
+        if self.successor is None or self.tag == TAG_ZERO:
+            return self.confirmed(answers)
+        before = [reply.tags for reply in answers.values() if reply.preceding or reply.successor is None]
+        return sum(1 for tags in before if self.tag in tags) >= self.configuration.quorum_size
+
+
+    def highest(self, answers: DataReplies) -> Tag:
+        """The highest tag that any server lists."""
+        if self.agreed and self.tag is not None:
+            return self.tag
+        return max([reply.tags[0] for reply in answers.values() if reply.tags], default=TAG_ZERO)
+
+
+def _newest_of_all(replies: Iterable[DataReply]) -> Tag | None:
+    """The tag that all these Lists begin with, if there is one. What everybody lists as the newest is at a quorum, and nothing can be newer."""
+    newest: Tag | None = None
+    for reply in replies:
+        if not reply.tags:
+            return None
+        if newest is None:
+            newest = reply.tags[0]
+        elif reply.tags[0] != newest:
+            return None
+    return newest
 
 
 def patience_s(answers: DataReplies) -> float:

@@ -38,7 +38,8 @@ class Versions:
 
     def tags(self) -> tuple[Tag, ...]:
         """Newest first, without t0."""
-        return tuple([tag for tag, _ in self.entries])
+        entries = self.entries
+        return (entries[0][0],) if len(entries) == 1 else tuple([tag for tag, _ in entries])
 
     def element(self, tag: Tag) -> Element | None:
         for held, element in self.entries:
@@ -55,9 +56,9 @@ class Versions:
             return 0
         else:
             entries.insert(bisect_left(entries, (-tag.number, -tag.writer), key=_descending), (tag, element))
-        grown = element.size
-        if len(entries) > capacity:
-            dropped, lost = entries.pop()
-            self.trimmed = max(self.trimmed, dropped)
-            grown -= lost.size
-        return grown
+        if len(entries) <= capacity:
+            return element.size
+        dropped, lost = entries.pop()
+        if dropped > self.trimmed:
+            self.trimmed = dropped
+        return element.size - lost.size

@@ -4,8 +4,11 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+
+from blake3 import blake3
 
 from ares.errors import BadInput
 from ares.fragment.block import Part
@@ -13,6 +16,8 @@ from ares.fragment.division import Chunk, Sizes, digest, divide
 from ares.fragment.edits import Content
 
 COPY_BYTES = 1024 * 1024
+
+Replacing = Callable[[int], object]
 
 
 def content_of_bytes(data: bytes | bytearray | memoryview, sizes: Sizes) -> Content:
@@ -40,6 +45,15 @@ def _read_at(file: int, offset: int, count: int) -> bytes:
     while 0 < len(data) < count and (more := os.pread(file, count - len(data), offset + len(data))):
         data += more
     return data
+
+
+def digest_of_file(file: int) -> bytes:
+    """Of the whole content of an open file (a descriptor)."""
+    whole, offset = blake3(), 0
+    while data := _read_at(file, offset, COPY_BYTES):
+        whole.update(data)
+        offset += len(data)
+    return whole.digest()
 
 
 class Assembled:
@@ -108,12 +122,14 @@ class LocalCopy:
     """A sink that brings the file at ``path`` up to date, wholly or not at all: what it has already is not wanted again.
 
     Nothing is written as long as the file is as it should be; from the first difference on, a new file beside it is, which then takes its place.
-    Every method raises :class:`BadInput` if the file cannot be read or written; it is as it was then.
+    Every method raises :class:`BadInput` if the file cannot be read or written; it is as it was then, and so it is if ``replacing`` raises something,
+    which is called with the descriptor of a file that is there, before it is replaced by one that differs.
     """
 
-    def __init__(self, path: Path, sizes: Sizes) -> None:
+    def __init__(self, path: Path, sizes: Sizes, replacing: Replacing | None = None) -> None:
         self._path = Path(os.path.realpath(path))  # a symbolic link stays one
         self._sizes = sizes
+        self._replacing = replacing
         self._old: int | None = None
         self._found: os.stat_result | None = None
         self._old_bytes = 0
@@ -193,6 +209,8 @@ class LocalCopy:
 
     def _start(self) -> None:
         """From here on the files differ: begin the new one with what they share."""
+        if self._old is not None and self._replacing is not None:
+            self._replacing(self._old)
         self._new, self._temporary = tempfile.mkstemp(prefix=f".{self._path.name[:100]}.", dir=self._path.parent)
         os.fchmod(self._new, 0o666 & ~_umask())
         if self._offset:

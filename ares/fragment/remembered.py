@@ -6,6 +6,8 @@ base belongs to the copy, and is kept by the copy's path as well as by the clust
 copy of the same file, would otherwise take each other's base, and the one who puts second would wipe out what the first one put, as if it had been
 seen and deleted.
 
+What was in the copy then is remembered, too, by its digest: only so it can be known whether somebody has edited it since, and would lose that.
+
 One small file for each copy, in MessagePack behind a format byte: lengths, versions and digests of blocks, no content and no secrets. All of it may
 be lost at any time: a put without a base replaces what is there.
 """
@@ -47,6 +49,7 @@ class LocalName(Struct, frozen=True, array_like=True):
 class _Entry(Struct, frozen=True, array_like=True):
     copy: LocalName
     state: FileState
+    content: bytes = b""
 
 
 _decoder = msgspec.msgpack.Decoder(_Entry)
@@ -72,8 +75,22 @@ class Remembered:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a directory."""
+        return self._directory is not None
+
     def recall(self, copy: LocalName) -> FileState | None:
         """What the copy was made from, if that is known."""
+        entry = self._entry(copy)
+        return None if entry is None else entry.state
+
+    def content(self, copy: LocalName) -> bytes:
+        """The digest of the copy itself when it was last put or brought here; empty if that is not known."""
+        entry = self._entry(copy)
+        return b"" if entry is None else entry.content
+
+    def _entry(self, copy: LocalName) -> _Entry | None:
         if self._directory is None:
             return None
         path = self._directory / _entry_name(copy)
@@ -91,13 +108,13 @@ class Remembered:
         if entry is None or entry.copy != copy:
             log.warning("%s is not an entry of this release and is ignored: what %s is based on is taken as unknown", path, os.fsdecode(copy.path))
             return None
-        return entry.state
+        return entry
 
-    def remember(self, copy: LocalName, state: FileState) -> None:
-        """Keep what the copy was made from, wholly or not at all; the oldest entries go when there are too many."""
+    def remember(self, copy: LocalName, state: FileState, content: bytes = b"") -> None:
+        """Keep what the copy was made from, and the digest of its ``content``, wholly or not at all; the oldest entries go if there are too many."""
         if self._directory is None:
             return
-        entry = _Entry(copy, msgspec.structs.replace(state, genesis=msgspec.structs.replace(state.genesis, parts=())))
+        entry = _Entry(copy, msgspec.structs.replace(state, genesis=msgspec.structs.replace(state.genesis, parts=())), content)
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _replace(self._directory / _entry_name(copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))

@@ -27,7 +27,7 @@ from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collection import GRACE_S, fm_collect, fm_remove
 from ares.fragment.division import Sizes
 from ares.fragment.edits import Content
-from ares.fragment.local import Assembled, LocalCopy, content_of_bytes, content_of_file
+from ares.fragment.local import Assembled, LocalCopy, Replacing, content_of_bytes, content_of_file
 from ares.fragment.memory import Blocks
 from ares.fragment.publishing import fm_put
 from ares.fragment.ranges import fm_read_range
@@ -35,7 +35,8 @@ from ares.fragment.reading import FileProgress, FileState, Nowhere, fm_read, rea
 from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
 from ares.fragment.writer import FileWriter
 from ares.fragment.writing import fm_update
-from ares.reconfig.reconfigure import Progress, Reconfigured
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured
 from ares.tag import TAG_ZERO, Tag
 
 if TYPE_CHECKING:
@@ -94,12 +95,22 @@ class File:
         self.state, self._assembled = state, assembled
         return assembled.finish()
 
-    async def read_into(self, path: str | os.PathLike[str], *, progress: OnProgress | None = None, timeout_s: float | None = None) -> bool:
-        """Bring the file at ``path`` up to date, wholly or not at all; whether anything had to change. Only what differs from it moves."""
+    async def read_into(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        replacing: Replacing | None = None,
+        progress: OnProgress | None = None,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Bring the file at ``path`` up to date, wholly or not at all; whether anything had to change. Only what differs from it moves.
+
+        ``replacing`` is called with the descriptor of the file that is there, if it is to be replaced; what it raises ends this, and nothing changes.
+        """
         if not isinstance(path, str | os.PathLike):
             raise BadInput(f"a local file is named by its path, not by {type(path).__name__}")
         genesis, _ = await self._run("read", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s)
-        copy = LocalCopy(Path(path), genesis.sizes)
+        copy = LocalCopy(Path(path), genesis.sizes, replacing)
         try:
             await asyncio.to_thread(copy.open)
             state = await self._load(copy, "read", progress, timeout_s)

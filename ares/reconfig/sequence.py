@@ -13,22 +13,16 @@ RETIRED_KEPT = 8
 
 
 class ConfigurationSequence:
-    """Entries by index. Starts with a finalized configuration: c0, or what the domain's directory entry names."""
+    """Entries by index. Starts with a finalized configuration: c0, or what the domain's directory entry names.
+
+    ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda].
+    """
 
     def __init__(self, first: Configuration) -> None:
         self._entries: dict[int, Configuration] = {first.index: first}
         self._finalized = self._last = first.index
+        self.last_finalized = self.last_known = first
         self._known_at_quorum: dict[ConfigurationId, Successor] = {}
-
-    @property
-    def last_finalized(self) -> Configuration:
-        """cseq[mu]."""
-        return self._entries[self._finalized]
-
-    @property
-    def last_known(self) -> Configuration:
-        """cseq[lambda]."""
-        return self._entries[self._last]
 
     @property
     def active(self) -> list[Configuration]:
@@ -75,6 +69,7 @@ class ConfigurationSequence:
             self._finalized = new.index
             for old in self.retired[:-RETIRED_KEPT]:
                 self.forget(old)
+        self.last_finalized, self.last_known = self._entries[self._finalized], self._entries[self._last]
 
     def forget(self, configuration: Configuration) -> None:
         """Drop a retired entry (Alg. 2:44); an active one stays."""

@@ -6,7 +6,7 @@ from ares.configuration import Configuration
 from ares.dap.client import DataAccess
 from ares.dap.memory import Memory
 from ares.dap.registry import data_access
-from ares.identity import ClientId, ConfigurationId, DomainName, ObjectName
+from ares.identity import ClientId, ConfigurationId, ObjectName
 from ares.readiness import Readiness
 from ares.reconfig.sequence import ConfigurationSequence
 
@@ -35,16 +35,13 @@ class View:
 
     def __init__(self, client: ClientId, first: Configuration, switches: Switches, readiness: Readiness | None = None) -> None:
         self.client = client
+        self.domain = first.domain
         self.switches = switches
         self.sequence = ConfigurationSequence(first)
         self.spent: dict[ObjectName, int] = {}
         self.memory = Memory()
         self._readiness = readiness or Readiness()
         self._daps: dict[ConfigurationId, DataAccess] = {}
-
-    @property
-    def domain(self) -> DomainName:
-        return self.sequence.last_known.domain
 
     def dap(self, configuration: Configuration) -> DataAccess:
         """The primitives of a configuration. Raises :class:`ares.errors.ConfigurationRefused` if they are not available here."""

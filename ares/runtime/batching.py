@@ -1,6 +1,6 @@
-"""What every transport does alike: collecting messages into batches, and treating the batches that arrive.
+"""What every transport does alike: messages into batches, and treating the batches that arrive.
 
-A transport pays for a batch, not for a message: what one tick of the event loop has for one peer leaves together (:class:`TickQueues`), cut only
+A transport pays for a batch, not for a message: whoever posts or replies gives it all that it has for one peer, and that leaves together, cut only
 where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the wire.
 """
 
@@ -8,14 +8,12 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
 
 from ares.codec import Frame, decode, encode
 from ares.errors import BadMessage
 from ares.identity import CallId, ServerId
 from ares.messages import AnyMessage, DataReply, PutData, Reason, Refused
-from ares.runtime.metering import counted
 from ares.runtime.ports import Handle, Sender
 from ares.server.metrics import Traffic
 
@@ -31,61 +29,19 @@ DETAIL_CHARACTERS_MAX = 300
 
 _log = logging.getLogger(__name__)
 
-Peer = TypeVar("Peer", bound=Hashable)
 Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
 
 
-def batches(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, list[Frame]]]:
+def batches(messages: Sequence[AnyMessage]) -> Sequence[tuple[int, list[Frame]]]:
     """``messages`` in order as (how many, their frames); a message alone is a batch however large it is."""
-    for start in range(0, len(messages), BATCH_MESSAGES_MAX):
-        yield from _halved(messages[start : start + BATCH_MESSAGES_MAX])
-
-
-def _halved(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, list[Frame]]]:
+    count = len(messages)
+    if not 1 <= count <= BATCH_MESSAGES_MAX:
+        starts = range(0, count, BATCH_MESSAGES_MAX)
+        return [batch for start in starts for batch in batches(messages[start : start + BATCH_MESSAGES_MAX])]
     frames = encode(messages)
-    if len(messages) == 1 or sum(map(len, frames)) <= BATCH_BYTES_MAX:
-        yield len(messages), frames
-    else:
-        middle = len(messages) // 2
-        yield from _halved(messages[:middle])
-        yield from _halved(messages[middle:])
-
-
-class TickQueues(Generic[Peer]):
-    """Messages by peer. ``flush`` takes them all; it is called in the tick after something was posted."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, flush: Callable[[], None]) -> None:
-        self._loop = loop
-        self._flush = flush
-        self._queues: dict[Peer, list[AnyMessage]] = {}
-
-    def post(self, peer: Peer, messages: Sequence[AnyMessage]) -> None:
-        if messages:
-            if not self._queues:
-                self._loop.call_soon(self._flush)
-            self.add(peer, messages)
-
-    def add(self, peer: Peer, messages: Sequence[AnyMessage]) -> None:
-        """``post``, by somebody who flushes before this tick is over."""
-        if not messages:
-            return
-        queue = self._queues.get(peer)
-        if queue is None:
-            self._queues[peer] = list(messages)
-        else:
-            queue.extend(messages)
-
-    def send_each(self, send: Callable[[Peer, list[AnyMessage]], None]) -> None:
-        """Give everything to ``send``, peer by peer; what is posted meanwhile is for the next flush.
-
-        Messages that cannot be sent (the codec does not know them) are logged, and cost other peers nothing.
-        """
-        queues, self._queues = self._queues, {}
-        for peer, messages in queues.items():
-            try:
-                send(peer, messages)
-            except Exception:
-                _log.exception("%d messages could not be sent", len(messages))
+    if count == 1 or (len(frames[0]) if len(frames) == 1 else sum(map(len, frames))) <= BATCH_BYTES_MAX:
+        return ((count, frames),)
+    return [*batches(messages[: count // 2]), *batches(messages[count // 2 :])]
 
 
 class Waiting:
@@ -95,31 +51,35 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self._messages: list[AnyMessage] = []
+        self.messages: list[AnyMessage] = []
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self.messages)
 
     def admit(self, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
             size = message.element.size if isinstance(message, PutData | DataReply) and message.element is not None else 0
-            full = len(self._messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
-            if full and self._messages:
+            full = len(self.messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            if full and self.messages:
                 break
-            self._messages.append(message)
+            self.messages.append(message)
             self._bytes += size
 
     def take(self) -> list[AnyMessage]:
         """Everything, leaving nothing."""
-        messages, self._messages, self._bytes = self._messages, [], 0
+        messages, self.messages, self._bytes = self.messages, [], 0
         return messages
 
 
 class BatchConnections(ABC):
-    """The part of :class:`ares.runtime.ports.Connections` that is the same over every wire; a subclass sends and closes."""
+    """The part of :class:`ares.runtime.ports.Connections` that is the same over every wire; a subclass sends and closes.
+
+    Messages that cannot be sent (the codec does not know them) are logged, and cost other peers nothing.
+    """
 
     def __init__(self) -> None:
+        self.troubles: dict[ServerId, str] = {}
         self._addresses: dict[ServerId, str] = {}
         self._bad_batches = 0
         self._opened = False
@@ -127,23 +87,20 @@ class BatchConnections(ABC):
     def open(self, deliver: Deliver) -> None:
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
-        self._outgoing = TickQueues[ServerId](self._loop, self._flush)
         self._opened = True
 
     def learn(self, server: ServerId, address: str) -> None:
         self._addresses.setdefault(server, address)
 
     def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        if self._opened and server in self._addresses:
-            self._outgoing.post(server, messages)
-
-    def _flush(self) -> None:
-        """Send what the tick's queues hold."""
-        if self._opened:
-            self._outgoing.send_each(self._send)
+        if messages and self._opened and server in self._addresses:
+            try:
+                self._send(server, messages)
+            except Exception:
+                _log.exception("%d messages could not be sent", len(messages))
 
     @abstractmethod
-    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+    def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         """Send them to this server, whose address was learned."""
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
@@ -175,9 +132,8 @@ class BatchListener(ABC):
 
     def _start(self, handle: Handle, address: str) -> None:
         self.address = address
-        self._handle = handle if self._traffic is None else counted(handle, self._traffic)
+        self._handle = handle
         self._loop = asyncio.get_running_loop()
-        self._outgoing = TickQueues[Sender](self._loop, self._flush)
         self._serving = True
 
     def pause(self) -> None:
@@ -192,48 +148,41 @@ class BatchListener(ABC):
     def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         if self._traffic is not None:
             self._traffic.count_replies(messages)
-        if self._serving:
-            self._outgoing.post(sender, messages)
+        self._respond(sender, messages)
 
     @abstractmethod
     def _drain(self) -> None:
         """Take what came, unless paused."""
 
-    def _flush(self) -> None:
-        """Send what the tick's queues hold."""
-        if self._serving:
-            self._outgoing.send_each(self._send)
-
     @abstractmethod
-    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         """Send replies to this sender, if it is still there."""
 
+    def _respond(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        """Send replies; those that cannot be sent are logged, and cost others nothing."""
+        if messages and self._serving:
+            try:
+                self._send(sender, messages)
+            except Exception:
+                _log.exception("%d messages could not be sent", len(messages))
+
     def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
-        """Treat one batch; returns how many messages it held. Flush after the last of those that are here."""
+        """Treat one batch, and send the replies that can be given at once; returns how many messages it held."""
         traffic = self._traffic
-        if traffic is None:
-            return self._treat(sender, frames)
-        begin_s = time.perf_counter()
-        messages = self._treat(sender, frames)
-        traffic.batches.add(time.perf_counter() - begin_s)
-        traffic.received_bytes += sum(map(len, frames))
-        return messages
-
-    def _leaves(self, frames: Sequence[Frame]) -> None:
-        """A batch of replies goes out."""
-        if self._traffic is not None:
-            self._traffic.sent_bytes += sum(map(len, frames))
-
-    def _treat(self, sender: Sender, frames: Sequence[Frame]) -> int:
+        begin_s = time.perf_counter() if traffic is not None else 0.0
         try:
             messages = decode(frames)
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
             return 0
         try:
-            self._outgoing.add(sender, self._handle(sender, messages))
+            replies = self._handle(sender, messages)
         except Exception:
             _log.exception("a batch of %d requests failed and gets no reply", len(messages))
+            return len(messages)
+        if traffic is not None:
+            traffic.count_batch(messages, replies, frames, time.perf_counter() - begin_s)
+        self._respond(sender, replies)
         return len(messages)
 
     def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:

@@ -3,11 +3,13 @@
 The replicated table holds decisions as they were proposed, without certificates: every member can make the certificate again, and makes the same one.
 """
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from ares.configuration import Configuration
 from ares.errors import ConfigurationRefused
-from ares.identity import DEFAULT_DOMAIN, ClientId, DomainName
+from ares.identity import DEFAULT_DOMAIN, ClientId, DomainName, ServerId
 from ares.messages import ConsensusDescription, Decided
 from ares.runtime.certificates import Signer, Verifier
 from ares.runtime.ports import Consensus
@@ -41,6 +43,10 @@ class CertifiedConsensus:
         if not self._verifier(configuration):
             raise ConfigurationRefused("only what was decided here, with the certificate of that, can be finalized; nothing was kept")
         await self._consensus.tell_finalized(configuration, timeout_s)
+
+    @property
+    def troubles(self) -> Mapping[ServerId, str]:
+        return self._consensus.troubles
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
         return await self._consensus.describe(timeout_s)

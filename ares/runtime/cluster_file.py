@@ -20,6 +20,7 @@ from ares.runtime.new_keys import FIRST_CLIENT, NewKeys
 from ares.runtime.secret_file import write_secret
 from ares.runtime.security_settings import KEYS_NAME
 from ares.runtime.settings import FILE_NAME, Settings, is_loopback
+from ares.runtime.starts import record_of
 
 Durability = Literal["memory", "fsync"]
 
@@ -153,8 +154,10 @@ def create(directory: Path, plan: Plan) -> Settings:
     text = _text(plan, keys)
     processes = Settings.parse(text, path).processes()
     for process in processes:
-        if (found := kept_in(process.data)) is not None:
-            raise BadInput(f"{found} is left of an earlier cluster: choose another directory, or remove {process.data} yourself; nothing was written")
+        record = record_of(process.data)
+        if (found := kept_in(process.data) or (record if record.exists() else None)) is not None:
+            remove = f"remove {found if found == record else process.data} yourself"
+            raise BadInput(f"{found} is left of an earlier cluster: choose another directory, or {remove}; nothing was written")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if plan.consensus:

@@ -18,6 +18,7 @@ from ares.configuration import Configuration
 from ares.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
 from ares.identity import ClientId, DomainName, ServerId
 from ares.messages import ConsensusDescription, Decided
+from ares.quorum import NO_TROUBLES
 from ares.reconfig.decision import Decision, Finalized, require_place
 from ares.runtime.etcd_cluster import EndpointReport, EtcdCluster
 from ares.runtime.etcd_settings import EtcdSettings
@@ -39,6 +40,8 @@ class EtcdConsensus:
     :class:`ConfigurationRefused` for a configuration that has no place or is too large. Raises :class:`ares.errors.BadInput` when a file that
     ``settings`` names cannot be used.
     """
+
+    troubles = NO_TROUBLES
 
     def __init__(self, settings: EtcdSettings, cluster: bytes) -> None:
         self._etcd = EtcdCluster(settings)

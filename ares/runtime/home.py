@@ -8,6 +8,10 @@ Which start is the first, an empty directory cannot tell: that of a disk which w
 once, by those who know that nothing ever ran there (`init`, `up --fresh`, `ares-cli prepare`): a file in it says so, and goes with the first start.
 A directory with neither that file nor what a server keeps is refused. The same holds for consensus members, which must remember whom they voted for.
 
+That file may be in the wrong place: below the mount point of a disk that is missing today, or made anew by somebody who did not know better. So it
+is remembered beside the directory, too, who started in it (ares/runtime/starts.py): nobody is new there twice, until told to forget, or the whole
+cluster begins afresh.
+
 With state in memory, every later start finds that claim and takes a new random identity instead. Configurations that name the old one then count
 the server as crashed, until a reconfiguration brings it back. With a store, the claim stands in the store as well, and a later start goes on under
 it; where the claim is without its store, the server is refused until somebody says that it may forget.
@@ -23,6 +27,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.runtime.durable_files import make_directory, replace_durably, sync
+from ares.runtime.starts import record_of, remember_start, was_started
 
 CLAIM_NAME = "identity"
 STORE_NAME = "journal"
@@ -60,8 +66,8 @@ def prepare(directory: Path) -> bool:
             raise BadInput(f"{directory} is not that of a process that never ran: {kept} is there; nothing was changed in it")
         if (directory / NEW_NAME).exists():
             return False
-        _make_directory(directory)
-        _replace_durably(directory / NEW_NAME, _NEW_TEXT)
+        make_directory(directory)
+        replace_durably(directory / NEW_NAME, _NEW_TEXT)
     return True
 
 
@@ -75,22 +81,32 @@ def is_new(directory: Path) -> bool:
     return (directory / NEW_NAME).exists()
 
 
-def is_bare(directory: Path) -> bool:
-    """Whether nothing of a server or consensus member is in ``directory``, nor that none ever ran there: a start would be refused.
+def is_bare(directory: Path, name: str) -> bool:
+    """Whether nothing of a server or consensus member is in ``directory``, and it is not new for the one called ``name``: a start would be refused.
 
     False where it cannot be looked into, or is no directory: a start says why.
     """
     try:
-        return kept_in(directory) is None and not is_new(directory) and (directory.is_dir() or not directory.exists())
+        new = is_new(directory) and not was_started(directory, name)
+        return kept_in(directory) is None and not new and (directory.is_dir() or not directory.exists())
     except OSError:
         return False
+
+
+def require_first(directory: Path, name: str, votes: bool = False) -> None:
+    """Raise :class:`DirectoryLost` unless ``directory``, in which nothing was found, is new for ``name``. ``votes``: that is a consensus member."""
+    with _refusing_unusable(directory):
+        if was_started(directory, name):
+            raise DirectoryLost(directory, votes=votes, record=record_of(directory))
+        if not is_new(directory):
+            raise DirectoryLost(directory, votes=votes)
 
 
 def end_newness(directory: Path) -> None:
     """The next start is not the first any more, on stable storage; what makes a later one possible must be there before. Idempotent."""
     if is_new(directory):
         (directory / NEW_NAME).unlink()
-        _sync(directory)
+        sync(directory)
 
 
 def was_claimed(directory: Path) -> bool:
@@ -107,11 +123,12 @@ def claim_identity(directory: Path, identity_of_file: str, forget: bool = False)
     """
     with _refusing_unusable(directory):
         lost = forget or was_claimed(directory)
-        if not (lost or is_new(directory)):
-            raise DirectoryLost(directory)
-        _make_directory(directory)
+        if not lost:
+            require_first(directory, identity_of_file)
+        make_directory(directory)
         identity = new_identity() if lost else identity_of_file
-        _replace_durably(directory / CLAIM_NAME, f"{identity}\n")
+        replace_durably(directory / CLAIM_NAME, f"{identity}\n")
+        remember_start(directory, identity_of_file)
         end_newness(directory)
     return Claim(identity, lost)
 
@@ -125,9 +142,9 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
     store = directory / STORE_NAME
     with _refusing_unusable(directory):
         claimed, stored = _read_claim(directory), _read_claim(store)
-        if not (forget or claimed or stored or is_new(directory)):
-            raise DirectoryLost(directory)
-        _make_directory(directory)
+        if not (forget or claimed or stored):
+            require_first(directory, identity_of_file)
+        make_directory(directory)
         if forget and store.exists():
             os.rename(store, store.with_name(f"{STORE_NAME}.{secrets.token_hex(4)}"))
         elif claimed is not None and stored is None and not forget:
@@ -135,11 +152,12 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
         identity = new_identity() if forget else claimed or stored or identity_of_file
         if not forget and stored not in (None, identity):
             raise ForeignStore(store, f"it was made under the identity {stored}, and this server is {identity}")
-        _make_directory(store)
+        make_directory(store)
         # Cut short between the two, a first start is repeated, and one that forgets is asked for again: a claim without its store is refused.
         for place in (directory, store) if forget else (store, directory):
             if _read_claim(place) != identity:  # a full disk is no reason not to start
-                _replace_durably(place / CLAIM_NAME, f"{identity}\n")
+                replace_durably(place / CLAIM_NAME, f"{identity}\n")
+        remember_start(directory, identity_of_file)
         end_newness(directory)
     return Claim(identity, forget)
 
@@ -158,7 +176,7 @@ def held(directory: Path) -> Iterator[None]:
     Raises :class:`BadInput` naming the process that holds it, or why the directory cannot be used.
     """
     with _refusing_unusable(directory):
-        _make_directory(directory)
+        make_directory(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -179,31 +197,3 @@ def _refusing_unusable(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInput(f"the directory {directory} cannot be used: {error.strerror} ({error.filename}); nothing was changed in it") from error
-
-
-def _make_directory(directory: Path) -> None:
-    """With its missing parents, every entry synced: a claim in a directory that vanishes in a power cut would be none."""
-    if not directory.is_dir():
-        if directory.parent != directory:
-            _make_directory(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        _sync(directory.parent)
-
-
-def _replace_durably(path: Path, text: str) -> None:
-    """Whatever happens, the file holds its old content or ``text``, never a part."""
-    new = path.with_name(f"{path.name}.new")
-    with open(new, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

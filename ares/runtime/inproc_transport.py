@@ -58,7 +58,7 @@ class InprocConnections(BatchConnections):
         super().__init__()
         self._network = network
 
-    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+    def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         for _, frames in batches(messages):
             self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
 
@@ -91,9 +91,8 @@ class InprocListener(BatchListener):
     def _drain(self) -> None:
         while self._held and self._serving and not self._paused:
             self._receive(*self._held.popleft())
-            self._flush()
 
-    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         assert isinstance(sender, _Origin)
         for _, frames in batches(messages):
             copied = [bytes(frame) for frame in frames]  # as a wire would: a client never shares memory with a server's mapped store
@@ -101,6 +100,5 @@ class InprocListener(BatchListener):
 
     async def close(self) -> None:
         if self._serving:
-            self._flush()
             self._serving = False
             self._network.detach(self.address)

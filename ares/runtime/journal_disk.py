@@ -82,6 +82,8 @@ class Disk:
             view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
 
     def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
+        if len(buffers) == 1 and os.pwrite(descriptor, buffers[0], offset) == len(buffers[0]):
+            return
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while waiting:
             written = os.pwritev(descriptor, waiting[:BUFFERS_MAX], offset)

@@ -113,8 +113,10 @@ def encode_mark(synced: int, salt: int) -> list[Buffer]:
     return encode_frame(MARK, 0, synced, salt, b"")
 
 
-def encode_batch(sequence: int, synced: int, salt: int, batch: Batch) -> list[Buffer]:
-    """The frame of a batch; parts of large elements are buffers of their own, never copied."""
+def encode_batch(sequence: int, synced: int, salt: int, batch: Batch, large: bool = True) -> list[Buffer]:
+    """The frame of a batch; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
+    if not large:
+        return encode_frame(BATCH, sequence, synced, salt, _encode(batch))
     facts: list[Fact] = []
     parts: list[Buffer] = []
     for fact in batch.facts:

@@ -1,28 +1,33 @@
 """A journal in files: an append log of segments, with group commit and space given back by the segment.
 
-Why a log, with figures: docs/store.md. Facts are gathered on the event loop; a commit encodes them as one batch and hands it to a thread, which
-writes it and syncs once. Segments are mapped: large elements are views into them, which neither a restart nor a running server copies.
+Why a log, with figures: docs/store.md. Facts are gathered on the event loop; a commit encodes them as one batch, which is written and synced once,
+where waiting is done (ares/runtime/journal_inline.py). Segments are mapped: large elements are views into them, which neither a restart nor a running
+server copies.
 
 Room is promised before a server changes its mind (:meth:`LogJournal.reserve`): it is allocated on the disk then, so a write that follows
 cannot run into a full one. Giving space back takes some first: a part of each segment is left to what frees space, and a spare file, which compaction
 may replace by facts, is large enough for all that lives in a segment which is worth it (ares/server/compaction.py).
 """
 
+import asyncio
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from ares.codec import DETACHED_BYTES_MIN
 from ares.messages import PutData
 from ares.runtime.journal_disk import FULL, Disk, share_of_file_system
 from ares.runtime.journal_examination import SegmentExamination
 from ares.runtime.journal_format import FRAME_BYTES_MAX, Batch, encode_batch
+from ares.runtime.journal_inline import InlineWriter
 from ares.runtime.journal_recovery import Recovery
 from ares.runtime.journal_segments import NEW_SUFFIX, Owner, Segment, Work, create_segment, mapped
 from ares.runtime.journal_thread import Background, WriterThread
 from ares.runtime.ports import Use
-from ares.server.facts import Fact, fact_bytes_max
+from ares.runtime.unhindered_clock import UnhinderedClock
+from ares.server.facts import Fact
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -55,7 +60,7 @@ class LogJournal:
         self._disk = disk or Disk()
         self._segment_bytes = segment_bytes
         left = segment_bytes // LEFT_SHARE
-        self._left = {Use.DATA: left, Use.POINTERS: left // 2, Use.COMPACTION: _LEFT_FOR_DISCARDING_BYTES}
+        self._left = (left, left // 2, _LEFT_FOR_DISCARDING_BYTES)  # by Use
         self._spare = directory / f"spare{NEW_SUFFIX}"
         self._spare_bytes = 0
         self._sealed: dict[int, Segment] = {}
@@ -67,6 +72,7 @@ class LogJournal:
         self._next = 1
         self._synced = 0
         self._gathered: list[Fact] = []
+        self._gathered_large = False
         self._discards: list[int] = []
         self._moved: list[PutData] = []
         self._work = Work(self._disk)
@@ -161,13 +167,15 @@ class LogJournal:
 
     # -- facts ----------------------------------------------------------------------------------------------------------
 
-    def append(self, fact: Fact) -> None:
+    def append(self, fact: Fact, bytes: int) -> None:
         head = self._head
         assert head is not None, "room is reserved before a fact is appended"
         if not self._gathered:
             head.taken += FRAME_BYTES_MAX
-        head.taken += fact_bytes_max(fact)
+        head.taken += bytes
         self._gathered.append(fact)
+        if bytes >= DETACHED_BYTES_MIN:
+            self._gathered_large = True
 
     def commit(self, done: Done) -> None:
         self._encode()
@@ -176,7 +184,7 @@ class LogJournal:
         settling, self._settling = self._settling, []
         end = (self._head.number, self._head.end) if self._head is not None else self._durable
         self._allocate_ahead(work)
-        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done))
+        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
 
     def _allocate_ahead(self, work: Work) -> None:
         """Where waiting is allowed, so that :meth:`reserve` seldom has to."""
@@ -186,12 +194,11 @@ class LogJournal:
             if wanted - head.allocated >= step:
                 work.allocate(head, wanted)
 
-    def _committed(
-        self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[int], done: Done, error: OSError | None
-    ) -> None:
+    def _committed(self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[int], done: Done, error: OSError | None) -> None:
         if error is None:
             self._synced, self._durable = sequence, end
-            self._settled.update((number, self._sizes[number]) for number in settling)
+            if settling:
+                self._settled.update((number, self._sizes[number]) for number in settling)
         done(error, moved)
 
     def _encode(self) -> None:
@@ -202,11 +209,13 @@ class LogJournal:
         if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(head.allocated, head.size):
             return  # what is discarded is told with the next facts
         sequence, facts = self._next, self._gathered
-        buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)))
+        buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)), self._gathered_large)
         end = head.end + sum(map(len, buffers))
         assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
-        self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
-        self._work.write(head, head.end, buffers, sequence)
+        if self._gathered_large:
+            self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
+            self._gathered_large = False
+        self._work.write(head, head.end, buffers, end, sequence)
         for number in self._discards:
             self._work.discard(self._directory / f"{number:08}.log")
         self._next, self._gathered, self._discards = sequence + 1, [], []
@@ -265,4 +274,5 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     fitting = max(SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN)))
-    return LogJournal(directory, owner, WriterThread(), disk, segment_bytes or fitting)
+    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, UnhinderedClock(), UnhinderedClock())
+    return LogJournal(directory, owner, background, disk, segment_bytes or fitting)

@@ -43,8 +43,8 @@ class MemoryJournal:
             self._sizes[self._place] = 0
         return self._place
 
-    def append(self, fact: Fact) -> None:
-        self._sizes[self._place] += fact_bytes_max(fact)
+    def append(self, fact: Fact, bytes: int) -> None:
+        self._sizes[self._place] += bytes
         self._appended.append((self._place, fact))
 
     def commit(self, done: Done) -> None:

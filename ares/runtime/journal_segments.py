@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ares.codec import DETACHED_BYTES_MIN
 from ares.errors import ForeignStore, StoreDamaged
@@ -29,6 +30,9 @@ from ares.server.facts import Fact
 
 SUFFIX = ".log"
 NEW_SUFFIX = ".new"
+
+SHORT_BYTES_MAX = 128 * 1024
+"""What a commit may write to count as short."""
 
 
 @dataclass(frozen=True)
@@ -128,15 +132,14 @@ def create_segment(
     return Segment(named, descriptor, max(size, allocated), view, head, start, start, start, allocated), frame
 
 
-@dataclass(frozen=True)
-class _Write:
+class _Write(NamedTuple):
     segment: Segment
     offset: int
     buffers: list[Buffer]
+    end: int
 
 
-@dataclass(frozen=True)
-class _Begin:
+class _Begin(NamedTuple):
     old: Segment | None
     new: Segment
     head: list[Buffer]
@@ -155,9 +158,17 @@ class Work:
         self._ahead: tuple[Segment, int] | None = None
         self._last_sequence = 0
 
-    def write(self, segment: Segment, offset: int, buffers: list[Buffer], sequence: int) -> None:
-        """Batch ``sequence``, at ``offset``."""
-        self._steps.append(_Write(segment, offset, buffers))
+    @property
+    def is_short(self) -> bool:
+        """Whether it is no more than one write of SHORT_BYTES_MAX, and its sync."""
+        if len(self._steps) != 1 or self._ahead is not None or self._discarded:
+            return False
+        step = self._steps[0]
+        return isinstance(step, _Write) and step.end - step.offset <= SHORT_BYTES_MAX
+
+    def write(self, segment: Segment, offset: int, buffers: list[Buffer], end: int, sequence: int) -> None:
+        """Batch ``sequence``, from ``offset`` to ``end``."""
+        self._steps.append(_Write(segment, offset, buffers, end))
         self._last_sequence = sequence
 
     def begin(self, old: Segment | None, new: Segment, head: list[Buffer]) -> None:
@@ -217,9 +228,8 @@ class Work:
 
     def _mark(self, last: _Write) -> None:
         """Say behind the last batch that it is durable. Not synced: what a crash loses of this is a chance to notice damage, no data."""
-        end = last.offset + sum(map(len, last.buffers))
-        if end + PREFIX_BYTES <= last.segment.allocated:
-            self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), end)
+        if last.end + PREFIX_BYTES <= last.segment.allocated:
+            self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), last.end)
 
 
 def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:

@@ -1,11 +1,18 @@
 """What a client has towards each server, over sockets of whichever implementation: a link, or a reason why there is none.
 
-A server that refuses this client's key, or that cannot be understood, is left alone for a while, during which this client is told in its name that
-it is not authorised. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
+A server that refuses this client's key, or has keys where the client has none or the other way round, is left alone for a while, during which this
+client is told in its name that it is not authorised. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
+
+Whatever else is in the way (nothing listens, the host is not found, it hangs up) may be over soon: it is tried again, and told only where an
+operation got no answer in time.
 """
 
+import errno
 import logging
+import os
+import socket
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 from ares.errors import BadInput
@@ -18,11 +25,13 @@ from ares.runtime.zmq_sockets import endpoint
 BARRED_S = 1.0
 """How long a server that refused the key is left alone."""
 
-FAILURES_MIN = 3
-"""A connection may break in a handshake because the server is being stopped; so many times in a row is another thing."""
-
 UNKNOWN_KEY = "it does not know this client's key (any more); `ares-cli keys list`, where keys are managed, tells whose it knows"
-WRONG_SERVER = "it hangs up in the handshake: is its public key in the cluster file right? (Or it has too many connections: its log tells)"
+REFUSED = "connection refused: is it running?"
+FAR = "no route to its machine"
+DEAF = "nothing answers at its address: is the machine up, and nothing in between that drops connections?"
+MUTE = "it takes connections and says nothing: does it hang?"
+HUNG_UP = "it hung up during the handshake: it is ending, or has too many connections: its log tells"
+WRONG_KEY = "it hung up during the handshake: it is ending, has too many connections, or another key than the cluster file says: its log tells"
 NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
 NEEDS_KEYS = "it knows clients by their keys, and there are none in this cluster file: use the one that the server has"
 
@@ -32,7 +41,7 @@ _log = logging.getLogger(__name__)
 class Link(Protocol):
     """The connection to one server, and what waits while that server takes nothing."""
 
-    def send(self, messages: list[AnyMessage]) -> None: ...
+    def send(self, messages: Sequence[AnyMessage]) -> None: ...
 
     def close(self) -> None:
         """At once; what waits is dropped."""
@@ -53,7 +62,7 @@ class LinkedConnections(BatchConnections):
         self._links: dict[ServerId, Link | None] = {}
         self._barred: dict[ServerId, tuple[float, str]] = {}
 
-    def _send(self, server: ServerId, messages: list[AnyMessage]) -> None:
+    def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         if self._barred and server in self._barred:
             until_s, why = self._barred[server]
             if self._loop.time() < until_s:
@@ -77,20 +86,28 @@ class LinkedConnections(BatchConnections):
             return self._linked(server, place, key)
         except BadInput as error:
             _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
+            self._trouble(server, str(error))
             return None
 
     @abstractmethod
     def _linked(self, server: ServerId, place: str, key: str) -> Link:
         """A link to the server at ``place``, which owns ``key``; empty for one without keys. Raises :class:`BadInput`."""
 
-    def _shut_out(self, server: ServerId, why: str, for_good: bool) -> None:
-        """No connection comes about, and why; ``for_good``: it makes no sense to try again at once."""
+    def _shut_out(self, server: ServerId, why: str) -> None:
+        """The server does not want this client, or speaks another mechanism: it makes no sense to try again at once."""
         link = self._links.get(server)
-        if for_good and link is not None:
+        if link is not None:
             link.close()
             del self._links[server]
             self._barred[server] = self._loop.time() + BARRED_S, why
         self._refuse(server, why)
+
+    def _trouble(self, server: ServerId, why: str) -> None:
+        """No connection has come about, and why; empty: one has."""
+        if why:
+            self.troubles[server] = why
+        else:
+            self.troubles.pop(server, None)
 
     def _refuse(self, server: ServerId, why: str) -> None:
         if self._opened:
@@ -103,3 +120,19 @@ class LinkedConnections(BatchConnections):
         for link in self._links.values():
             if link is not None:
                 link.close()
+
+
+def unreached(host: str, error: Exception) -> str:
+    """Why connecting to ``host`` failed, for a person."""
+    match error:
+        case socket.gaierror() | UnicodeError():
+            return f"its host name {host!r} is not known here: {getattr(error, 'strerror', None) or error}"
+        case ConnectionRefusedError():
+            return REFUSED
+        case TimeoutError():
+            return DEAF
+        case OSError(errno=errno.EHOSTUNREACH | errno.ENETUNREACH):
+            return FAR
+        case OSError(errno=int(code)):
+            return f"no connection: {os.strerror(code)}"
+    return f"no connection: {error}"

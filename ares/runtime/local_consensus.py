@@ -6,6 +6,7 @@ Several clients share one :class:`LocalConsensus`; what it decided is gone with 
 from ares.configuration import Configuration
 from ares.identity import CallId, ClientId, DomainName, ServerId
 from ares.messages import ConsensusDescription, Decided
+from ares.quorum import NO_TROUBLES
 from ares.reconfig.decision import DecisionTable, require_place
 
 NO_CALL = CallId(0)
@@ -16,6 +17,8 @@ _MEMBER = ServerId("local")
 
 class LocalConsensus:
     """The Consensus port (ares/runtime/ports.py); decides at once and never fails, but refuses a configuration without a place."""
+
+    troubles = NO_TROUBLES
 
     def __init__(self) -> None:
         self._table: DecisionTable[Configuration] = DecisionTable()

@@ -37,8 +37,12 @@ class Connections(Protocol):
     """A client's side of a transport: one connection for every server it speaks to.
 
     Never blocks and never raises because of a peer. A server that is down or slow loses messages, it does not hold memory: what is
-    queued for one is bounded. Messages posted to a server during one tick of the loop leave as one batch, in order.
+    queued for one is bounded. What is posted together leaves as one batch, in order.
     """
+
+    @property
+    def troubles(self) -> Mapping[ServerId, str]:
+        """Why there is no connection with servers that were posted to, in words for a person, of those of which that is known; it changes."""
 
     def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:
         """Start; ``deliver`` is called on the event loop with each batch of replies."""
@@ -47,7 +51,7 @@ class Connections(Protocol):
         """Where a server listens (``host:port``). The first address learned for an id stands; connecting happens at the first post."""
 
     def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        """Send a batch, soon. To a server whose address was never learned: dropped."""
+        """Send a batch. To a server whose address was never learned: dropped."""
 
     async def close(self) -> None:
         """Close every connection; idempotent."""
@@ -97,6 +101,10 @@ class Consensus(Protocol):
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """Keep ``configuration`` as its domain's hint, unless a later one is kept already."""
+
+    @property
+    def troubles(self) -> Mapping[ServerId, str]:
+        """Why members cannot be reached, as :attr:`Connections.troubles` of servers."""
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
         """What each member that answers says of itself; never raises for silent ones."""
@@ -148,8 +156,8 @@ class Journal(Protocol):
     def reserve(self, bytes: int, use: Use) -> int | None:
         """The place for facts of so many bytes (ares/server/facts.py, fact_bytes_max), to be appended now; None when the disk is full."""
 
-    def append(self, fact: Fact) -> None:
-        """Keep ``fact`` where the last reserved room is; it is not durable yet."""
+    def append(self, fact: Fact, bytes: int) -> None:
+        """Keep ``fact``, which takes so many bytes at most, where the last reserved room is; it is not durable yet."""
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
         """Make everything appended so far durable; several commits end in order. ``done(error, moved)`` is not called before this returns.

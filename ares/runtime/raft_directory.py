@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ares.errors import BadInput, DirectoryLost
+from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.reconfig.decision import DecisionTable
-from ares.runtime.home import end_newness, is_new
+from ares.runtime.home import end_newness, require_first
+from ares.runtime.starts import remember_start
 
 Entry = tuple[bytes, int, int]
 """One entry of the Raft log: command, index, term."""
@@ -48,6 +49,7 @@ class MemberDirectory:
         self.votes = path / "journal.meta"
         self.dump = path / "dump"
         self.format = path / "format"
+        self._member = ServerId("")
         self._lock: int | None = None
 
     def lock(self, member: ServerId) -> None:
@@ -62,6 +64,7 @@ class MemberDirectory:
         except BaseException:
             os.close(lock)
             raise
+        self._member = member
         self._lock = lock
 
     def _claim(self, lock: int, member: ServerId) -> None:
@@ -88,14 +91,14 @@ class MemberDirectory:
             raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
 
     def require_new(self) -> None:
-        """Raise :class:`DirectoryLost` unless the directory says that nothing ever ran there: a member that forgot its votes would vote again."""
-        if not is_new(self.path):
-            raise DirectoryLost(self.path, votes=True)
+        """Raise :class:`ares.errors.DirectoryLost` unless nothing ever ran there: a member that forgot its votes would vote again. Hold the lock."""
+        require_first(self.path, self._member, votes=True)
 
     def begin(self) -> None:
-        """The journal is there: on disk under its name when this returns, and so is that the next start is not the first."""
+        """The journal is there: on disk under its name when this returns, and so is that the next start is not the first. Hold the lock."""
         _sync(self.journal)
         _sync(self.path)
+        remember_start(self.path, self._member)
         end_newness(self.path)
 
     def set_aside(self) -> Path | None:

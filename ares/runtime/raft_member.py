@@ -18,6 +18,7 @@ from ares.configuration import Configuration
 from ares.errors import BadInput, BadMessage, ConfigurationRefused, ConsensusUnavailable
 from ares.identity import ClientId, DomainName, ServerId
 from ares.messages import ConsensusDescription, Decided
+from ares.quorum import NO_TROUBLES
 from ares.reconfig.decision import Decision, require_place
 from ares.runtime.local_consensus import NO_CALL
 from ares.runtime.raft_commands import Commands
@@ -38,6 +39,8 @@ class RaftMember:
     ``raft_addresses``: where each member, this one included, listens for the others: ``host:port``, spelled alike at every member; this
     one binds its own and nothing else. Raises :class:`BadInput` for impossible addresses or an empty password. :meth:`start` comes first.
     """
+
+    troubles = NO_TROUBLES
 
     def __init__(self, member: ServerId, raft_addresses: Mapping[ServerId, str], directory: Path, password: str) -> None:
         if not password:

@@ -28,6 +28,7 @@ from ares.messages import (
     TellFinalized,
     Undecided,
 )
+from ares.quorum import NO_ANSWER
 from ares.reconfig.decision import require_place
 from ares.runtime.ports import Connections
 
@@ -74,6 +75,10 @@ class RemoteConsensus:
         """See the port. Also raises :class:`ares.errors.ConfigurationRefused`."""
         require_place(configuration)
         await self._ask(TellFinalized(self._next_call(), configuration), Hint, timeout_s)
+
+    @property
+    def troubles(self) -> Mapping[ServerId, str]:
+        return self._connections.troubles
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
         """What each member says of itself, in the order of their ids; waits ``timeout_s`` only if one is silent."""
@@ -125,7 +130,7 @@ class RemoteConsensus:
             try:
                 async with asyncio.timeout(timeout_s):
                     for member in itertools.cycle(tuple(self._order)):
-                        said.setdefault(member, "no answer")
+                        said.setdefault(member, "")
                         self._connections.post(member, [request])
                         answer = await self._listen(mailbox, member, expected, said, denied)
                         if answer is not None:
@@ -134,6 +139,7 @@ class RemoteConsensus:
                             raise NotAuthorized(said[member], "asked the consensus service", by_everybody=True)
             except TimeoutError:
                 pass
+        said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
         words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
 

@@ -9,6 +9,7 @@ in the handshake, and ZeroMQ tries no more: ares/runtime/links.py does.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import zmq
 
@@ -45,7 +46,7 @@ class ZmqConnections(LinkedConnections):
         socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
         handshakes = None
         if self._secret is not None:
-            handshakes = Handshakes(socket, self._loop, self._secret, key, lambda why, for_good: self._shut_out(server, why, for_good))
+            handshakes = Handshakes(socket, self._loop, self._secret, key, partial(self._shut_out, server), partial(self._trouble, server))
         try:
             socket.connect(endpoint(place))
         except zmq.ZMQError as error:
@@ -74,7 +75,7 @@ class _Link:
         self._waiting = Waiting()
         loop.add_reader(socket.fileno(), self._attend)
 
-    def send(self, messages: list[AnyMessage]) -> None:
+    def send(self, messages: Sequence[AnyMessage]) -> None:
         if self._waiting:
             self._waiting.admit(messages)
             self._look_again()

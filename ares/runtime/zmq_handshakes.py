@@ -10,7 +10,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ares.runtime.keys import SecretKey
-from ares.runtime.links import FAILURES_MIN, NO_SERVER, UNKNOWN_KEY, WRONG_SERVER
+from ares.runtime.links import NO_SERVER, UNKNOWN_KEY, WRONG_KEY
 from ares.runtime.zmq_sockets import Socket, ready
 
 _EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
@@ -19,20 +19,26 @@ _EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.
 class Handshakes:
     """Secures ``socket``, not yet connected, for a client with ``secret`` and a server that owns ``server_key`` (hex).
 
-    ``failed(why, for_good)`` is called when the server refuses the key or cannot be understood, after which ZeroMQ tries no more (``for_good``), and
-    when handshakes keep failing.
+    ``shut_out(why)`` is called when the server refuses the key or cannot be understood, after which ZeroMQ tries no more; ``trouble(why)`` when a
+    handshake came to nothing for another reason, and with nothing when one is done.
     """
 
     def __init__(
-        self, socket: Socket, loop: asyncio.AbstractEventLoop, secret: SecretKey, server_key: str, failed: Callable[[str, bool], None]
+        self,
+        socket: Socket,
+        loop: asyncio.AbstractEventLoop,
+        secret: SecretKey,
+        server_key: str,
+        shut_out: Callable[[str], None],
+        trouble: Callable[[str], None],
     ) -> None:
         socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server_key))
         socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(secret.public))
         socket.setsockopt(zmq.CURVE_SECRETKEY, secret.secret)
         self._watched = socket
         self._loop = loop
-        self._failed = failed
-        self._failures = 0
+        self._shut_out = shut_out
+        self._trouble = trouble
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_EVENTS)
         loop.add_reader(self._monitor.fileno(), self._attend)
         loop.call_soon(self._attend)  # the descriptor tells of nothing before it was looked once and found empty
@@ -43,15 +49,13 @@ class Handshakes:
 
     def _look(self, event: int) -> None:
         if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-            self._failures = 0
+            self._trouble("")
         elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
-            self._failed(UNKNOWN_KEY, True)
+            self._shut_out(UNKNOWN_KEY)
         elif event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL:
-            self._failed(NO_SERVER, True)
+            self._shut_out(NO_SERVER)
         else:
-            self._failures += 1
-            if self._failures >= FAILURES_MIN:
-                self._failed(WRONG_SERVER, False)
+            self._trouble(WRONG_KEY)
 
     def close(self) -> None:
         """Before the socket is closed; idempotent."""

@@ -7,6 +7,7 @@ With a :class:`ares.runtime.lock.Lock`, clients are let in by their keys, and a 
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import zmq
 
@@ -103,14 +104,18 @@ class ZmqListener(BatchListener):
             messages += self._receive(sender, frames)
             if messages >= DRAIN_MESSAGES_MAX or self._paused:
                 break
-        self._flush()
+        self._look_again()
 
-    def _flush(self) -> None:
-        super()._flush()
+    def _look_again(self) -> None:
+        """The descriptor tells of what comes, not of what is there already."""
         if self._serving and ready(self._socket, zmq.POLLIN) and not self._paused:
             self._loop.call_soon(self._drain)
 
-    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        super().reply(sender, messages)
+        self._look_again()
+
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         assert isinstance(sender, bytes)
         if sender in self.connections:
             for _, frames in batches(messages):
@@ -118,7 +123,8 @@ class ZmqListener(BatchListener):
 
     def _send_batch(self, sender: bytes, frames: list[Frame]) -> None:
         size = sum(map(len, frames))
-        self._leaves(frames)
+        if self._traffic is not None:
+            self._traffic.sent_bytes += size
         if not self._unread.wants_mark(sender, size):
             send(self._socket, [sender, *frames])
         elif self._room_for(sender, size):
@@ -163,7 +169,6 @@ class ZmqListener(BatchListener):
     async def close(self) -> None:
         if not self._serving:
             return
-        self._flush()
         self._serving = False
         self._looking.cancel()
         if self._gate is not None:

@@ -38,10 +38,15 @@ LARGE_BYTES_MIN = 32 * 1024
 FRAME_BYTES_MORE = 64
 """What keeping a frame takes beside its bytes, about."""
 
-_VERSION_AT, _MECHANISM_AT, _MECHANISM_BYTES = 10, 12, 20
+MECHANISM_AT = 12
+"""In a greeting."""
+
+_VERSION_AT, _MECHANISM_BYTES = 10, 20
 _COMMAND_BYTES_MAX = 64 * 1024
 _HANDSHAKE_BYTES_MAX = 4 * 1024
 _HEADER_BYTES_MAX = 9
+_SHORT_HEADS = tuple(tuple(bytes((more, size)) for size in range(SHORT_MAX + 1)) for more in (0, MORE))
+_LONG_HEADS = (bytes((LONG,)), bytes((MORE | LONG,)))
 _FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
 _FLAGS_SEALED = frozenset({0, LONG})
 """Of what is sealed, the other flags are inside."""
@@ -54,12 +59,16 @@ def pong(context: bytes) -> bytes:
     return b"\x04PONG" + context
 
 
+def head(size: int, more: int = 0) -> bytes:
+    """What precedes a frame of ``size`` bytes; ``more``: MORE if another one of the same message follows."""
+    return _SHORT_HEADS[more][size] if size <= SHORT_MAX else _LONG_HEADS[more] + size.to_bytes(8, "big")
+
+
 def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
     """One message as it goes over the wire, in buffers to be sent in order; large frames are not copied."""
     last = len(frames) - 1
     for position, frame in enumerate(frames):
-        size, more = len(frame), MORE if position < last else 0
-        yield bytes((more, size)) if size <= SHORT_MAX else bytes((more | LONG,)) + size.to_bytes(8, "big")
+        yield head(len(frame), MORE if position < last else 0)
         yield frame
 
 
@@ -68,7 +77,8 @@ class Incoming:
 
     ``scratch``: room for one read, which all connections of a thread share: an idle one holds nothing. ``ready``: the handshake is done, and the
     client has proved to own ``client_key`` (empty: nobody has keys). ``traffic``: what messages are sealed with from then on, if they are.
-    ``answers``: what must be sent to the peer because of what it sent. ``held_bytes``: of a message that is not complete.
+    ``answers``: what must be sent to the peer because of what it sent; ``after_greeting`` among it, once the peer's greeting is here and fits.
+    ``held_bytes``: of a message that is not complete.
     """
 
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
@@ -76,39 +86,65 @@ class Incoming:
         self.client_key = ""
         self.traffic: Traffic | None = None
         self.answers: list[bytes] = []
+        self.after_greeting = b""
         self.held_bytes = 0
         self._kind = kind
-        self._scratch = scratch
+        self.scratch = scratch
         self._handshake: Handshake | None = handshake
         self._mechanism = handshake.mechanism
         self._greeted = False
         self._rest = b""
-        self._large: Blank | None = None
+        self._plain = False
+        self.large: Blank | None = None
         self._large_at = 0
         self._more = False
         self._frames: list[Frame] = []
         self._message_bytes = 0
 
     def room(self) -> memoryview:
-        """Where to put what is read next."""
-        return self._scratch if self._large is None else self._large.view[self._large_at :]
+        """Where to put what is read next: ``scratch``, unless a ``large`` frame is being received."""
+        return self.scratch if self.large is None else self.large.view[self._large_at :]
 
     def filled(self, count: int) -> list[list[Frame]]:
         """``count`` bytes were put there; the messages that are complete now. Raises :class:`NotZmtp`: hang up."""
         messages: list[list[Frame]] = []
-        if self._large is not None:
+        if self.large is not None:
             self._large_at += count
-            if self._large_at == len(self._large.view):
-                self._end_large(self._large, messages)
+            if self._large_at == len(self.large.view):
+                self._end_large(self.large, messages)
             return messages
-        read = self._scratch[:count]
+        start = 0
+        if self._plain and not self.held_bytes:
+            start = self._take_whole(count, messages)
+            if start == count:
+                return messages
+        read = self.scratch[start:count]
         view = memoryview(bytearray(self._rest) + read) if self._rest else read
         start = 0 if self._greeted else self._greet(view)
         if self._greeted:
             start = self._take_apart(view, start, messages)
         self._rest = bytes(view[start:])
-        self.held_bytes = self._message_bytes + (len(self._rest) if self._large is None else len(self._large.view))
+        self.held_bytes = self._message_bytes + (len(self._rest) if self.large is None else len(self.large.view))
         return messages
+
+    def _take_whole(self, have: int, messages: list[list[Frame]]) -> int:
+        """The usual case: take messages of one frame, as long as such are there; returns where the rest begins."""
+        view, start = self.scratch, 0
+        while have - start >= _HEADER_BYTES_MAX:
+            flags = view[start]
+            if flags == 0:
+                body = start + 2
+                end = body + view[start + 1]
+            elif flags == LONG:
+                body = start + _HEADER_BYTES_MAX
+                end = body + int.from_bytes(view[start + 1 : body], "big")
+            else:
+                break
+            if end > have:
+                break
+            messages.append([view[body:end].tobytes()])
+            start = end
+        return start
 
     def _greet(self, view: memoryview) -> int:
         """Where the peer's greeting ends; 0 as long as it is not here."""
@@ -119,11 +155,13 @@ class Incoming:
             raise NotZmtp(f"it speaks version {view[_VERSION_AT]} of ZMTP, and 3 is spoken here")
         if have < GREETING_BYTES:
             return 0
-        mechanism = bytes(view[_MECHANISM_AT : _MECHANISM_AT + _MECHANISM_BYTES]).rstrip(b"\0")
+        mechanism = bytes(view[MECHANISM_AT : MECHANISM_AT + _MECHANISM_BYTES]).rstrip(b"\0")
         if mechanism != self._mechanism:
             known = "nobody has keys here" if self._mechanism == b"NULL" else f"here it is {self._mechanism.decode()}: everybody has keys"
             raise WrongMechanism(f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and {known}")
         self._greeted = True
+        if self.after_greeting:
+            self.answers.append(self.after_greeting)
         return GREETING_BYTES
 
     def _take_apart(self, view: memoryview, start: int, messages: list[list[Frame]]) -> int:
@@ -171,10 +209,10 @@ class Incoming:
     def _begin_large(self, first: memoryview, size: int, more: bool) -> None:
         large = Blank(size)
         large.view[: len(first)] = first
-        self._large, self._large_at, self._more = large, len(first), more
+        self.large, self._large_at, self._more = large, len(first), more
 
     def _end_large(self, large: Blank, messages: list[list[Frame]]) -> None:
-        self._large = None
+        self.large = None
         if self.traffic is None:
             frame = large.bytes()
         else:
@@ -215,5 +253,6 @@ class Incoming:
             if theirs not in _FITS[self._kind]:
                 raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
             self.ready, self.traffic, self.client_key, self._handshake = True, handshake.traffic, handshake.client_key, None
+            self._plain = handshake.traffic is None
         if answer:
             self.answers.append(answer)

@@ -16,7 +16,7 @@ from ares.identity import ServerId
 from ares.messages import AnyMessage
 from ares.runtime.batching import Deliver, Waiting, batches
 from ares.runtime.curve import CurveClient
-from ares.runtime.links import FAILURES_MIN, NEEDS_KEYS, NO_SERVER, UNKNOWN_KEY, WRONG_SERVER, Link, LinkedConnections
+from ares.runtime.links import HUNG_UP, MUTE, NEEDS_KEYS, NO_SERVER, UNKNOWN_KEY, WRONG_KEY, Link, LinkedConnections, unreached
 from ares.runtime.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ares.runtime.zmtp_connection import ZmtpConnection, scratch
 from ares.runtime.zmtp_handshake import DEALER, Handshake, Null, TurnedAway, WrongMechanism, properties
@@ -41,21 +41,25 @@ class ZmtpConnections(LinkedConnections):
         def handshake() -> Handshake:
             return Null(DEALER) if secret is None else CurveClient(secret, key, properties(DEALER))
 
-        def failed(why: str, for_good: bool) -> None:
-            self._shut_out(server, why, for_good)
+        def shut_out(why: str) -> None:
+            self._shut_out(server, why)
 
-        def deliver(batches: list[list[Frame]]) -> None:
+        def trouble(why: str) -> None:
+            self._trouble(server, why)
+
+        def deliver(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
             for frames in batches:
                 self._receive(server, frames)
 
-        return _Link(host, int(port), self._loop, self._scratch, handshake, deliver, failed, secret is not None)
+        return _Link(host, int(port), self._loop, self._scratch, handshake, deliver, shut_out, trouble, secret is not None)
 
 
 class _Link:
     """The connection to one server, made when there is something to send; and what waits while there is none, or the server takes nothing.
 
-    ``failed(why, for_good)`` is called when a handshake ends with a reason why the next one would, too (``for_good``), and when they keep failing.
-    Without keys (``has_keys``) only the first is looked for, and only whether the server has them.
+    ``shut_out(why)`` is called when a handshake ends with a reason why the next one would, too: the server does not know the key of this client, or
+    only one of them has keys (``has_keys``: this client). ``trouble(why)`` is called when another attempt came to nothing, and with nothing when one
+    has succeeded.
     """
 
     def __init__(
@@ -65,8 +69,9 @@ class _Link:
         loop: asyncio.AbstractEventLoop,
         scratch: memoryview,
         handshake: Callable[[], Handshake],
-        deliver: Callable[[list[list[Frame]]], None],
-        failed: Callable[[str, bool], None],
+        deliver: Callable[[ZmtpConnection, list[list[Frame]]], None],
+        shut_out: Callable[[str], None],
+        trouble: Callable[[str], None],
         has_keys: bool,
     ) -> None:
         self._host = host
@@ -75,9 +80,10 @@ class _Link:
         self._scratch = scratch
         self._handshake = handshake
         self._deliver = deliver
-        self._failed = failed
+        self._shut_out = shut_out
+        self._trouble = trouble
         self._has_keys = has_keys
-        self._failures = 0
+        self._careful = False
         self._waiting = Waiting()
         self._latest: ZmtpConnection | None = None
         self._met_or_lost = asyncio.Event()
@@ -89,11 +95,11 @@ class _Link:
     def _usable(self) -> ZmtpConnection | None:
         return self._latest if self._latest is not None and self._latest.ready else None
 
-    def send(self, messages: list[AnyMessage]) -> None:
-        connection = self._usable
-        if connection is None or connection.slow or self._waiting:
+    def send(self, messages: Sequence[AnyMessage]) -> None:
+        connection = self._latest
+        if connection is None or not connection.ready or connection.slow or self._waiting.messages:
             self._waiting.admit(messages)
-            if connection is None and self._connecting is None:
+            if self._usable is None and self._connecting is None:
                 self._connecting = self._loop.create_task(self._connect(0.0))
         else:
             self._transmit(connection, messages)
@@ -105,7 +111,8 @@ class _Link:
                 break
             connection.send(frames)
             taken += count
-        self._waiting.admit(messages[taken:])
+        if taken < len(messages):
+            self._waiting.admit(messages[taken:])
 
     async def _connect(self, pause_s: float) -> None:
         """Until a handshake is done; how long the connection then lasts is another matter."""
@@ -113,27 +120,40 @@ class _Link:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
             connection = self._latest = self._candidate()
-            try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-                    await self._loop.create_connection(lambda made=connection: made, self._host, self._port, family=socket.AF_INET)  # type: ignore[misc]
-                async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                    await self._met_or_lost.wait()
-            except (OSError, TimeoutError, UnicodeError):
-                connection.hang_up()
+            await self._reach(connection)
             if self._usable is not None:
                 break
             pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, RECONNECT_S_MAX)
         self._connecting = None
 
+    async def _reach(self, connection: ZmtpConnection) -> None:
+        """Until its handshake is done, or has come to nothing."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+                await self._loop.create_connection(lambda: connection, self._host, self._port, family=socket.AF_INET)
+        except (OSError, TimeoutError, UnicodeError) as error:
+            connection.hang_up()
+            self._trouble(unreached(self._host, error))
+            return
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+                await self._met_or_lost.wait()
+        except TimeoutError:
+            self._latest = None  # that it ends now is our doing
+            connection.hang_up()
+            self._trouble(MUTE)
+
     def _candidate(self) -> ZmtpConnection:
-        return ZmtpConnection(DEALER, self._handshake(), self._scratch, self._met, lambda _, batches: self._deliver(batches), self._lost, self._flow)
+        handshake, careful = self._handshake(), self._careful
+        return ZmtpConnection(DEALER, handshake, self._scratch, self._met, self._deliver, self._lost, self._flow, careful=careful)
 
     def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:
             connection.hang_up()
             return
         self._pause_s = RECONNECT_S_MIN
-        self._failures = 0
+        self._careful = False
+        self._trouble("")
         self._met_or_lost.set()
         self._flow()
 
@@ -144,7 +164,7 @@ class _Link:
 
     def _lost(self, connection: ZmtpConnection) -> None:
         """Also when it never came to a handshake."""
-        if isinstance(connection.trouble, WrongMechanism) or (self._has_keys and not connection.shaken):
+        if not connection.shaken:
             if connection is self._latest and not self._closed:
                 self._judge(connection)
         elif connection.trouble is not None:
@@ -156,17 +176,16 @@ class _Link:
 
     def _judge(self, connection: ZmtpConnection) -> None:
         """A handshake that came to nothing."""
-        failed = self._failed
-        if not self._has_keys:
-            failed(NEEDS_KEYS, True)
-        elif isinstance(connection.trouble, TurnedAway):
-            failed(UNKNOWN_KEY if connection.trouble.code == "400" else str(connection.trouble), True)
-        elif connection.trouble is not None:
-            failed(NO_SERVER, True)
-        else:
-            self._failures += 1
-            if self._failures >= FAILURES_MIN:
-                failed(WRONG_SERVER, False)
+        match connection.trouble:
+            case WrongMechanism():
+                self._shut_out(NO_SERVER if self._has_keys else NEEDS_KEYS)
+            case TurnedAway(code="400"):
+                self._shut_out(UNKNOWN_KEY)
+            case None:
+                self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that
+                self._trouble(WRONG_KEY if self._has_keys else HUNG_UP)
+            case trouble:
+                self._trouble(f"what answers there is no server that can be understood: {trouble}")
 
     def close(self) -> None:
         self._closed = True

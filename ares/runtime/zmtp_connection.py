@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from ares.codec import Frame
 from ares.runtime.clients_file import KeyedSender
 from ares.runtime.zmq_sockets import KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX, ZERO_COPY_BYTES_MIN
-from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, wire
+from ares.runtime.zmtp import MECHANISM_AT, SCRATCH_BYTES, Incoming, head, wire
 from ares.runtime.zmtp_handshake import Handshake, NotAdmitted, NotZmtp, Null
 
 UNSENT_BYTES = 1024 * 1024
@@ -29,7 +29,8 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
     ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought, ``lost`` when it has
     ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take
     what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of the client at the
-    other end, where clients have keys. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP.
+    other end, where clients have keys. ``ready``: it was, and nobody has hung up since. ``trouble``: why the other side was hung up on, if it sent
+    what is not ZMTP.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         taken: Callable[[], None] = lambda: None,
         holds: Callable[[int], None] = lambda _: None,
         made: Callable[["ZmtpConnection"], None] = lambda _: None,
+        careful: bool = False,
     ) -> None:
         self.slow = False
         self.shaken = False
+        self.ready = False
         self.trouble: NotZmtp | None = None
         self._handshake: Handshake | None = handshake
         self._incoming = Incoming(kind, scratch, handshake)
@@ -55,6 +58,7 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         self._taken = taken
         self._holds = holds
         self._made = made
+        self._careful = careful
         self._transport: asyncio.Transport | None = None
         self.held_bytes = 0
 
@@ -70,17 +74,20 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
     def _begin(self) -> None:
         assert self._handshake is not None, "a connection is made once"
         try:
-            self.transport.write(self._handshake.opening())
+            opening = self._handshake.opening()
+            if self._careful:
+                opening, self._incoming.after_greeting = opening[:MECHANISM_AT], opening[MECHANISM_AT:]
+            self.transport.write(opening)
         except NotZmtp as error:
             self._give_up(error)
         self._handshake = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._incoming.room()
+        incoming = self._incoming
+        return incoming.scratch if incoming.large is None else incoming.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         incoming = self._incoming
-        greeted = incoming.ready
         try:
             messages = incoming.filled(nbytes)
         except NotZmtp as error:
@@ -90,8 +97,9 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
             answers, incoming.answers = incoming.answers, []
             if not self.slow:  # who does not read what is answered is answered no more
                 self.transport.write(b"".join(answers))
-        if not greeted and incoming.ready:
+        if not self.shaken and incoming.ready:
             self.shaken, self.key = True, incoming.client_key
+            self.ready = not self.transport.is_closing()
             self._met(self)
         if messages:
             self._receive(self, messages)
@@ -104,7 +112,7 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         self.trouble = error
         if isinstance(error, NotAdmitted):
             self.transport.write(error.answer)
-            self.transport.close()
+            self.close()
         else:
             self.hang_up()
 
@@ -120,7 +128,7 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         self._taken()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._transport, self.ready = None, False
         self._incoming = Incoming(b"", _NOWHERE, _NOTHING)  # what had come must not stay as long as somebody remembers the connection
         self._account(0)
         self._lost(self)
@@ -131,11 +139,6 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None, "only a connection that is there is used"
         return self._transport
-
-    @property
-    def ready(self) -> bool:
-        """The handshake is done, and nobody has hung up."""
-        return self._incoming.ready and self._transport is not None and not self._transport.is_closing()
 
     @property
     def peer(self) -> str:
@@ -153,17 +156,21 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
 
     def send(self, frames: Sequence[Frame]) -> None:
         """One message; when the connection has ended, it is dropped. One that cannot be sent whole ends it, and what was raised is raised."""
-        if not self.ready:
+        transport, traffic = self._transport, self._incoming.traffic
+        if not self.ready or transport is None or transport.is_closing():
             return
         try:
-            self._transmit(frames)
+            if traffic is None and len(frames) == 1 and len(frames[0]) < ZERO_COPY_BYTES_MIN:
+                transport.write(head(len(frames[0])) + frames[0])
+            else:
+                self._transmit(wire(frames) if traffic is None else traffic.seal(frames))
         except BaseException:
             self.hang_up()  # or the next message would be taken for the rest of this one
             raise
 
-    def _transmit(self, frames: Sequence[Frame]) -> None:
-        traffic, small = self._incoming.traffic, list[bytes]()
-        for buffer in wire(frames) if traffic is None else traffic.seal(frames):
+    def _transmit(self, buffers: Iterable[bytes]) -> None:
+        small = list[bytes]()
+        for buffer in buffers:
             if len(buffer) < ZERO_COPY_BYTES_MIN:
                 small.append(buffer)
             else:
@@ -184,11 +191,13 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
 
     def hang_up(self) -> None:
         """At once; what was not sent is dropped."""
+        self.ready = False
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
         """After what was sent has left."""
+        self.ready = False
         if self._transport is not None:
             self._transport.close()
 

@@ -9,7 +9,7 @@ it asks again.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ares.codec import Frame
 from ares.errors import BadInput
@@ -28,6 +28,9 @@ from ares.server.metrics import Traffic
 CLOSE_S_MAX = 1.0
 CLOSE_GRACE_S = 0.05
 """Between the last replies and the end of the connections: a client on libzmq drops what it has and did not read when the server hangs up."""
+
+NEGLIGIBLE_BYTES = 4 * 1024
+"""A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
 
 _log = logging.getLogger(__name__)
 
@@ -102,10 +105,8 @@ class ZmtpListener(BatchListener):
             connection.pause()
 
     def _take(self, connection: ZmtpConnection, came: list[list[Frame]]) -> None:
-        """What one read brought is answered in one batch, without waiting for the end of the tick."""
         for frames in came:
             self._receive(connection, frames)
-        self._flush()
 
     def _lost(self, connection: ZmtpConnection) -> None:
         self._forget(connection)
@@ -162,18 +163,17 @@ class ZmtpListener(BatchListener):
 
     # -- replies --------------------------------------------------------------------------------------------------------
 
-    def _send(self, sender: Sender, messages: list[AnyMessage]) -> None:
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         assert isinstance(sender, ZmtpConnection)
         for _, frames in batches(messages):
-            if self._room_for(sender, frames):
-                self._leaves(frames)
+            bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+            unsent = sender.unsent_bytes
+            if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # one batch is always taken
+                if self._traffic is not None:
+                    self._traffic.sent_bytes += bytes
                 sender.send(frames)
-                self._note_unread(sender, sender.unsent_bytes)
-
-    def _room_for(self, sender: ZmtpConnection, frames: list[Frame]) -> bool:
-        """Whether this client has not left too much unread, one batch being always taken."""
-        unsent = sender.unsent_bytes
-        return unsent == 0 or unsent + sum(map(len, frames)) <= WAITING_BYTES_MAX
+                if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:
+                    self._note_unread(sender, sender.unsent_bytes)
 
     def _note_unread(self, connection: ZmtpConnection, bytes: int) -> None:
         """What is known of ``connection``; of others it may be less by now, and is looked at when all together seem to be too much."""
@@ -188,7 +188,6 @@ class ZmtpListener(BatchListener):
     async def close(self) -> None:
         if not self._serving:
             return
-        self._flush()
         self._serving = False
         if self._lock is not None:
             self._rolling.cancel()

@@ -1,8 +1,9 @@
 """A storage server whose acknowledgements outlast it: what its replies promise is on stable storage before they leave (protocol section 11).
 
-The requests of a turn of the event loop are one group commit, and while one is under way the next gathers. Replies that depend on it wait for it:
-those to requests that changed something, and those that show what others changed and is not durable yet. A read of an object without such changes
-leaves at once.
+The requests of a turn of the event loop are one group commit, and while one is under way the next gathers. It begins a turn after the replies of the
+one before were sent: the loop itself may wait for the disk (ares/runtime/journal_inline.py), and they must have left before it does. Replies that
+depend on a commit wait for it: those to requests that changed something, and those that show what others changed and is not durable yet. A read of an
+object without such changes leaves at once.
 
 A disk that is full refuses what would change something and leaves the rest as it is; a disk that fails ends the server.
 """
@@ -19,6 +20,8 @@ from ares.messages import (
     Ack,
     AnyMessage,
     Description,
+    GetData,
+    GetTag,
     PutData,
     Reason,
     Refused,
@@ -53,7 +56,7 @@ class DurableHost(Host):
     """Serves ``outlasting``, which was restored from ``journal``. ``respond``: the listener's reply. ``fail`` is called once, when the disk fails.
     ``throttle``: keeps requests away while too much waits for the disk.
 
-    At most one commit is under way: ``_syncing``; ``_gathering`` is the next.
+    At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class DurableHost(Host):
         self._gathering = Unsynced()
         self._syncing: Unsynced | None = None
         self._scheduled = False
+        self._busy = False
         self._reclaiming = Reclaiming(outlasting, journal, thrift)
         self.scrub: Callable[[Scrub], Reply] | None = None
         self._wakers: list[asyncio.Future[None]] = []
@@ -90,15 +94,17 @@ class DurableHost(Host):
     def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         """The replies that need not wait; the others follow. After the disk failed there are none."""
         replies: list[AnyMessage] = []
+        answer = self.replica.answer
         for message in messages:
             if self._failed or self._finishing:
                 return []
-            if not for_replica(message):
+            if isinstance(message, GetTag) or (isinstance(message, GetData) and message.successor is None):
+                reply: Reply | None = answer(message)
+            elif for_replica(message):
+                reply = self._answer(message)
+            else:
                 replies.append(self._upkeep(message))
                 continue
-            reply = self._answer(message)
-            if type(reply) is Description:
-                reply = self._with_vitals(reply)
             if reply is not None and not self._waits(sender, message, reply):
                 replies.append(reply)
         for place in self._outlasting.take_suspects():
@@ -108,7 +114,8 @@ class DurableHost(Host):
     def _answer(self, request: Request) -> Reply | None:
         room = self._outlasting.room(request)
         if not room:
-            return self.replica.handle(request)
+            reply = self.replica.handle(request)
+            return self._with_vitals(reply) if type(reply) is Description else reply
         frees = not isinstance(request, PutData) or request.element.length == DELETED
         try:
             place = self._journal.reserve(room, Use.POINTERS if frees else Use.DATA)
@@ -127,7 +134,7 @@ class DurableHost(Host):
             log.warning("the disk has space again: changes are taken")
         reply, fact = self._outlasting.handle(request, place)
         if fact is not None:
-            self._journal.append(fact)
+            self._journal.append(fact, room)
             self._gathering.note(fact, room)
             if self._gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
                 self._throttle.pause()
@@ -136,11 +143,15 @@ class DurableHost(Host):
 
     def _waits(self, sender: Sender, request: Request, reply: Reply) -> bool:
         """Keep the reply until what it shows is durable."""
-        for unsynced in (self._gathering, self._syncing):
-            if unsynced is not None and unsynced.appended and unsynced.shown_by(request):
-                unsynced.replies.setdefault(sender, []).append(reply)
-                return True
-        return False
+        gathering, syncing = self._gathering, self._syncing
+        if gathering.appended and gathering.shown_by(request):
+            waiting = gathering.replies
+        elif syncing is not None and syncing.shown_by(request):
+            waiting = syncing.replies
+        else:
+            return False
+        waiting.setdefault(sender, []).append(reply)
+        return True
 
     def _with_vitals(self, description: Description) -> Description:
         outlasting, full = self._outlasting, self._trouble() == _FULL
@@ -168,13 +179,13 @@ class DurableHost(Host):
 
     def _turn(self) -> None:
         self._scheduled = False
-        if self._syncing is not None or self._failed:
+        if self._busy or self._failed:
             return
         try:
             if not self._finishing:
                 self._reclaim()
             if self._gathering.appended:
-                self._syncing, self._gathering = self._gathering, Unsynced()
+                self._syncing, self._gathering, self._busy = self._gathering, Unsynced(), True
                 if self._throttle is not None:
                     self._throttle.resume()
                 self._commit_begun_s = time.perf_counter()
@@ -197,6 +208,10 @@ class DurableHost(Host):
         if synced is not None:
             for sender, replies in synced.replies.items():
                 self._respond(sender, replies)
+        self._loop.call_soon(self._after_replies)
+
+    def _after_replies(self) -> None:
+        self._busy = False
         self._turn()
 
     def _stop(self, error: OSError) -> None:
@@ -208,7 +223,7 @@ class DurableHost(Host):
 
     async def settle(self) -> None:
         """Until nothing waits for the disk, compaction included."""
-        if (self._syncing is not None or self._scheduled) and not self._failed:
+        if (self._busy or self._scheduled) and not self._failed:
             waker = asyncio.get_running_loop().create_future()
             self._wakers.append(waker)
             await waker

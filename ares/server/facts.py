@@ -60,8 +60,9 @@ def fact_bytes_max(fact: Fact) -> int:
     """What a fact takes in a journal at most."""
     match fact:
         case PutData():
-            element = fact.element
-            return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object) + _PART_BYTES_MAX * len(element.parts) + element.size
+            parts = fact.element.parts
+            size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+            return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object) + _PART_BYTES_MAX * len(parts) + size
         case Trimmed():
             return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object)
         case Pointed():

@@ -10,7 +10,7 @@ import msgspec
 from ares.configuration import Configuration
 from ares.errors import BadInput
 from ares.identity import CallId, ServerId
-from ares.messages import AnyMessage, Describe, Description, Done, Reason, Refused, Reply, Request, Scrub, SetLogLevel
+from ares.messages import AnyMessage, Describe, Description, Done, Keyed, Reason, Refused, Reply, Request, Scrub, SetLogLevel
 from ares.runtime.logs import set_level
 from ares.runtime.ports import Listener, Loop, Sender
 from ares.runtime.resident import memory_bytes
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
 """What a replica answers."""
+KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed))
+"""Nearly all of them."""
 
 
 def for_replica(message: AnyMessage) -> TypeGuard[Request]:
@@ -57,17 +59,20 @@ class Host:
     def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         """The replies to a batch of requests; what is no request of a storage server is refused."""
         replies: list[AnyMessage] = []
-        handle = self.replica.handle
+        answer = self.replica.answer
         for message in messages:
-            if not for_replica(message):
-                replies.append(self._upkeep(message))
-                continue
-            reply = handle(message)
-            if type(reply) is Description:
-                reply = self._with_vitals(reply)
-            if reply is not None:
+            if type(message) in KEYED:
+                replies.append(answer(message))  # type: ignore[arg-type]
+            elif (reply := self._other(message)) is not None:
                 replies.append(reply)
         return replies
+
+    def _other(self, message: AnyMessage) -> Reply | None:
+        """The reply to what is not about one configuration."""
+        if not for_replica(message):
+            return self._upkeep(message)
+        reply = self.replica.handle(message)
+        return self._with_vitals(reply) if type(reply) is Description else reply
 
     def _upkeep(self, message: AnyMessage) -> Reply:
         """The reply to what is no request of the replica's: upkeep, or a message that is for somebody else."""

@@ -5,7 +5,8 @@ tags and the finalized successor, which has everything that completed here and w
 leak memory with every reconfiguration. A server that has collected acknowledges put-data without storing, as published (Alg. 4:18).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sortedcontainers import SortedDict
 
@@ -23,11 +24,15 @@ from ares.messages import (
     GetData,
     GetTag,
     Hosted,
+    Keyed,
     Listed,
     ListObjects,
     ObjectsReply,
     PutData,
+    ReadConfig,
+    Reply,
     TagReply,
+    WriteConfig,
 )
 from ares.pointer import advance
 from ares.tag import TAG_ZERO, Tag
@@ -46,7 +51,16 @@ class BadElement(AresError):
 
 
 class Hosting:
-    """State and answers for one configuration. Every method takes a request and returns its reply."""
+    """State and answers for one configuration.
+
+    ``answers``: what takes each kind of request and returns its reply. A table: looking at one class after the other takes longer than answering.
+
+    It remembers of which objects something came after nextC (``_following``), so that it can say of the others that all they have was here before:
+    who moves data from here finds that, since its requests install nextC. Where the order is not known, as after a restart, nothing is said.
+    """
+
+    verifies = False
+    """Memory is trusted: who reads verifies anyway."""
 
     def __init__(self, configuration: Configuration, position: int) -> None:
         self.configuration = configuration
@@ -57,6 +71,17 @@ class Hosting:
         self._element_index = position if configuration.dap == "ec" else 0
         self._capacity = capacity(configuration)
         self._objects: SortedDict[ObjectName, Versions] = SortedDict()
+        self._following: set[ObjectName] = set()
+        self._order_known = True
+        self.answers: dict[type[Keyed], Callable[[Any], Reply]] = {
+            GetTag: self.get_tag,
+            GetData: self.get_data,
+            PutData: self.put_data,
+            ReadConfig: self.read_config,
+            WriteConfig: self.write_config,
+            ListObjects: self.list_objects,
+            CollectConfig: self.collect,
+        }
 
     @property
     def objects(self) -> Mapping[ObjectName, Versions]:
@@ -67,11 +92,20 @@ class Hosting:
         """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.pointer.ConflictingSuccessor`."""
         self.successor = advance(self.configuration, self.successor, successor)
 
+    def read_config(self, request: ReadConfig) -> Ack:
+        return Ack(request.call, self.successor)
+
+    def write_config(self, request: WriteConfig) -> Ack:
+        self.install(request.successor)
+        return Ack(request.call, self.successor)
+
     def get_tag(self, request: GetTag) -> TagReply:
         versions = self._objects.get(request.object)
         return TagReply(request.call, versions.newest if versions is not None else TAG_ZERO, self.successor)
 
     def get_data(self, request: GetData) -> DataReply:
+        if request.successor is not None:
+            self.install(request.successor)
         versions = self._objects.get(request.object)
         if versions is None:
             return DataReply(request.call, (), -1, TAG_ZERO, None, self.successor)
@@ -85,33 +119,41 @@ class Hosting:
             or (self.successor is not None and self.successor.finalized)
             or (not request.element and wanted.size > INLINE_BYTES_MAX)
             or (request.held is not None and tag <= request.held)
-            or not self.is_sound(request.object, tag, wanted)
+            or (self.verifies and not self.is_sound(request.object, tag, wanted))
         ):
             wanted = None
-        return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor)
+        preceding = self._order_known and request.object not in self._following
+        return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor, preceding)
 
     def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
-        """Whether the element held under ``tag`` is what was sealed; otherwise it counts as missing. Memory is trusted: who reads verifies anyway."""
+        """Whether the element held under ``tag`` is what was sealed; otherwise it counts as missing. Asked where a hosting ``verifies``."""
         return True
 
     def put_data(self, request: PutData) -> Ack:
         """Raises :class:`BadElement`; nothing is stored then. (t0, v0) is in every List without being stored."""
-        element = request.element
-        fits = element.index == self._element_index and request.tag.number <= TAG_NUMBER_MAX and not is_hollow(element)
-        if not fits or not intact(self.configuration.id, request.object, request.tag, element):
-            raise BadElement(f"element {element.index} of {request.object!r} does not fit its checksum or this server; it was not stored")
-        self.keep(request.object, request.tag, element)
+        object, tag, element = request.object, request.tag, request.element
+        if (
+            element.index != self._element_index
+            or tag.number > TAG_NUMBER_MAX
+            or not intact(request.configuration, object, tag, element)
+            or is_hollow(element)
+        ):
+            raise BadElement(f"element {element.index} of {object!r} does not fit its checksum or this server; it was not stored")
+        self.keep(object, tag, element)
         return Ack(request.call, self.successor)
 
     def keep(self, object: ObjectName, tag: Tag, element: Element) -> None:
         """Store an element that was checked; nothing is kept for a collected configuration, nor of t0."""
-        if not self.collected and tag != TAG_ZERO:
-            versions = self._objects.get(object)
-            if versions is None:
-                versions = self._objects[object] = self._versions(object)
-            before = len(versions.entries)
-            self.bytes += versions.put(tag, element, self._capacity)
-            self.elements += len(versions.entries) - before
+        if self.collected or tag == TAG_ZERO:
+            return
+        if self.successor is not None:
+            self._following.add(object)
+        versions = self._objects.get(object)
+        if versions is None:
+            versions = self._objects[object] = self._versions(object)
+        before = len(versions.entries)
+        self.bytes += versions.put(tag, element, self._capacity)
+        self.elements += len(versions.entries) - before
 
     def _versions(self, object: ObjectName) -> Versions:
         """For an object of which nothing was held."""
@@ -129,8 +171,11 @@ class Hosting:
         self.collected = True
         self.bytes = self.elements = 0
         self._objects.clear()
+        self._following.clear()
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
+        if request.successor is not None:
+            self.install(request.successor)
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
         after = max(request.after, request.prefix)
         page: list[Listed] = []

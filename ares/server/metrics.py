@@ -50,10 +50,16 @@ class Traffic:
         self.sent_bytes = 0
         self.batches = Histogram(BATCH_S)
 
-    def count_requests(self, messages: Iterable[AnyMessage]) -> None:
+    def count_batch(self, messages: Sequence[AnyMessage], replies: Sequence[AnyMessage], frames: Sequence[bytes], seconds: float) -> None:
+        """What came, the replies that were given at once, and how long that took."""
         requests = self.requests
         for message in messages:
             requests[type(message)] += 1
+        self.count_replies(replies)
+        self.received_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+        batches = self.batches
+        batches.counts[bisect_left(BATCH_S, seconds)] += 1
+        batches.sum_s += seconds
 
     def count_replies(self, messages: Iterable[AnyMessage]) -> None:
         for message in messages:

@@ -20,6 +20,8 @@ from ares.tag import TAG_ZERO, Tag
 class PlacedHosting(Hosting):
     """A hosting whose facts have places. ``pointed_place``: where :meth:`pointed` is told; None when it is nowhere yet."""
 
+    verifies = True
+
     def __init__(self, configuration: Configuration, position: int, ledger: Ledger) -> None:
         super().__init__(configuration, position)
         self.pointed_place: int | None = None
@@ -42,8 +44,10 @@ class PlacedHosting(Hosting):
 
     def knows(self, object: ObjectName, tag: Tag) -> bool:
         """Whether a put of ``tag`` would change nothing."""
-        versions = self.placed(object)
-        return self.collected or (versions is not None and versions.knows(tag, self._capacity))
+        versions = self._objects.get(object)
+        if versions is None or not versions.entries or tag > versions.entries[0][0]:
+            return self.collected
+        return self.collected or cast(PlacedVersions, versions).knows(tag, self._capacity)
 
     def trim(self, object: ObjectName, tag: Tag) -> None:
         """Join the fact, at the present place, that ``tag`` was dropped."""
@@ -93,7 +97,8 @@ class PlacedHosting(Hosting):
         self._objects = cast("SortedDict[ObjectName, Versions]", dict(self._objects))
 
     def restored(self) -> None:
-        """Every fact was given: serve from now on."""
+        """Every fact was given: serve from now on. Facts come in any order, so nobody knows what was here before nextC."""
+        self._order_known = self.successor is None
         self._objects = SortedDict(self._objects)
 
     def held_at(self, place: int, readable: Container[Key] | None) -> Iterator[PutData | Trimmed | None]:

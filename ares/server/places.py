@@ -53,6 +53,17 @@ class Share:
         if bytes < 0:
             self.ledger.died -= bytes
 
+    def exchange(self, old_place: int, old_bytes: int, place: int, bytes: int) -> None:
+        """What took ``old_bytes`` at ``old_place`` is no longer needed, and something at ``place`` is: mostly the same one."""
+        if place != old_place:
+            self.add(place, bytes)
+            self.add(old_place, -old_bytes)
+            return
+        if bytes != old_bytes:
+            self._live[place] += bytes - old_bytes
+            self.ledger.live[place] += bytes - old_bytes
+        self.ledger.died += old_bytes
+
     def clear(self) -> None:
         for place, bytes in self._live.items():
             self.ledger.live[place] -= bytes
@@ -73,14 +84,40 @@ class PlacedVersions(Versions):
         self._name_characters = name_characters
 
     def put(self, tag: Tag, element: Element, capacity: int) -> int:
-        entries, share, ledger = self.entries, self._share, self._share.ledger
+        entries = self.entries
+        if not entries or tag > entries[0][0]:
+            return self._put_newest(tag, element, capacity)
+        ledger = self._share.ledger
         held = self.position(tag)
-        if held is not None:
-            if not is_hollow(entries[held][1]):
-                return 0
-            ledger.stored = True
-            ledger.repaired += 1
-            return self.move(tag, element, ledger.place)
+        if held is None:
+            return self._put_between(tag, element, capacity)
+        if not is_hollow(entries[held][1]):
+            return 0
+        ledger.stored = True
+        ledger.repaired += 1
+        return self.move(tag, element, ledger.place)
+
+    def _put_newest(self, tag: Tag, element: Element, capacity: int) -> int:
+        """What nearly every put is, in the same words as the others and in half the time."""
+        entries, places, share, characters = self.entries, self.places, self._share, self._name_characters
+        ledger = share.ledger
+        place, size = ledger.place, element.size
+        ledger.stored = True
+        entries.insert(0, (tag, element))
+        places.insert(0, place)
+        if len(entries) <= capacity:
+            share.add(place, put_bytes(characters, size))
+            return size
+        dropped, lost = entries.pop()
+        lost_place, lost_size, before = places.pop(), lost.size, self.trimmed
+        share.exchange(lost_place, put_bytes(characters, lost_size), place, put_bytes(characters, size))
+        if dropped > before:
+            self.trimmed = dropped
+            self._trimmed_at(lost_place, before)
+        return size - lost_size
+
+    def _put_between(self, tag: Tag, element: Element, capacity: int) -> int:
+        entries, share, ledger = self.entries, self._share, self._share.ledger
         trimmed, last = self.trimmed, entries[-1] if len(entries) == capacity else None
         grown = super().put(tag, element, capacity)
         at = self.position(tag)
@@ -129,8 +166,7 @@ class PlacedVersions(Versions):
         if position is None:
             return 0
         old = self.entries[position][1]
-        self._share.add(self.places[position], -self._bytes(old))
-        self._share.add(place, self._bytes(element))
+        self._share.exchange(self.places[position], self._bytes(old), place, self._bytes(element))
         self.places[position] = place
         self.entries[position] = (tag, element)
         return element.size - old.size
@@ -144,8 +180,9 @@ class PlacedVersions(Versions):
             return False
         bytes = trimmed_bytes(self._name_characters)
         if before != TAG_ZERO:
-            self._share.add(self.trimmed_place, -bytes)
-        self._share.add(place, bytes)
+            self._share.exchange(self.trimmed_place, bytes, place, bytes)
+        else:
+            self._share.add(place, bytes)
         self.trimmed_place = place
         return True
 

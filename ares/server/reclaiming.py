@@ -15,6 +15,7 @@ from collections.abc import Container, Mapping
 from ares.errors import StoreDamaged
 from ares.runtime.ports import Journal, Key, Use
 from ares.server.compaction import USUAL, Compaction, Thrift, choose, is_worth_it
+from ares.server.facts import fact_bytes_max
 from ares.server.state import Outlasting
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,9 @@ class Reclaiming:
 
         Raises OSError.
         """
+        if self._compaction is None and not self._damaged and not self._may_be_worth_it:
+            self.lacks_room = False
+            return Step.NOTHING
         compaction = self._compaction or self._chosen()
         if compaction is None:
             return self._sealed()
@@ -99,7 +103,7 @@ class Reclaiming:
         if left in self._damaged or not self._damaged:
             self.lacks_room = False
         for fact in compaction.move(place):
-            self._journal.append(fact)
+            self._journal.append(fact, fact_bytes_max(fact))
         return Step.APPENDED
 
     def _wait(self, compaction: Compaction) -> Step:
@@ -121,9 +125,14 @@ class Reclaiming:
         chosen = damaged if worth is None else worth
         return None if chosen is None else self._compaction_of(chosen)
 
+    @property
+    def _may_be_worth_it(self) -> bool:
+        """Whether so much died since the last time that it is time to look again."""
+        return self._outlasting.died - self._looked_at_died >= self._thrift.look_bytes
+
     def _worth_it(self, places: Mapping[int, int]) -> int | None:
         """Damaged or not."""
-        if self._outlasting.died - self._looked_at_died < self._thrift.look_bytes:
+        if not self._may_be_worth_it:
             return None
         self._looked_at_died = self._outlasting.died
         return choose(places, self._outlasting.live)

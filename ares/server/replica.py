@@ -6,27 +6,18 @@ its state has a new identity, so configurations that name the old one are refuse
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ares.configuration import Configuration
 from ares.identity import ConfigurationId, DomainName, ServerId
 from ares.messages import (
-    Ack,
-    CollectConfig,
     Describe,
     Description,
-    GetData,
-    GetTag,
     Introduce,
     Keyed,
-    ListObjects,
-    PutData,
-    ReadConfig,
     Reason,
     Refused,
     Reply,
     Request,
-    WriteConfig,
 )
 from ares.pointer import ConflictingSuccessor
 from ares.server.hosting import BadElement, Hosting
@@ -54,11 +45,15 @@ class Replica:
             return self._introduced(request)
         if isinstance(request, Describe):
             return self.describe(request)
+        return self.answer(request)
+
+    def answer(self, request: Keyed) -> Reply:
+        """The reply to a request about one configuration. Never raises for what a client sent."""
         hosting = self._hosted.get(request.configuration)
         if hosting is None:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
         try:
-            return ANSWERS[type(request)](hosting, request)
+            return hosting.answers[type(request)](request)
         except ConflictingSuccessor as error:
             return Refused(request.call, Reason.CONFLICTING_SUCCESSOR, str(error))
         except BadElement as error:
@@ -91,37 +86,3 @@ class Replica:
     def _introduced(self, request: Introduce) -> Reply | None:
         refusal = self.introduce(request.configuration)
         return None if refusal is None else Refused(request.call, *refusal)
-
-
-def _get_data(hosting: Hosting, request: GetData) -> Reply:
-    if request.successor is not None:
-        hosting.install(request.successor)
-    return hosting.get_data(request)
-
-
-def _read_config(hosting: Hosting, request: ReadConfig) -> Reply:
-    return Ack(request.call, hosting.successor)
-
-
-def _write_config(hosting: Hosting, request: WriteConfig) -> Reply:
-    hosting.install(request.successor)
-    return Ack(request.call, hosting.successor)
-
-
-def _list_objects(hosting: Hosting, request: ListObjects) -> Reply:
-    if request.successor is not None:
-        hosting.install(request.successor)
-    return hosting.list_objects(request)
-
-
-ANSWERS: dict[type[Keyed], Callable[[Hosting, Any], Reply]] = {
-    GetTag: lambda hosting, request: hosting.get_tag(request),
-    GetData: _get_data,
-    PutData: lambda hosting, request: hosting.put_data(request),
-    ReadConfig: _read_config,
-    WriteConfig: _write_config,
-    ListObjects: _list_objects,
-    CollectConfig: lambda hosting, request: hosting.collect(request),
-}
-"""What answers each kind of request, once it is clear for which configuration it is. A table: looking at one class after the other takes longer than
-answering a small request."""

@@ -13,7 +13,7 @@ from ares.configuration import Configuration, Successor
 from ares.dap.element import hollow, intact, is_hollow
 from ares.errors import StoreDamaged
 from ares.identity import ConfigurationId, ServerId
-from ares.messages import CollectConfig, GetData, Introduce, ListObjects, PutData, Reply, Request, WriteConfig
+from ares.messages import CollectConfig, GetData, GetTag, Introduce, ListObjects, PutData, Reply, Request, WriteConfig
 from ares.pointer import ConflictingSuccessor, advance
 from ares.server.facts import Fact, Pointed, Trimmed, fact_bytes_max, pointed_bytes
 from ares.server.hosting import Hosting
@@ -91,10 +91,14 @@ class Outlasting:
 
     def room(self, request: Request) -> int:
         """How many bytes of journal the fact takes at most that ``request`` may leave; 0 when it cannot change anything."""
-        match request:
+        match request:  # what comes most first: to look at one class after the other takes as long as to answer
+            case GetTag():
+                return 0
             case PutData():
                 hosting = self._hostings.get(request.configuration)
                 return 0 if hosting is None or hosting.knows(request.object, request.tag) else fact_bytes_max(request)
+            case GetData() if request.successor is None:
+                return 0
             case Introduce():
                 return 0 if request.configuration.id in self._hostings else pointed_bytes(request.configuration)
             case WriteConfig() | CollectConfig() | GetData() | ListObjects():
@@ -124,10 +128,10 @@ class Outlasting:
         hosting.point_from(place)
         return reply, hosting.pointed()
 
-    def _put(self, request: PutData) -> tuple[Reply | None, Fact | None]:
+    def _put(self, request: PutData) -> tuple[Reply, Fact | None]:
         ledger = self._ledger
         ledger.stored = ledger.passed = False
-        reply = self.replica.handle(request)
+        reply = self.replica.answer(request)
         if ledger.stored:
             return reply, request
         return reply, Trimmed(request.configuration, request.object, request.tag) if ledger.passed else None

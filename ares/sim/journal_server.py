@@ -72,7 +72,7 @@ class Process:
     def time(self) -> float:
         return self._world.now
 
-    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], short: bool) -> None:
         self._jobs.append((job, done))
         if not self._busy:
             self._begin()

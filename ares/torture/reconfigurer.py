@@ -15,7 +15,8 @@ from msgspec import Struct
 from ares.api import connect, consensus_of
 from ares.client.manager import Manager
 from ares.errors import AresError, ConfigurationRefused, ConsensusUnavailable
-from ares.reconfig.reconfigure import Progress, Reconfigured
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured
 from ares.runtime.ports import Consensus
 from ares.runtime.settings import Settings
 from ares.torture.records import Begun, Done, Failed, Refused, Reply, Wish, encoder

@@ -86,7 +86,7 @@ async def work(plan: Plan) -> Outcome:
     """Connect, wait for the window, and go through it."""
     clients = await connected(plan.store, plan.count)
     try:
-        _say(READY)
+        say(READY)
         window = msgspec.json.decode(sys.stdin.buffer.readline(), type=Window)
         return await _through(clients, plan, window)
     finally:
@@ -120,16 +120,17 @@ def _outcome(record: Record, window: Window) -> Outcome:
     return Outcome(latencies[True], latencies[False], slots, record.begun, record.troubles, record.wrong)
 
 
-def _say(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+def say(line: bytes) -> None:
+    """A line to whoever started this process, all of it: where Python does not buffer standard output, a write may take only a part."""
+    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
+        out.write(line + b"\n")
 
 
 def main() -> None:
     assert time.get_clock_info("perf_counter").implementation == "clock_gettime(CLOCK_MONOTONIC)", "processes share no clock here"
     while line := sys.stdin.buffer.readline():
         outcome = run(work(msgspec.json.decode(line, type=Plan)))
-        _say(msgspec.json.encode(outcome))
+        say(msgspec.json.encode(outcome))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from ares.effects import Effect, Gather, Operation, Together
 from ares.errors import AresError
 from ares.runtime.loop import run
 from experiments.bench.closed_loop import ClosedLoop, Loop, Record
-from experiments.bench.generator import READY, Preload
+from experiments.bench.generator import READY, Preload, say
 from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
@@ -183,7 +183,7 @@ async def work(plan: Plan) -> Outcome:
         domain, _ = await manager.create_domain(plan.domain, plan.source.configuration())
         store = WatchedStore(domain)
         await _fill(store, workload, values, record)
-        _say(READY)
+        say(READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop = asyncio.Event()
         clients = Clients(store, stop, None if plan.per_s is None else workload.clients / plan.per_s)
@@ -214,10 +214,5 @@ def _wrong(record: Record, begun: Begun) -> dict[str, int]:
     return {**record.wrong, **made_up}
 
 
-def _say(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
-    _say(msgspec.json.encode(run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)))))
+    say(msgspec.json.encode(run(work(msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)))))

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from ares.api import connect
-from ares.reconfig.reconfigure import Progress
+from ares.reconfig.mover import Progress
 from ares.runtime.loop import run
 from ares.runtime.settings import Settings
-from experiments.bench.generator import READY
+from experiments.bench.generator import READY, say
 from experiments.bench.moving_load import Shape
 
 
@@ -50,7 +50,7 @@ async def move(plan: Move) -> Moved:
     async with connect(structs.replace(settings, client=structs.replace(settings.client, batch=plan.batch))) as manager:
         domain = await manager.domain(plan.domain)
         await domain.current()
-        _say(READY)
+        say(READY)
         sys.stdin.buffer.readline()
         stages: dict[str, float] = {}
 
@@ -64,10 +64,5 @@ async def move(plan: Move) -> Moved:
     return Moved(began_s, ended_s, list(stages.items()), result.moved, result.skipped, result.bytes, cpu_s)
 
 
-def _say(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
-    _say(msgspec.json.encode(run(move(msgspec.json.decode(sys.stdin.buffer.readline(), type=Move)))))
+    say(msgspec.json.encode(run(move(msgspec.json.decode(sys.stdin.buffer.readline(), type=Move)))))

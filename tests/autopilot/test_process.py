@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from ares import connect_blocking
 from tests.process.command_line import Cli
+from tests.process.warm_start import ares_cli
 
 pytestmark = pytest.mark.process
 
@@ -37,7 +37,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 
 
 def ares(*words: str | Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
 
 

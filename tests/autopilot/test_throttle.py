@@ -8,7 +8,7 @@ from ares.effects import Pause, Together
 from ares.errors import BadInput, Unavailable
 from ares.identity import ClientId
 from ares.readiness import Readiness
-from ares.reconfig.reconfigure import Mover
+from ares.reconfig.mover import Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View
 from tests.inproc.cluster import Cluster
@@ -128,9 +128,9 @@ class Counted(Throttle):
         super().__init__(1e9)
         self.asked = []
 
-    def wait_s(self, now, length):
+    def count(self, now, length):
         self.asked.append(length)
-        return super().wait_s(now, length)
+        super().count(now, length)
 
 
 async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch):

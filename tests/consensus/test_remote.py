@@ -17,7 +17,8 @@ from ares.runtime.local_consensus import LocalConsensus
 from ares.runtime.raft_member import RaftMember
 from ares.runtime.remote_consensus import RemoteConsensus
 
-from .clusters import MEMBERS, PASSWORD, PATIENCE_S, configuration, free_addresses
+from ..ports import free_addresses
+from .clusters import MEMBERS, PASSWORD, PATIENCE_S, configuration
 
 ME = ClientId(1)
 R0, R1, R2 = MEMBERS
@@ -89,6 +90,16 @@ async def test_a_failure_names_every_member_and_its_last_words(service: Service)
     with pytest.raises(ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(no leader\)") as caught:
         await client.propose(configuration(0), ME, 1.5)
     assert caught.value.may_have_taken_effect
+
+
+async def test_a_failure_tells_why_a_member_could_not_be_reached(service: Service) -> None:
+    service.network.stop(R0)
+    connections = InprocConnections(service.network)
+    client = RemoteConsensus(connections, {R0: R0})
+    connections.troubles[R0] = "connection refused"
+    assert client.troubles == {R0: "connection refused"}
+    with pytest.raises(ConsensusUnavailable, match=r"r0 \(connection refused\)"):
+        await client.hint(DomainName("default"), 0.1)
 
 
 async def test_a_deadline_that_passes_early_says_who_was_not_asked(service: Service) -> None:

@@ -157,6 +157,9 @@ def test_a_collection_is_for_ever(promises):
 class Wire:
     """A transport in which the test is the server."""
 
+    def __init__(self):
+        self.troubles = {}
+
     def open(self, deliver):
         self.deliver = deliver
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from ares.errors import BadInput
-from ares.fragment.local import Assembled, LocalCopy, content_of_file
+from ares.fragment.local import Assembled, LocalCopy, content_of_file, digest_of_file
 from ares.fragment.reading import fm_read
 
 from .contents import changes, contents
@@ -21,9 +21,9 @@ def world():
     return World(ticks_max=1)
 
 
-def brought(client, path, state=None):
+def brought(client, path, state=None, replacing=None):
     """read_into: whether anything changed."""
-    copy = LocalCopy(path, SIZES)
+    copy = LocalCopy(path, SIZES, replacing)
     try:
         copy.open()
         client.run(fm_read(client.blocks, "f", state, copy))
@@ -111,6 +111,32 @@ def test_a_reader_of_the_old_copy_keeps_it(world, tmp_path):
         brought(client, path)
         assert held.read() == b"old"
     assert path.read_bytes() == noise(5, 3000)
+
+
+class Precious(Exception):
+    """Somebody wants the file to stay."""
+
+
+def test_who_is_asked_before_a_file_is_replaced_may_keep_it(world, tmp_path):
+    client, path = world.client(), tmp_path / "copy"
+    client.make(noise(5, 9000))
+    contents = []
+
+    def keep(file):
+        contents.append(digest_of_file(file))
+        raise Precious
+
+    assert brought(client, path, replacing=keep), "there was none"
+    assert not brought(client, path, replacing=keep), "it is as it should be"
+    for there in (b"", noise(6, 9000), noise(5, 9000)[:8000], noise(5, 9000) + b"more"):
+        path.write_bytes(there)
+        with pytest.raises(Precious):
+            brought(client, path, replacing=keep)
+        assert path.read_bytes() == there
+        assert left(tmp_path) == ["copy"]
+        assert brought(client, path, replacing=lambda _: None)
+        assert path.read_bytes() == noise(5, 9000)
+    assert len(set(contents)) == 4
 
 
 def test_a_symbolic_link_stays_one(world, tmp_path):

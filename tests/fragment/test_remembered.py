@@ -40,6 +40,24 @@ def test_what_was_kept_is_recalled_by_another_run(cache: Remembered, tmp_path: P
     assert Remembered(tmp_path / "not/there yet").recall(COPY) == state(2)
 
 
+def test_what_was_in_the_copy_is_known_until_it_is_not(cache: Remembered) -> None:
+    assert cache.content(COPY) == b""
+    cache.remember(COPY, state(1), b"digest")
+    assert (cache.content(COPY), cache.recall(COPY)) == (b"digest", state(1))
+    cache.remember(COPY, state(2))
+    assert cache.content(COPY) == b""
+    assert cache.keeps
+    assert not Remembered(None).keeps
+
+
+def test_an_entry_of_an_earlier_release_says_nothing_of_the_copy(cache: Remembered, tmp_path: Path) -> None:
+    cache.remember(COPY, state(1), b"digest")
+    path = entry(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[:1] + msgspec.msgpack.encode(msgspec.msgpack.decode(data[1:])[:2]))
+    assert (cache.recall(COPY), cache.content(COPY)) == (state(1), b"")
+
+
 def test_the_parts_are_kept_once(cache: Remembered) -> None:
     whole = state()
     with_hint = msgspec.structs.replace(whole, genesis=msgspec.structs.replace(whole.genesis, parts=whole.parts))

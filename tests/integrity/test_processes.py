@@ -2,7 +2,6 @@
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import ares
 
 from ..process.command_line import Cli
+from ..process.warm_start import ares_cli
 from .rig import anatomy, flip
 
 pytestmark = pytest.mark.process
@@ -22,9 +22,9 @@ def cluster(request, tmp_path):
     directory = tmp_path / "c"
     init = ["init", directory, "--servers", "5", "--consensus", "0", "--dap", request.param, "--base-port", "0"]
     for words in (init, ["up", directory, "--detach"]):
-        subprocess.run([sys.executable, "-m", "ares", *words], check=True, timeout=240)
+        subprocess.run(ares_cli(*words), check=True, timeout=240)
     yield Cli(directory)
-    subprocess.run([sys.executable, "-m", "ares", "down", directory], capture_output=True, check=True, timeout=240)
+    subprocess.run(ares_cli("down", directory), capture_output=True, check=True, timeout=240)
 
 
 def damage(directory: Path, rng: random.Random) -> int:
@@ -78,12 +78,12 @@ def test_what_cannot_be_repaired_is_said(cluster):
     assert sum(server["quarantined"] for server in report["servers"].values()) >= 4
     assert "not repaired yet" in cluster.run("scrub", "--server", "s0", "--server", "s1").stdout.decode()
     cluster.kill("s2")
-    assert cluster.json("scrub", status=1)["servers"]["s2"] == {"reachable": False, "why": ""}
+    assert cluster.json("scrub", status=1)["servers"]["s2"] == {"reachable": False, "why": "connection refused: is it running?"}
 
 
 def test_there_is_nothing_on_a_disk_to_verify(tmp_path):
     words = ["init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--durability", "memory", "--base-port", "0"]
-    subprocess.run([sys.executable, "-m", "ares", *words], check=True, timeout=240)
+    subprocess.run(ares_cli(*words), check=True, timeout=240)
     cli = Cli(tmp_path / "c")
     assert b"nothing on a disk" in cli.ok("scrub")
     assert cli.json("scrub") == {"servers": {}, "whole": True}

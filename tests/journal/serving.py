@@ -15,6 +15,7 @@ from ares.runtime.journal_log import LogJournal
 from ares.runtime.journal_segments import Owner
 from ares.runtime.ports import Use
 from ares.server.compaction import Compaction
+from ares.server.facts import fact_bytes_max
 from ares.server.replica import Replica
 from ares.server.state import Outlasting
 from ares.tag import Tag
@@ -36,7 +37,7 @@ class AtOnce:
         self.jobs = []
         self.error: OSError | None = None
 
-    def submit(self, job, done):
+    def submit(self, job, done, short):
         self.jobs.append((job, done))
         if not self.waiting:
             self.step()
@@ -112,7 +113,7 @@ class Node:
             return None
         reply, fact = self.outlasting.handle(request, place)
         if fact is not None:
-            self.journal.append(fact)
+            self.journal.append(fact, fact_bytes_max(fact))
         return reply
 
     def commit(self) -> None:
@@ -132,7 +133,7 @@ class Node:
                 if target is None:
                     return False
                 for fact in compaction.move(target):
-                    self.journal.append(fact)
+                    self.journal.append(fact, fact_bytes_max(fact))
                 self.commit()
                 between()
         self.journal.discard(place)

@@ -23,7 +23,7 @@ def append(journal, *facts):
     places = []
     for fact in facts:
         places.append(journal.reserve(fact_bytes_max(fact), Use.DATA))
-        journal.append(fact)
+        journal.append(fact, fact_bytes_max(fact))
     return places
 
 

@@ -13,6 +13,7 @@ from ares.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Rea
 from ares.runtime.journal_disk import Disk
 from ares.runtime.ports import Use
 from ares.server.durable_host import DurableHost
+from ares.server.facts import fact_bytes_max
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
@@ -157,11 +158,11 @@ async def test_a_real_disk_of_two_mib(tmp_path):
 def test_the_spare_is_for_those_that_free_space(tmp_path):
     journal = log_journal(tmp_path / "j", SmallDisk(100 * KIB))
     list(journal.recover())
-    counts = {}
+    fact, counts = put("a", 1, b"d" * 700), {}
     for use in Use:
         counts[use] = 0
         while journal.reserve(1000, use) is not None:
-            journal.append(put("a", 1, b"d" * 700))
+            journal.append(fact, fact_bytes_max(fact))
             counts[use] += 1
     assert all(counts.values())
 

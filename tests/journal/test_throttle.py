@@ -44,6 +44,7 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
     take(2)
     assert not tap.opened
     background.step()
+    await asyncio.sleep(0)
     assert tap.opened, "what had gathered is on its way"
     background.step()
     assert len(answered) == 16

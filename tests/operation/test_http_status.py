@@ -10,7 +10,7 @@ import pytest
 from ares.errors import BadInput
 from ares.runtime import http_status
 from ares.runtime.http_status import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpStatus, Page
-from tests.consensus.clusters import free_addresses
+from tests.ports import free_addresses
 
 
 async def fine() -> Page:

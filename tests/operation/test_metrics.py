@@ -23,15 +23,16 @@ def test_a_histogram_puts_a_duration_where_it_belongs():
 
 def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
     traffic = Traffic()
-    traffic.count_requests([GetTag(1, INITIAL.id, "a"), GetTag(2, INITIAL.id, "a"), put("a", 1)])
-    traffic.count_replies([Ack(1, None), Refused(2, Reason.STORAGE, "full"), Refused(3, Reason.STORAGE, "full")])
+    asked = [GetTag(1, INITIAL.id, "a"), GetTag(2, INITIAL.id, "a"), put("a", 1)]
+    traffic.count_batch(asked, [Ack(1, None), Refused(2, Reason.STORAGE, "full")], [b"12345", b"678"], 0.01)
+    traffic.count_replies([Refused(3, Reason.STORAGE, "full")])
     found = samples(render(of_traffic(traffic, 3, 2)).decode())
     assert found['ares_requests_total{kind="get_tag"}'] == 2
     assert found['ares_requests_total{kind="put_data"}'] == 1
     assert found['ares_refused_total{reason="storage"}'] == 2
     assert found['ares_refused_total{reason="identity"}'] == 0
-    assert (found["ares_bad_batches_total"], found["ares_connections"]) == (3, 2)
-    assert check_histogram(found, "ares_batch_seconds") == 0
+    assert (found["ares_bad_batches_total"], found["ares_connections"], found["ares_received_bytes_total"]) == (3, 2, 8)
+    assert check_histogram(found, "ares_batch_seconds") == 1
 
 
 def counted(replica):

@@ -13,9 +13,9 @@ from ares.messages import ConsensusDescription
 from ares.runtime.transports import listener_at
 from ares.server.host import Host
 from ares.server.metrics import Traffic
-from tests.consensus.clusters import free_addresses
 from tests.journal.serving import KIB, Node, log_journal, plain, put, requests
 from tests.journal.test_full_disk import SmallDisk, fill, host_of
+from tests.ports import free_addresses
 
 from .pages import elsewhere, fetch, health, samples
 

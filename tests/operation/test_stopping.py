@@ -18,6 +18,7 @@ from ares.runtime.settings import Settings
 from ares.runtime.zmq_client import ZmqConnections
 from tests.journal.serving import AtOnce, Node, log_journal, put
 from tests.journal.test_full_disk import host_of
+from tests.process.warm_start import ares_cli
 
 from .pages import elsewhere, fetch, health, samples
 
@@ -27,7 +28,7 @@ CLIENTS = 8
 
 
 def cli(*words: str | Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "ares", *words], capture_output=True, check=False, timeout=240)
+    done = subprocess.run(ares_cli(*words), capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
 
 

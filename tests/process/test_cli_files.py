@@ -114,6 +114,57 @@ def test_edits_of_different_blocks_both_prevail(cli: Cli, tmp_path: Path) -> Non
         assert copy.path.read_bytes() == both
 
 
+def test_get_does_not_overwrite_what_was_edited(cli: Cli, tmp_path: Path) -> None:
+    """Neither after a put nor after a get; what put took, and what get brought, is nothing to lose."""
+    ann, bob = two_copies(cli, tmp_path, "mine to lose")
+    bob.edit(10_000, b"bob was here")
+    bob.put()
+    assert ann.get()["changed"], "ann's was put"
+    assert bob.edit(150_000, b"bob alone") != ann.path.read_bytes()
+    mine = bob.path.read_bytes()
+    told = cli.fails(1, "get", "mine to lose", bob.path)
+    assert told == (
+        f"error: {bob.path} was edited since it was last put or brought here, and differs from mine to lose: it was left as it is. "
+        f"`ares-cli put {bob.path} 'mine to lose'` puts what was edited, `ares-cli get 'mine to lose' {bob.path} --force` overwrites it\n"
+    )
+    assert bob.path.read_bytes() == mine
+    ann.edit(150_000, b"bob alone")
+    ann.put()
+    assert not bob.get()["changed"], "it is edited, and what is there by now"
+    ann.edit(20_000, b"ann was here")
+    ann.put()
+    assert bob.get()["changed"]
+    bob.edit(30_000, b"bob thinks better of it")
+    assert bob.get("--force")["changed"]
+    assert bob.path.read_bytes() == ann.path.read_bytes()
+
+
+def test_get_does_not_overwrite_a_file_that_it_knows_nothing_of(cli: Cli, tmp_path: Path) -> None:
+    ann = Copy(cli, tmp_path / "ann.bin", "unknown")
+    ann.path.write_bytes(content())
+    ann.put(*SMALL_BLOCKS, "--domain", "default")
+    thesis = Copy(cli, tmp_path / "thesis", "unknown")
+    thesis.path.write_bytes(b"years of work")
+    told = cli.fails(1, "get", "unknown", thesis.path, "--domain", "default")
+    assert f"{thesis.path} is there already, no put or get of it is known here, and it differs from unknown: it was left as it is. " in told
+    assert f"Name another file, or `ares-cli get unknown --domain default {thesis.path} --force` overwrites it" in told
+    assert thesis.path.read_bytes() == b"years of work"
+    thesis.path.write_bytes(b"")
+    assert thesis.get("--domain", "default")["changed"], "there is nothing to lose"
+    thesis.path.write_bytes(b"years of work")
+    assert thesis.get("--domain", "default", "--no-cache")["changed"], "nothing is kept that would tell"
+    cli.ok("rm", "unknown", "--domain", "default")
+
+
+def test_get_after_a_conflict_overwrites_only_what_was_given_up(cli: Cli, tmp_path: Path) -> None:
+    _, bob, theirs = in_conflict(cli, tmp_path, "given up")
+    bob.put(status=1)
+    assert "was edited since" in cli.fails(1, "get", "given up", bob.path)
+    bob.put("--theirs")
+    assert bob.get()["changed"]
+    assert bob.path.read_bytes() == edited(theirs, 150_000, b"bob alone")
+
+
 def test_two_copies_on_one_machine_do_not_take_each_others_base(cli: Cli, tmp_path: Path) -> None:
     ann, bob = two_copies(cli, tmp_path, "apart")
     ann.edit(10_000, b"ann was here")
@@ -234,7 +285,7 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(cli: Cli, tmp_path: Path) -> None
     target.write_text("old")
     target.chmod(0o640)
     (tmp_path / "link").symlink_to(target)
-    cli.ok("get", "link", tmp_path / "link")
+    cli.ok("get", "link", tmp_path / "link", "--force")
     assert (target.read_bytes(), target.stat().st_mode & 0o777, (tmp_path / "link").is_symlink()) == (b"new", 0o640, True)
     target.write_text("newer")
     assert cli.json("put", tmp_path / "link", "link")["modified"] == 1

@@ -19,6 +19,7 @@ from ares.runtime.remote_consensus import RemoteConsensus
 from ares.runtime.zmq_client import ZmqConnections
 
 from .command_line import Cli, running_cluster
+from .warm_start import ares_cli
 
 pytestmark = pytest.mark.process
 
@@ -186,7 +187,9 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     assert all(server["reachable"] for server in whole["servers"].values())
     assert {member["leader"] for member in whole["consensus"].values()} <= {"r0", "r1", "r2", ""}
     cli.kill("s0")
-    assert "three: ABD 3, survives 0 more crashes: s0 is down" in cli.ok("status").decode()
+    told = cli.ok("status").decode()
+    assert "three: ABD 3, survives 0 more crashes: s0 is down" in told
+    assert "\ns0: connection refused: is it running?\n" in told
     cli.ok("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
     moved = cli.json("status")["domains"]
     assert [(domain["domain"], domain["crashes_survived"], domain["index"]) for domain in moved] == [("default", 1, 1), ("three", 0, 0)]
@@ -196,7 +199,9 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     assert three["outlook"] == "three: ABD 3, NO QUORUM, 1 more of its servers must answer: s0 is down, s1 is down"
     failed = json.loads(cli.run("write", "k", "--domain", "three", "--timeout", "3", "--json", stdin=b"x").stderr)
     assert (failed["kind"], failed["may_have_taken_effect"]) == ("Unavailable", False)
-    assert "does not answer" in cli.fails(1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run")
+    refused = "connection refused: is it running?"
+    assert f"missing: s0 ({refused}), s1 ({refused}); nothing was changed" in failed["error"]
+    assert f"s0 does not answer (s0: {refused})" in cli.fails(1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run")
 
 
 def test_status_when_nobody_is_left(mortal: Cli) -> None:
@@ -239,6 +244,6 @@ def test_status_tells_what_disks_hold(mortal: Cli) -> None:
 def test_no_cluster_file(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ARES_CLUSTER"}
     for words, why in (([], "which cluster?"), (["-c", tmp_path / "none.toml"], "cannot be read"), (["-c", tmp_path], "is a directory")):
-        done = subprocess.run([sys.executable, "-m", "ares", "ls", *words], capture_output=True, text=True, check=False, timeout=240, env=environment)
+        done = subprocess.run(ares_cli("ls", *words), capture_output=True, text=True, check=False, timeout=240, env=environment)
         assert (done.returncode, done.stdout) == (2, "")
         assert why in done.stderr

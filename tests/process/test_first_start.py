@@ -1,6 +1,7 @@
 """A data directory that was emptied or is not mounted: no server or consensus member starts in it as if nothing had ever been there."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -49,17 +50,17 @@ def once(cluster: Path, kind: str, id: str, *more: str) -> str:
     return (cluster / f"data/{id}/identity").read_text().strip() if kind == "server" else ""
 
 
-def refused(cluster: Path, kind: str, id: str) -> str:
-    """The error with which the process does not start; its words say what to do."""
+def refused(cluster: Path, kind: str, id: str, ran: bool = False) -> str:
+    """The error with which the process does not start; its words say what to do. ``ran``: it says that the process did before."""
     done = ares(kind, cluster / "cluster.toml", "--id", id)
     assert (done.returncode, done.stdout) == (1, "")
-    for words in (
-        f"nothing is in {cluster / 'data' / id}: the disk is lost or not mounted, or {id} never ran",
-        "If the disk is not mounted, mount it",
-        f"If {id} never ran on any machine, `ares-cli prepare {cluster / 'cluster.toml'} {id}` says so",
-        f"`ares-cli prepare {cluster / 'cluster.toml'} {id} --forget`",
-    ):
-        assert words in done.stderr
+    nothing = f"nothing is in {cluster / 'data' / id}: "
+    never = f"If {id} never ran on any machine, `ares-cli prepare {cluster / 'cluster.toml'} {id}` says so"
+    before = f"{id} ran there before, says {cluster / f'data/{id}.started'}, so the disk is lost or not mounted."
+    assert nothing + (before if ran else f"the disk is lost or not mounted, or {id} never ran.") in done.stderr
+    assert (never in done.stderr) == (not ran)
+    assert "If the disk is not mounted, mount it" in done.stderr
+    assert f"`ares-cli prepare {cluster / 'cluster.toml'} {id} --forget`" in done.stderr
     return done.stderr
 
 
@@ -74,7 +75,7 @@ def test_an_emptied_server_is_refused_until_it_is_told_to_forget(cluster: Path) 
     assert once(cluster, "server", "s1") == known
     empty(cluster, "s1")
     for _ in range(2):  # what a refused start leaves is not taken for a server's
-        assert "the other servers have what it had" in refused(cluster, "server", "s1")
+        assert "the other servers have what it had" in refused(cluster, "server", "s1", ran=True)
     assert once(cluster, "server", "s1", "--forget") != known
     assert once(cluster, "server", "s1") != known
 
@@ -152,11 +153,11 @@ def test_a_member_begins_anew_only_while_all_others_run(durable: Path) -> None:
     for id in ("r0", "r1"):
         once(durable, "consensus", id)
     empty(durable, "r1")
-    assert "might vote a second time" in refused(durable, "consensus", "r1")
+    assert "might vote a second time" in refused(durable, "consensus", "r1", ran=True)
     done = ares("prepare", durable / "cluster.toml", "r1", "--forget")
     assert done.returncode == 2
     assert "r1 cannot begin anew now: r0 does not answer at" in done.stderr
-    refused(durable, "consensus", "r1")
+    refused(durable, "consensus", "r1", ran=True)
 
 
 def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
@@ -164,6 +165,58 @@ def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
     done = ares("prepare", tmp_path / "c/cluster.toml", "r0", "--forget")
     assert done.returncode == 2
     assert "nobody else has what was decided" in done.stderr
+
+
+def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_missing(cluster: Path) -> None:
+    """`init` prepared the directories, and the disks were mounted there later."""
+    for kind, id in (("server", "s1"), ("consensus", "r1")):
+        below = cluster / "below" / id
+        shutil.copytree(cluster / "data" / id, below)
+        once(cluster, kind, id)
+        shutil.rmtree(cluster / "data" / id)
+        below.rename(cluster / "data" / id)
+        assert (cluster / "data" / id / "never-started").exists()
+        refused(cluster, kind, id, ran=True)
+    up = ares("up", cluster, "--detach", "--json")
+    left_out = json.loads(up.stdout)["left_out"]
+    assert (up.returncode, list(left_out)) == (1, ["s1", "r1"])
+    assert f"r1 ran there before, says {cluster / 'data/r1.started'}, so" in left_out["r1"]
+
+
+def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Path) -> None:
+    once(durable, "server", "s0")
+    once(durable, "consensus", "r0")
+    for id in ("s0", "r0"):
+        shutil.rmtree(durable / "data" / id)
+        done = ares("prepare", durable / "cluster.toml", "s1", id)
+        assert done.returncode == 2
+        assert f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and nothing of it is there: " in done.stderr
+        assert f"If the disk is lost, `ares-cli prepare {durable}/cluster.toml {id} --forget`" in done.stderr
+        assert not (durable / "data" / id).exists()
+    assert ("If what ran there was of another cluster, remove " in done.stderr) == (id == "r0")
+    known = Settings.load(durable / "cluster.toml").servers[ServerId("s0")].identity
+    assert ares("prepare", durable / "cluster.toml", "s0", "--forget").returncode == 0
+    assert once(durable, "server", "s0") != known
+
+
+def test_a_member_that_began_anew_is_remembered_again(durable: Path) -> None:
+    assert ares("up", durable, "--detach").returncode == 0
+    os.kill(pids(durable)["r1"], signal.SIGKILL)
+    empty(durable, "r1")
+    assert ares("prepare", durable / "cluster.toml", "r1", "--forget").returncode == 0
+    assert not (durable / "data/r1.started").exists()
+    assert ares("up", durable, "--detach").returncode == 0
+    assert (durable / "data/r1.started").read_text() == "r1\n"
+
+
+def test_afresh_everybody_is_new(cluster: Path) -> None:
+    for kind, id in (("server", "s1"), ("consensus", "r1")):
+        once(cluster, kind, id)
+        shutil.rmtree(cluster / "data" / id)
+    up = ares("up", cluster, "--detach", "--fresh")
+    assert up.returncode == 0, up.stderr
+    identities = {id: server.identity for id, server in Settings.load(cluster / "cluster.toml").servers.items()}
+    assert {id: (cluster / f"data/{id}.started").read_text() for id in identities} == {id: f"{identity}\n" for id, identity in identities.items()}
 
 
 def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
@@ -174,3 +227,7 @@ def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
     assert done.returncode == 2
     assert "data/s0/identity is left of an earlier cluster" in done.stderr
     assert not (durable / "secrets").exists()
+    shutil.rmtree(durable / "data/s0")
+    done = ares("init", durable)
+    assert done.returncode == 2
+    assert f"choose another directory, or remove {durable}/data/s0.started yourself; nothing was written" in done.stderr

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ares.client.manager import Manager
 from ares.configuration import Configuration
 from ares.errors import NotAuthorized
-from ares.messages import PutData, Reply, Request
+from ares.messages import Keyed, PutData, Reason, Refused, Reply
 from ares.runtime.keys import SecretKey
 from ares.runtime.new_keys import revoke
 from ares.runtime.secret_file import write_secret
@@ -134,13 +134,13 @@ async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(clust
 
 
 class HalfWritten:
-    """Puts reach these servers alone, as if their writer had died. ``tried``: servers that got one, those too that act as if not."""
+    """Puts are taken by these servers alone, as if the others' disks were full. ``tried``: servers that got one, those too that refused."""
 
     def __init__(self, cluster: SecureCluster, reached: tuple[str, ...] = ("s0",)) -> None:
         self.tried: set[str] = set()
         self._reached = reached
         self._hosts = cluster.hosts
-        self._originals = {id: host.replica.handle for id, host in cluster.hosts.items()}
+        self._originals = {id: host.replica.answer for id, host in cluster.hosts.items()}
 
     def __enter__(self) -> "HalfWritten":
         for id, host in self._hosts.items():
@@ -148,19 +148,20 @@ class HalfWritten:
         return self
 
     def _watch(self, id: str, host: Host) -> None:
-        handle = host.replica.handle
+        answer = host.replica.answer
 
-        def handled(request: Request) -> Reply | None:
+        def answered(request: Keyed) -> Reply:
             if isinstance(request, PutData):
                 self.tried.add(id)
-                return handle(request) if id in self._reached else None
-            return handle(request)
+                if id not in self._reached:
+                    return Refused(request.call, Reason.STORAGE, "no room here")
+            return answer(request)
 
-        host.replica.handle = handled  # type: ignore[method-assign]
+        host.replica.answer = answered  # type: ignore[method-assign]
 
     def __exit__(self, *_: object) -> None:
         for id, host in self._hosts.items():
-            host.replica.handle = self._originals[id]  # type: ignore[method-assign]
+            host.replica.answer = self._originals[id]  # type: ignore[method-assign]
 
 
 async def half_written(cluster: SecureCluster, value: bytes) -> None:

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 from ares.client.coverable import Covered
 from ares.client.operations import newest, query, write_above
-from ares.dap.client import Found
+from ares.dap.client import DataAccess, Found
 from ares.dap.memory import Memory
 from ares.dap.reading import DataReplies, Reading
 from ares.effects import Operation
@@ -20,7 +20,7 @@ def versions_that_are_not_checked() -> Any:
 
 def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
     """A coverable write that covers anything."""
-    answers = yield from query(view, lambda dap: dap.get_data(object))
+    answers = yield from query(view, DataAccess.get_data, object)
     latest = newest(answers).tag
     tag, _ = yield from write_above(view, object, value, latest)
     return Covered(True, tag, value, latest)

@@ -39,12 +39,11 @@ async def test_messages_and_replies_keep_their_order(wire: Wire) -> None:
     assert [message.call for message in client.received] == list(range(6001))
 
 
-async def test_what_one_tick_posts_leaves_as_one_batch(wire: Wire) -> None:
+async def test_what_is_posted_together_leaves_as_one_batch(wire: Wire) -> None:
     server = await wire.serve()
     client = wire.connect(server)
     await client.ask(S0, [get_tag(0)])
-    for call in range(1, 101):
-        client.connections.post(S0, [get_tag(call)])
+    client.connections.post(S0, [get_tag(call) for call in range(1, 101)])
     await until(lambda: len(client.received) == 101)
     assert [len(batch) for _, batch in server.batches] == [1, 100]
     assert [len(batch) for _, batch in client.batches] == [1, 100]
@@ -104,8 +103,7 @@ async def test_a_reply_may_come_later(wire: Wire) -> None:
     assert not early.batches
     assert not late.batches
     for sender, messages in list(server.batches):
-        for _ in range(3):
-            server.listener.reply(sender, acknowledge(messages))
+        server.listener.reply(sender, acknowledge(messages) * 3)
     await until(lambda: len(early.received) == 3 and len(late.received) == 3)
     assert (early.calls(), late.calls()) == ({1}, {2})
     assert (len(early.batches), len(late.batches)) == (1, 1)

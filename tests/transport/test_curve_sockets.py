@@ -11,7 +11,6 @@ from ares.codec import decode, encode
 from ares.runtime.keys import keyed
 from ares.runtime.lock import Lock
 from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_connection import ZmtpConnection
 from ares.runtime.zmtp_handshake import GREETING_BYTES
 from ares.runtime.zmtp_server import ZmtpListener
 
@@ -61,7 +60,7 @@ async def test_small_frames_of_a_batch_leave_in_one_write(monkeypatch: pytest.Mo
     [connection] = listener.connections
     written: list[bytes] = []
     with monkeypatch.context() as patched:
-        patched.setattr(ZmtpConnection, "transport", property(lambda _: types.SimpleNamespace(write=written.append)))
+        patched.setattr(connection, "_transport", types.SimpleNamespace(write=written.append, is_closing=lambda: False))
         connection.send([b"head", bytes(10_000), bytes(20_000)])
         connection.send([b"head", bytes(100_000), b"tail"])
     assert [len(data) >= 100_000 for data in written] == [False, False, True, False]

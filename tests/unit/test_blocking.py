@@ -12,7 +12,7 @@ import ares
 from ares.cli.supervisor import Supervisor, members_of
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
-from ares.reconfig.reconfigure import Progress
+from ares.reconfig.mover import Progress
 from ares.runtime.cluster_file import Plan, create
 from ares.runtime.settings import Settings
 

@@ -89,6 +89,7 @@ def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_bei
         claim_identity(tmp_path / "data/s0", IDENTITY)
     assert disk.steps == [
         *("fsync /data/s0/identity.new", "replace /data/s0/identity", "fsync /data/s0"),
+        *("fsync /data/s0.started.new", "replace /data/s0.started", "fsync /data"),
         *("unlink /data/s0/never-started", "fsync /data/s0"),
     ]
 
@@ -111,7 +112,7 @@ def test_a_directory_that_was_emptied_is_no_new_one(tmp_path: Path, start: Start
     shutil.rmtree(tmp_path / "s0")
     with pytest.raises(DirectoryLost), held(tmp_path / "s0"):
         start(tmp_path / "s0", IDENTITY, False)
-    assert is_bare(tmp_path / "s0"), "the lock is nothing that a server kept"
+    assert is_bare(tmp_path / "s0", IDENTITY), "the lock is nothing that a server kept"
     claim = start(tmp_path / "s0", IDENTITY, True)
     assert (claim.lost, claim.identity != IDENTITY) == (True, True)
 
@@ -129,10 +130,10 @@ def test_only_a_directory_without_anything_of_a_server_can_be_prepared(tmp_path:
 
 
 def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    assert is_bare(tmp_path / "nowhere")
+    assert is_bare(tmp_path / "nowhere", IDENTITY)
     (tmp_path / "file").write_text("in the way")
-    assert not is_bare(tmp_path / "file")
-    assert not is_bare(tmp_path / ("x" * 300)), "no file system takes such a name"
+    assert not is_bare(tmp_path / "file", IDENTITY)
+    assert not is_bare(tmp_path / ("x" * 300), IDENTITY), "no file system takes such a name"
 
 
 def test_the_mark_of_a_new_directory_makes_nobody_of_one_that_served(tmp_path: Path) -> None:
@@ -175,14 +176,14 @@ def test_a_first_start_that_is_killed_at_any_step_is_repeated(tmp_path: Path, st
 
 @KINDS
 def test_control_a_mark_that_goes_before_the_claim_is_durable_is_noticed(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = home._replace_durably
+    write = home.replace_durably
 
     def too_early(path: Path, text: str) -> None:
         if path.name == "identity":
             home.end_newness(path.parents[path.parent.name == "journal"])
         write(path, text)
 
-    monkeypatch.setattr(home, "_replace_durably", too_early)
+    monkeypatch.setattr(home, "replace_durably", too_early)
     with pytest.raises(DirectoryLost):
         kill_first_starts(tmp_path, start, monkeypatch)
 

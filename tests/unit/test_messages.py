@@ -6,8 +6,10 @@ import pytest
 
 from ares import messages
 from ares.client.rounds import REPLY_OF
+from ares.configuration import Configuration, Server
+from ares.identity import ServerId
 from ares.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request, Upkeep
-from ares.server.replica import ANSWERS
+from ares.server.hosting import Hosting
 
 KINDS = get_args(AnyMessage)
 
@@ -34,7 +36,8 @@ def test_every_question_has_a_reply():
 
 
 def test_every_request_about_a_configuration_is_answered():
-    assert set(ANSWERS) == set(get_args(Keyed))
+    configuration = Configuration.abd([Server(ServerId("s0"), "127.0.0.1:1", "0" * 32)], allow_no_faults=True)
+    assert set(Hosting(configuration, 0).answers) == set(get_args(Keyed))
 
 
 def test_requests_about_a_configuration_name_it():

@@ -3,7 +3,8 @@
 import pytest
 
 from ares.configuration import Configuration, Status, Successor
-from ares.pointer import ConflictingSuccessor, advance, latest
+from ares.messages import Ack
+from ares.pointer import ConflictingSuccessor, advance, latest, latest_named
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])
 C0 = ONE.at("default", 0)
@@ -87,3 +88,4 @@ def test_c0_takes_what_its_own_cluster_decided_and_nothing_else():
 )
 def test_what_a_traversal_follows(successors, best):
     assert latest(successors) == best
+    assert latest_named([Ack(1, successor) for successor in successors]) == best

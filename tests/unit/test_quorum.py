@@ -9,12 +9,13 @@ def tally(needed: int = 2) -> Tally[str]:
 
 def test_reached_by_distinct_servers_only():
     counted = tally()
-    counted.answer("s0", "first")
-    counted.answer("s0", "second")
-    counted.answer("stranger", "hello")
+    assert not counted.answer("s0", "first")
+    assert not counted.answer("s0", "second")
+    assert not counted.answer("stranger", "hello")
     assert counted.outcome is Outcome.PENDING
     assert counted.answers == {"s0": "first"}
-    counted.answer("s2", "third")
+    assert counted.answer("s2", "third")
+    assert not counted.answer("s2", "fourth"), "it adds nothing to the quorum"
     assert counted.outcome is Outcome.REACHED
     assert not counted.complete
 

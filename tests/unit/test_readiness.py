@@ -2,23 +2,32 @@
 
 import pytest
 
-from ares.identity import CallId, ServerId
+from ares.configuration import Configuration
+from ares.identity import DEFAULT_DOMAIN, CallId, ServerId
 from ares.readiness import PROBE_TURNS, Readiness
 
 SERVERS = tuple(ServerId(f"s{number}") for number in range(5))
+C = Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0)
+EC = Configuration.ec(SERVERS, 3).at(DEFAULT_DOMAIN, 0)
+
+
+def positions(readiness: Readiness, preferred: int = 0) -> list[int]:
+    """In what order the servers are asked."""
+    return readiness.order(C, preferred).positions
 
 
 def served(readiness: Readiness, calls: int, silent: ServerId | None = None) -> list[ServerId]:
     """Queries of a turn each, answered by all but ``silent``; who was asked first."""
     asked = []
     for call in range(1, calls + 1):
-        first, spared = readiness.first(SERVERS, 3)
-        assert sorted(first + spared) == list(range(5))
-        for position in first:
-            readiness.sent(SERVERS[position], CallId(call))
-            if SERVERS[position] != silent:
-                readiness.heard(SERVERS[position], CallId(call))
-            asked.append(SERVERS[position])
+        order = readiness.order(C)
+        assert sorted(order.asked + order.spared) == list(SERVERS)
+        assert order.asked == tuple(SERVERS[position] for position in order.first)
+        for server in order.asked:
+            readiness.sent[server] = CallId(call)
+            if server != silent:
+                readiness.heard(server, CallId(call))
+            asked.append(server)
         readiness.next_turn()
     return asked
 
@@ -44,7 +53,7 @@ def test_who_answers_again_is_asked_again():
 def test_a_suspect_comes_last_until_it_says_something():
     readiness = Readiness()
     readiness.suspects.add(SERVERS[0])
-    assert readiness.order(SERVERS)[-1] == 0
+    assert positions(readiness)[-1] == 0
     readiness.heard(SERVERS[0], CallId(1))
     readiness.next_turn()
     assert readiness.suspects == set()
@@ -52,34 +61,43 @@ def test_a_suspect_comes_last_until_it_says_something():
 
 def test_the_order_stays_for_a_turn():
     readiness = Readiness()
-    order = readiness.order(SERVERS)
-    readiness.sent(SERVERS[order[0]], CallId(9))
-    assert readiness.order(SERVERS) == order
+    order = positions(readiness)
+    readiness.sent[SERVERS[order[0]]] = CallId(9)
+    assert positions(readiness) == order
     readiness.next_turn()
-    assert readiness.order(SERVERS)[-1] == order[0]
+    assert positions(readiness)[-1] == order[0]
 
 
 @pytest.mark.parametrize("turn", range(5))
 def test_clients_begin_with_different_servers(turn):
-    assert Readiness(turn).order(SERVERS)[0] == turn
+    assert positions(Readiness(turn))[0] == turn
 
 
 def test_the_preferred_come_before_others_that_are_as_ready():
     readiness = Readiness()
     for turn in range(10):
-        assert sorted(readiness.order(SERVERS, 3)[:3]) == [0, 1, 2]
-        assert sorted(readiness.first(SERVERS, 4, 3)[0][:3]) == [0, 1, 2]
-        assert sorted(readiness.order(SERVERS)) == list(range(5))
-        assert readiness.order(SERVERS)[0] == turn % 5, "in the same turn, for those who prefer nobody"
+        assert sorted(positions(readiness, 3)[:3]) == [0, 1, 2]
+        assert sorted(readiness.order(EC, 3).first[:3]) == [0, 1, 2]
+        assert sorted(positions(readiness)) == list(range(5))
+        assert positions(readiness)[0] == turn % 5, "in the same turn, for those who prefer nobody"
         readiness.next_turn()
 
 
 def test_who_is_behind_or_suspect_is_not_preferred():
     readiness = Readiness()
-    readiness.sent(SERVERS[1], CallId(7))
+    readiness.sent[SERVERS[1]] = CallId(7)
     readiness.suspects.add(SERVERS[0])
-    assert readiness.order(SERVERS, 3) == [2, 3, 4, 1, 0]
+    assert positions(readiness, 3) == [2, 3, 4, 1, 0]
     readiness.heard(SERVERS[0], CallId(7))
     readiness.heard(SERVERS[1], CallId(7))
     readiness.next_turn()
-    assert sorted(readiness.order(SERVERS, 3)[:3]) == [0, 1, 2]
+    assert sorted(positions(readiness, 3)[:3]) == [0, 1, 2]
+
+
+def test_nobody_is_spared_where_all_make_the_quorum():
+    every = Configuration.ec(SERVERS[:3], 2, allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
+    readiness = Readiness()
+    for _ in range(2 * PROBE_TURNS):
+        order = readiness.order(every)
+        assert (sorted(order.asked), order.spared) == (list(every.server_ids), ())
+        readiness.next_turn()

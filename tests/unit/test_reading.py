@@ -121,7 +121,35 @@ def test_each_look_is_a_fresh_one():
     later = {f"s{number}": reply(number, NEW, OLD) for number in range(4)}
     assert reading.settled(later)
     assert reading.tag == NEW
-    assert all(kept == element(index) for index, kept in reading.elements.items())
+    assert all(kept == element(index).parts for index, kept in reading.elements.items())
+
+
+def test_versions_that_all_list_first_are_at_a_quorum_and_the_highest():
+    reading = Reading(C, "k", 3)
+    given = answers(*(reply(number, NEW, OLD) for number in range(4)))
+    assert reading.settled(given)
+    assert reading.agreed
+    assert (reading.highest(given), reading.confirmed(given)) == (NEW, True)
+
+
+def test_a_version_that_others_are_listed_above_is_neither():
+    reading = Reading(C, "k", 3)
+    given = answers(reply(0, Tag(3, 1), NEW), *(reply(number, NEW) for number in (1, 2)), reply(3, NEW, carried=False), reply(4, OLD))
+    reading.settled(given)
+    assert not reading.agreed
+    assert (reading.tag, reading.highest(given), reading.confirmed(given)) == (NEW, Tag(3, 1), True)
+    fewer = {server: given[server] for server in ("s0", "s1", "s3", "s4")}
+    assert not reading.confirmed(fewer)
+
+
+def test_agreement_ends_with_an_answer_that_disagrees():
+    reading = Reading(C, "k", 3)
+    given = answers(*(reply(number, OLD, carried=False) for number in range(4)))
+    assert not reading.settled(given)
+    assert reading.agreed
+    reading.settled(given | {"s4": reply(4, NEW, OLD)})
+    assert not reading.agreed
+    assert reading.highest(given | {"s4": reply(4, NEW, OLD)}) == NEW
 
 
 def test_patience_grows_with_the_value():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.client.rounds import REPLY_OF, RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, Task
+from ares.client.rounds import REPLY_OF, RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 from ares.configuration import Configuration
 from ares.effects import Gather
 from ares.messages import Ack, DataReply, Element, GetData, PutData, ReadConfig
@@ -11,9 +11,9 @@ from ares.tag import Tag
 C = Configuration.abd(["s0", "s1", "s2", "s3", "s4"]).at("d", 3)
 
 
-def begin(requests, **more) -> Round:
-    job = Job("write of 'k'", 30.0, 100.0, lambda *_: None, False, None, None)
-    return Round(7, Task(iter(()), job), Gather(C, lambda call: requests, "get-data", **more), requests, 10.0)
+def begun(requests, **more) -> Round:
+    job = Job(iter(()), "write of 'k'", 30.0, 100.0, lambda *_: None, False, None, None)
+    return begin(7, job, Gather(C, lambda call: requests, "get-data", **more), 10.0)
 
 
 def put(size: int) -> PutData:
@@ -21,35 +21,35 @@ def put(size: int) -> PutData:
 
 
 def test_a_quorum_of_everybody_by_default():
-    round = begin(ReadConfig(7, C.id))
-    assert (round.tally.asked, round.tally.needed, round.expected) == (C.server_ids, 3, Ack)
+    round = begun(ReadConfig(7, C.id))
+    assert (round.asked, round.needed, round.expected) == (C.server_ids, 3, Ack)
     assert round.give_up_at is None
 
 
 def test_some_servers_and_another_number():
-    round = begin(GetData(7, C.id, "k", True), to=("s3", "s1"), needed=1, give_up_s=2.5)
-    assert (round.tally.asked, round.tally.needed, round.expected, round.give_up_at) == (("s3", "s1"), 1, DataReply, 12.5)
+    round = begun(GetData(7, C.id, "k", True), to=("s3", "s1"), needed=1, give_up_s=2.5)
+    assert (round.asked, round.needed, round.expected, round.give_up_at) == (("s3", "s1"), 1, DataReply, 12.5)
 
 
 def test_a_request_for_each():
     requests = [GetData(7, C.id, "k", position == 1) for position in range(2)]
-    round = begin(requests, to=("s3", "s1"))
+    round = begun(requests, to=("s3", "s1"))
     assert round.expected is DataReply
     assert [round.request_for(server).element for server in ("s3", "s1")] == [False, True]
 
 
 @pytest.mark.parametrize("size", [0, 10**6])
 def test_large_values_have_more_time_before_they_are_sent_again(size):
-    round = begin(put(size))
+    round = begun(put(size))
     assert round.resend_at == pytest.approx(10.0 + RESEND_S + 5 * size / SEND_BYTES_PER_S_EXPECTED)
-    assert begin([put(size)] * 5).resend_at == round.resend_at
+    assert begun([put(size)] * 5).resend_at == round.resend_at
 
 
 def test_its_story():
-    assert begin(ReadConfig(7, C.id)).story() == "write of 'k': get-data in configuration 3 of domain 'd'"
+    assert begun(ReadConfig(7, C.id)).story() == "write of 'k': get-data in configuration 3 of domain 'd'"
 
 
 def test_unknown_questions_have_no_reply():
     assert Ack not in REPLY_OF
     with pytest.raises(KeyError):
-        begin(Ack(7, None))
+        begun(Ack(7, None))

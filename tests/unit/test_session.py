@@ -41,6 +41,15 @@ def test_calls_are_numbered_and_answered_apart(rig):
     assert [label for label, _, _ in rig.ends] == ["second"]
 
 
+def test_the_shell_is_wanted_when_there_is_something_to_take(rig):
+    assert not rig.session.has_orders
+    rig.start(once())
+    assert rig.session.has_orders
+    rig.sent()
+    rig.reply("s0", Ack(1, None))
+    assert not rig.session.has_orders
+
+
 def test_servers_are_introduced_to_the_shell_once(rig):
     rig.start(once())
     rig.start(once())
@@ -101,6 +110,14 @@ def test_a_deadline_tells_who_was_missing(rig):
     assert (rig.error.needed, rig.error.heard, rig.error.missing) == (2, 1, {"s0": "no answer", "s2": "too tired"})
     assert rig.error.story == "a job: get-next-config in configuration 0 of domain 'default'"
     assert not rig.session.busy
+
+
+def test_a_deadline_tells_why_who_was_missing_could_not_be_reached(rig):
+    rig.session.troubles = {"s0": "connection refused", "s2": "no route", "s9": "of nobody that was asked"}
+    rig.start(once(), timeout_s=2)
+    rig.reply("s2", Refused(1, Reason.BAD_REQUEST, "too tired"))
+    rig.tick(2.1)
+    assert rig.error.missing == {"s0": "connection refused", "s1": "no answer", "s2": "too tired"}, "what a server said itself goes first"
 
 
 def test_give_up_is_thrown_into_the_operation(rig):

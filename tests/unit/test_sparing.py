@@ -5,7 +5,7 @@ import pytest
 from ares.client.session import HEDGE_USUAL, TICK_S
 from ares.messages import Ack
 
-from .rig import Rig, once
+from .rig import C, Rig, once
 
 SERVERS = {"s0", "s1", "s2"}
 SLOW_S = 0.1
@@ -20,6 +20,11 @@ def rig():
     return made
 
 
+def order(rig):
+    """Whom a query asks now."""
+    return rig.session.readiness.order(C)
+
+
 def run(rig, seconds, **more):
     """A round that takes so long."""
     rig.start(once(**more))
@@ -31,7 +36,7 @@ def run(rig, seconds, **more):
 
 def asked_after(rig, seconds):
     """Who is asked at first, and who more after so long."""
-    rig.start(once(sparing=True))
+    rig.start(once(order=order(rig)))
     first = set(rig.sent())
     rig.tick(seconds)
     return first, set(rig.sent())
@@ -45,7 +50,7 @@ def test_a_quorum_is_asked_first_and_the_rest_when_that_is_slow(rig):
 
 def test_what_is_usual_is_waited_for(rig):
     for _ in range(ROUNDS):
-        run(rig, SLOW_S, sparing=True)
+        run(rig, SLOW_S, order=order(rig))
     assert asked_after(rig, SLOW_S)[1] == set()
     first, more = asked_after(rig, HEDGE_USUAL * SLOW_S)
     assert more >= SERVERS - first

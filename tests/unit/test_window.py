@@ -1,48 +1,108 @@
-"""How many objects move at once: what the window makes of the rounds that it is told of."""
+"""How many objects move at once, and when: what the window makes of the rounds that it is told of."""
 
 import pytest
 
-from ares.reconfig.throttle import QUEUE_S, WINDOW_MAX, WINDOW_MIN, Window
+from ares.reconfig.throttle import GROUP_OBJECTS, GROUPS_MAX, QUEUE_S, REST_S_MAX, Window
 
 
 def told(window: Window, *seconds: float, times: int = 1) -> int:
     for _ in range(times):
         for took in seconds:
             window.took(took)
-    return window()
+    return window.groups
+
+
+def begin(window: Window, now: float = 0.0, **more: float) -> list[float]:
+    """What each of the objects that may begin has to wait."""
+    waits: list[float] = []
+    under_way = window._under_way
+    while window() > under_way + len(waits):
+        waits.append(window.begins(now, **more))
+    return waits
 
 
 @pytest.mark.parametrize("distance_s", [0.0001, 0.2])
 def test_it_grows_to_its_limit_however_far_the_servers_are(distance_s):
-    assert told(Window(batch=True), distance_s, times=10_000) == WINDOW_MAX
+    assert told(Window(batch=True), distance_s, times=50_000) == GROUPS_MAX
 
 
 def test_far_servers_may_answer_unevenly():
-    assert told(Window(batch=True), 0.05, 0.07, times=5_000) == WINDOW_MAX
+    assert told(Window(batch=True), 0.05, 0.07, times=25_000) == GROUPS_MAX
 
 
 def test_it_shrinks_while_rounds_queue_and_grows_again():
     window = Window(batch=True)
-    told(window, 0.001, times=10_000)
-    assert told(window, 0.001 + 3 * QUEUE_S, times=10_000) == WINDOW_MIN
-    assert told(window, 0.001, times=10_000) == WINDOW_MAX
+    told(window, 0.001, times=50_000)
+    assert told(window, 0.001 + 3 * QUEUE_S, times=10_000) == 1
+    assert told(window, 0.001, times=50_000) == GROUPS_MAX
 
 
 def test_one_late_round_is_no_queue():
     window = Window(batch=True)
-    told(window, 0.001, times=20)
-    grown = window()
-    assert grown > WINDOW_MIN
+    told(window, 0.001, times=100)
+    grown = window.groups
+    assert grown > 1
     assert told(window, 0.001 + 2 * QUEUE_S) >= grown
 
 
 def test_it_settles_where_the_queue_is_as_long_as_it_may_be():
-    """Servers that serve one after the other: a round takes as long as there are objects under way."""
-    window, each_s = Window(batch=True), QUEUE_S / 60
-    for _ in range(5_000):
-        window.took(each_s * window())
-    assert 40 <= window() <= 90
+    """Servers that serve one after the other: a round takes as long as there are groups under way."""
+    window, each_s = Window(batch=True), QUEUE_S / 6
+    for _ in range(50_000):
+        window.took(each_s * window.groups)
+    assert 4 <= window.groups <= 9
 
 
-def test_without_batching_it_stays_one():
-    assert told(Window(batch=False), 0.001, times=1000) == 1
+def test_objects_begin_as_a_group_and_the_next_ones_when_half_of_it_has_ended():
+    window = Window(batch=True)
+    assert begin(window) == [0.0] * GROUP_OBJECTS
+    for _ in range(GROUP_OBJECTS // 2 - 1):
+        window.ends()
+    assert begin(window) == []
+    window.ends()
+    assert begin(window) == [0.0] * GROUP_OBJECTS
+
+
+def test_an_object_that_never_ends_holds_up_nobody():
+    window = Window(batch=True)
+    begin(window)
+    for _ in range(100):
+        for _ in range(window._under_way - 1):
+            window.ends()
+        assert len(begin(window)) == GROUP_OBJECTS
+
+
+def test_a_group_rests_as_long_as_the_last_one_took():
+    window = Window(batch=True)
+    assert begin(window, 10.0) == [0.0] * GROUP_OBJECTS
+    window.rests_after(0.002)
+    for _ in range(GROUP_OBJECTS):
+        window.ends()
+    assert begin(window, 20.0) == [pytest.approx(0.002)] * GROUP_OBJECTS, "all of it at the same time"
+
+
+def test_what_is_far_away_is_not_waited_for_twice():
+    window = Window(batch=True)
+    window.rests_after(1.0)
+    assert window.begins(10.0) == pytest.approx(REST_S_MAX)
+
+
+def test_an_object_that_joins_a_group_late_does_not_wait_again():
+    window = Window(batch=True)
+    window.rests_after(0.002)
+    window.begins(10.0)
+    assert window.begins(10.001) == pytest.approx(0.001)
+    assert window.begins(11.0) == 0.0
+
+
+def test_a_group_waits_for_its_turn():
+    assert begin(Window(batch=True), busy_s=0.5) == [0.5] * GROUP_OBJECTS
+
+
+def test_without_batching_it_stays_one_and_does_not_rest():
+    window = Window(batch=False)
+    assert told(window, 0.001, times=1000) == 1
+    window.rests_after(1.0)
+    assert begin(window) == [0.0]
+    window.ends()
+    assert begin(window) == [0.0]

@@ -1,0 +1,146 @@
+"""update-config: the newest version of every object of a domain, from every active configuration into the next one (Alg. 5:23-36).
+
+Objects move in groups: those of a group begin at once, so that servers answer them in one batch, and the next round, too, leaves in one. A message
+for each would cost servers and mover several times as much. Groups are small, for what clients ask comes between two of them.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from msgspec import Struct
+
+from ares.configuration import Configuration, Status, Successor
+from ares.dap.client import DataAccess, Found
+from ares.effects import Now, Operation, Pause, Report, Together
+from ares.errors import Superseded
+from ares.identity import ObjectName
+from ares.reconfig.listing import list_page
+from ares.reconfig.throttle import Throttle, Window
+from ares.reconfig.traversal import detour
+from ares.reconfig.view import View
+from ares.tag import TAG_ZERO, Tag
+from ares.value import WITHHELD
+
+
+class Progress(Struct, frozen=True):
+    """How far a reconfiguration is. ``total`` counts the objects known so far and may grow; ``bytes`` is the data put into the new configuration."""
+
+    stage: str
+    moved: int = 0
+    skipped: int = 0
+    total: int = 0
+    bytes: int = 0
+
+
+class Mover:
+    """Into ``target``. ``throttle``: no faster than that."""
+
+    def __init__(self, view: View, target: Configuration, throttle: Throttle | None = None) -> None:
+        self._view = view
+        self._target = target
+        self._throttle = throttle
+        self._window = Window(view.switches.batch)
+        self._sources: list[tuple[Configuration, Successor]] = []
+        self._seen: set[ObjectName] = set()
+        self._overtaken = False
+        self.moved = self.skipped = self.bytes = 0
+
+    def progress(self, stage: str) -> Progress:
+        return Progress(stage, self.moved, self.skipped, len(self._seen), self.bytes)
+
+    def update_config(self) -> Operation[None]:
+        """With batching many objects move side by side; without, one after the other."""
+        while not self._done_by_others:
+            try:
+                yield from self._move_all()
+                return
+            except Superseded as superseded:
+                detour(self._view, superseded)
+
+    def _move_all(self) -> Operation[None]:
+        self._seen.clear()
+        active = [configuration for configuration in self._view.sequence.active if configuration.index <= self._target.index]
+        self._sources = [(source, Successor(following, Status.PENDING)) for source, following in pairwise(active)]
+        for source, carry in self._sources:
+            after: str | None = ""
+            while after is not None and not self._done_by_others:
+                page = yield from list_page(source, after, carry=carry)
+                there = yield from list_page(self._target, after)
+                fresh = [name for name in page.objects if name not in self._seen]
+                self._seen.update(fresh)
+                yield Together((self._move(name, there.may_have(name)) for name in fresh), self._window)
+                after = page.after
+
+    @property
+    def _done_by_others(self) -> bool:
+        return self._overtaken or self._view.sequence.last_finalized.index >= self._target.index
+
+    def _move(self, object: ObjectName, may_be_there: bool) -> Operation[None]:
+        """As one of a group, when it is its turn."""
+        now: float = yield Now()
+        wait_s = self._window.begins(now, self._throttle.busy_s(now) if self._throttle is not None else 0.0)
+        try:
+            if wait_s > 0:
+                yield Pause(wait_s, retry=False)
+            began: float = yield Now()
+            while not self._done_by_others and not (yield from self._moved(object, may_be_there)):
+                pass
+            self._window.rests_after((yield Now()) - began)
+        finally:
+            self._window.ends()
+
+    def _moved(self, object: ObjectName, may_be_there: bool) -> Operation[bool]:
+        """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.
+        False if the sources did not have the value any more.
+
+        A version seen in one look must not be fetched from its source alone in another: a quorum of the second look may have missed it there, while
+        a later source, where it was completed, has it. A small value comes with the first look.
+        """
+        began: float = yield Now()
+        found = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry))
+        self._window.took((yield Now()) - began)
+        if self._done_by_others:
+            return False
+        if found.tag == TAG_ZERO or (may_be_there and (yield from self._is_there(object, found.tag))):
+            self.skipped += 1
+        else:
+            if found.value is WITHHELD:
+                yield from self._wait_for_turn(found.length)
+                found = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
+            elif self._throttle is not None:
+                self._throttle.count((yield Now()), found.length)
+            if found.value is WITHHELD:
+                return False
+            yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
+            self.moved += 1
+            self.bytes += max(found.length, 0)
+        yield Report(self.progress("update-config"))
+        return True
+
+    def _is_there(self, object: ObjectName, tag: Tag) -> Operation[bool]:
+        """Whether a quorum of the target has this version, or one that replaces it."""
+        there = yield from self._view.dap(self._target).get_version(object)
+        return there.confirmed and there.tag >= tag
+
+    def _wait_for_turn(self, length: int) -> Operation[None]:
+        """Before a large value travels: what is fetched and waits would only take memory. Small ones are here, and those that follow wait."""
+        while self._throttle is not None:
+            now: float = yield Now()
+            if (wait_s := self._throttle.wait_s(now, length)) <= 0:
+                return
+            yield Pause(wait_s, retry=False)
+
+    def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[Found]:
+        """The newest of what the sources have; of the same in several, the last one's."""
+        answers = []
+        for source, carry in self._sources:
+            found = yield from ask(self._view.dap(source), carry)
+            self._notice(found)
+            answers.append(found)
+        return max(reversed(answers), key=lambda found: found.tag)
+
+    def _notice(self, found: Found) -> None:
+        """If somebody finalized the target, or something later, it has everything and there is nothing left to move."""
+        successor = found.successor
+        if successor is not None and successor.finalized and successor.configuration.index >= self._target.index:
+            self._overtaken = True

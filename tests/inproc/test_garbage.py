@@ -1,0 +1,38 @@
+"""What ended leaves nothing behind, once the garbage collector has been: an error holds the frames that it came through, and they hold it."""
+
+import asyncio
+import contextlib
+import gc
+
+from ares.client.rounds import Job, Round
+from ares.effects import Gather
+from ares.errors import ObjectNotFound, Unavailable
+
+from .cluster import Cluster
+
+KINDS = (Job, Round, Gather)
+
+
+def alive() -> list[object]:
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, KINDS)]
+
+
+async def test_operations_that_failed_are_collected(cluster: Cluster) -> None:
+    manager = cluster.manager()
+    await manager.write("there", b"x")
+    for _ in range(3):
+        with contextlib.suppress(ObjectNotFound):
+            await manager.read("absent")
+        with contextlib.suppress(ObjectNotFound):
+            await manager.delete("absent")
+    cluster.stop("s0", "s1")
+    with contextlib.suppress(Unavailable):
+        await manager.read("there", timeout_s=0.05)
+    await asyncio.sleep(0.05)  # what told the last of it is still under way
+    assert alive() == []
+
+
+def test_structs_that_know_their_jobs_are_seen_by_the_collector() -> None:
+    """Otherwise it would take what they refer to for referred to from outside, and collect none of it."""
+    assert all(kind.__struct_config__.gc for kind in (Round, Gather))

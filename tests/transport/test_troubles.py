@@ -1,0 +1,212 @@
+"""Why a server cannot be reached: what the connection knows of it reaches whoever asks why an operation got no answer."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from ares.identity import CallId
+from ares.messages import Ack, Reason, Refused
+from ares.runtime import links, zmtp_client
+from ares.runtime.keys import SecretKey, keyed
+from ares.runtime.lock import Lock
+from ares.runtime.zmq_client import ZmqConnections
+from ares.runtime.zmq_server import ZmqListener
+from ares.runtime.zmtp_client import ZmtpConnections
+from ares.runtime.zmtp_connection import ZmtpConnection
+from ares.runtime.zmtp_handshake import DEALER, Null, framed
+from ares.runtime.zmtp_server import ZmtpListener
+
+from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, until
+
+KEY, SERVER_KEY = SecretKey.generate(), SecretKey.generate()
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def client_of(address: str, secret: SecretKey | None = None) -> AsyncIterator[Client]:
+    client = Client(ZmtpConnections(secret))
+    client.connections.learn(S0, address)
+    yield client
+    await client.connections.close()
+
+
+@contextlib.asynccontextmanager
+async def answering(talk: Talk, port: int = 0) -> AsyncIterator[str]:
+    """A server that speaks like that."""
+    server = await asyncio.start_server(talk, "127.0.0.1", port)
+    yield "{}:{}".format(*server.sockets[0].getsockname())
+    server.close()
+
+
+async def trouble_of(client: Client) -> str:
+    """What there is when something was posted again and again."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while S0 not in client.connections.troubles:
+            client.connections.post(S0, [get_tag(1)])
+            await asyncio.sleep(0.02)
+    return client.connections.troubles[S0]
+
+
+async def slam(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def free_address() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return "{}:{}".format(*free.getsockname())
+
+
+async def test_nobody_listens_there_until_somebody_does() -> None:
+    address = free_address()
+    async with client_of(address) as client:
+        assert client.connections.troubles == {}
+        assert await trouble_of(client) == "connection refused: is it running?"
+        listener = ZmtpListener(address)
+        await listener.serve(lambda _, messages: acknowledge(messages))
+        await client.insist(S0, 2)
+        assert client.connections.troubles == {}
+        await listener.close()
+
+
+async def test_a_host_that_nobody_knows_is_named() -> None:
+    async with client_of("no-such-host.invalid:7400") as client:
+        assert (await trouble_of(client)).startswith("its host name 'no-such-host.invalid' is not known here: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "connection refused: is it running?"),
+        (OSError(errno.EHOSTUNREACH, "Connect call failed"), "no route to its machine"),
+        (OSError(errno.ENETUNREACH, "Connect call failed"), "no route to its machine"),
+        (TimeoutError(), "nothing answers at its address: is the machine up, and nothing in between that drops connections?"),
+        (TimeoutError(errno.ETIMEDOUT, "Connect call failed"), "nothing answers at its address"),
+        (OSError(errno.EMFILE, "whatever"), "no connection: Too many open files"),
+        (OSError("Multiple exceptions: one, two"), "no connection: Multiple exceptions: one, two"),
+        (socket.gaierror(-3, "Temporary failure in name resolution"), "its host name 'db1' is not known here: Temporary failure in name resolution"),
+        (UnicodeError("label too long"), "its host name 'db1' is not known here: label too long"),
+    ],
+)
+def test_what_each_error_is_for_a_person(error: Exception, words: str) -> None:
+    assert links.unreached("db1", error).startswith(words)
+
+
+@pytest.mark.parametrize(("secret", "words"), [(None, links.HUNG_UP), (KEY, links.WRONG_KEY)])
+async def test_one_that_hangs_up_in_the_handshake_refuses_nobody(secret: SecretKey | None, words: str) -> None:
+    """It may be ending; and it may be there again, in a moment, however often it hung up."""
+    async with answering(slam) as address, client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client:
+        for _ in range(5):
+            assert await trouble_of(client) == words
+            client.connections.troubles.clear()  # type: ignore[attr-defined]
+        assert client.received == []
+        assert "hung up during the handshake" in words
+
+
+async def test_one_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zmtp_client, "HANDSHAKE_TIMEOUT_MS", 50)
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1000):
+            pass
+        writer.close()
+
+    async with answering(mute) as address, client_of(address) as client:
+        assert await trouble_of(client) == "it takes connections and says nothing: does it hang?"
+        await asyncio.sleep(0.1)
+        assert client.connections.troubles[S0] == links.MUTE, "that it was hung up on is our doing"
+
+
+async def test_what_is_no_server_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def web(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with answering(web) as address, client_of(address) as client:
+        assert await trouble_of(client) == "what answers there is no server that can be understood: it does not speak ZMTP"
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(("code", "refused"), [(b"400", True), (b"300", False)])
+async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool) -> None:
+    """300 is what libzmq says when who knows the keys cannot be asked now."""
+
+    async def turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(64)
+        writer.write(Null(DEALER).opening()[:12] + b"CURVE".ljust(20, b"\0") + b"\1" + bytes(31) + framed(b"\x05ERROR\x03" + code))
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    async with answering(turn_away) as address, client_of(keyed(address, SERVER_KEY.public), KEY) as client:
+        client.connections.post(S0, [get_tag(1)])
+        if refused:
+            await until(lambda: bool(client.received))
+            assert client.received == [Refused(CallId(0), Reason.NOT_AUTHORIZED, links.UNKNOWN_KEY)]
+        else:
+            assert await trouble_of(client) == "what answers there is no server that can be understood: it refuses: '300'"
+            assert client.received == []
+
+
+@pytest.mark.parametrize("listener_kind", [ZmtpListener, ZmqListener])
+@pytest.mark.parametrize("client_has_key", [True, False], ids=["a client with a key", "a client without"])
+async def test_keys_on_one_side_only_are_told_whoever_the_server_is(listener_kind: type[ZmqListener | ZmtpListener], client_has_key: bool) -> None:
+    """libzmq hangs up before it has said which mechanism it wants, unless it is let say so first."""
+    listener = listener_kind("127.0.0.1:0", None if client_has_key else Lock(SERVER_KEY, Everybody()))
+    address = await listener.serve(lambda _, messages: acknowledge(messages))
+    async with client_of(keyed(address, SERVER_KEY.public) if client_has_key else address, KEY if client_has_key else None) as client:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not client.received:
+                client.connections.post(S0, [get_tag(1)])
+                await asyncio.sleep(0.02)
+        reply = client.received[0]
+        assert isinstance(reply, Refused)
+        assert reply.detail == (links.NO_SERVER if client_has_key else links.NEEDS_KEYS)
+    await listener.close()
+
+
+@pytest.mark.parametrize("listener_kind", [ZmtpListener, ZmqListener])
+@pytest.mark.parametrize("secret", [None, KEY], ids=["without keys", "with keys"])
+async def test_a_careful_handshake_is_one(listener_kind: type[ZmqListener | ZmtpListener], secret: SecretKey | None) -> None:
+    """After a server hung up, the next one there is met without delay, and in the usual way once it was."""
+    careful: list[bool] = []
+    make = zmtp_client.ZmtpConnection
+
+    def made(*arguments: object, **named: bool) -> ZmtpConnection:
+        careful.append(named["careful"])
+        return make(*arguments, **named)  # type: ignore[arg-type]
+
+    address = free_address()
+    async with client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(zmtp_client, "ZmtpConnection", made)
+            async with answering(slam, int(address.rpartition(":")[2])):
+                await trouble_of(client)
+            listener = listener_kind(address, Lock(SERVER_KEY, Everybody()) if secret else None)
+            await listener.serve(lambda _, messages: acknowledge(messages))
+            await client.insist(S0, 2)
+            assert (careful[0], careful[-1]) == (False, True)
+            assert Ack(CallId(2), None) in client.received
+            assert client.connections.troubles == {}
+    await listener.close()
+
+
+async def test_an_address_that_is_none_is_told() -> None:
+    async with client_of("nowhere") as client:
+        assert "'nowhere' is no address" in await trouble_of(client)
+
+
+async def test_over_libzmq_a_connection_that_is_refused_is_only_silent() -> None:
+    """It does not say why it has none; docs/transport.md."""
+    client = Client(ZmqConnections())
+    client.connections.learn(S0, free_address())
+    client.connections.post(S0, [get_tag(1)])
+    await asyncio.sleep(0.2)
+    assert client.connections.troubles == {}
+    await client.connections.close()
