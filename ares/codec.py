@@ -1,6 +1,6 @@
 """Messages to frames and back; the only place where bytes of the wire are known.
 
-A *batch* is all that one tick of the event loop has for one peer. Its first frame is ``version byte | MessagePack array of messages``; the
+A *batch* is what one side has for the other at one time. Its first frame is ``version byte | MessagePack array of messages``; the
 parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
 """
 

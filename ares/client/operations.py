@@ -30,9 +30,7 @@ def read(view: View, object: ObjectName) -> Operation[Found]:
     Fast read: a version need not be written back that is at a quorum to stay (:func:`at_quorum`). Nor need t0, ever.
     """
     answers = yield from query(view, DataAccess.get_data, object)
-    found = _settled(view, answers)
-    if found is None:
-        found, _ = yield from settle_read(view, object, answers)
+    found, _ = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
     return found
 
 
@@ -66,14 +64,20 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
 
 
 def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
-    """Make sure that what ``answers`` found is at a quorum, and say of which configuration (Alg. 1:38-47).
+    """Make sure that what ``answers`` found is at a quorum, and say of which configuration (Alg. 1:38-47)."""
+    settled = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
+    return settled
 
-    A client that may only read cannot write back. It looks again and again until somebody else has completed the version, or a later one.
-    """
+
+def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] | None:
+    """The newest version and where it is, if it need not be written back."""
     found = newest(answers)
     there = at_quorum(answers, found)
-    if there is not None and (view.switches.fast_read or found.tag == TAG_ZERO):
-        return found, there
+    return (found, there) if there is not None and (view.switches.fast_read or found.tag == TAG_ZERO) else None
+
+
+def _complete(view: View, object: ObjectName, found: Found) -> Operation[tuple[Found, ConfigurationId]]:
+    """Write it back. A client that may only read cannot; it looks again and again until somebody else has done so, or has completed a later one."""
     assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
     try:
         configuration = yield from propagate(view, object, found.tag, found.value)
@@ -81,12 +85,6 @@ def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operati
     except NotAuthorized as denied:
         completed = yield from _await_quorum(view, object, denied)
         return completed
-
-
-def _settled(view: View, answers: list[Found]) -> Found | None:
-    """The newest version, if it need not be written back."""
-    found = newest(answers)
-    return found if found.tag == TAG_ZERO or (view.switches.fast_read and at_quorum(answers, found) is not None) else None
 
 
 def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Operation[tuple[Found, ConfigurationId]]:

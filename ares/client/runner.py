@@ -43,7 +43,8 @@ class Runner:
         self._closed = False
         self._pumping = False
         self._ticking = False
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: asyncio.Handle | None = None
+        self._alarm_at = 0.0
         self._helpers: set[asyncio.Task[None]] = set()
         connections.open(self._deliver)
         self.session.troubles = connections.troubles
@@ -124,9 +125,10 @@ class Runner:
 
     def _set_alarm(self, at: float | None) -> None:
         """For the next pause: who goes slowly by pauses is to go evenly, and not so many steps with every tick."""
-        if at is not None and (self._alarm is None or at < self._alarm.when()):
+        if at is not None and (self._alarm is None or at < self._alarm_at):
             if self._alarm is not None:
                 self._alarm.cancel()
+            self._alarm_at = at
             self._alarm = self._loop.call_at(at, self._wake, at)
 
     def _wake(self, due: float) -> None:

@@ -91,6 +91,8 @@ class ReedSolomon:
             for parts in zip(*[elements[index] for index in indexes], strict=True):
                 size = self._stripe_bytes(indexes, parts)
                 whole += size
+                if whole > length:
+                    break
                 if len(parts[0]) >= JOINED_BYTES_MIN and indexes == list(range(self.k)):
                     pieces.extend(_slices(parts, size))
                 else:

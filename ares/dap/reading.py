@@ -116,7 +116,6 @@ class Reading(Struct, eq=False):
         before = [reply.tags for reply in answers.values() if reply.preceding or reply.successor is None]
         return sum(1 for tags in before if self.tag in tags) >= self.configuration.quorum_size
 
-
     def highest(self, answers: DataReplies) -> Tag:
         """The highest tag that any server lists."""
         if self.agreed and self.tag is not None:

@@ -168,22 +168,26 @@ class BatchListener(ABC):
 
     def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
         """Treat one batch, and send the replies that can be given at once; returns how many messages it held."""
+        count, replies = self._treat(sender, frames)
+        self._respond(sender, replies)
+        return count
+
+    def _treat(self, sender: Sender, frames: Sequence[Frame]) -> tuple[int, Sequence[AnyMessage]]:
+        """How many messages this batch held, and the replies that can be given at once."""
         traffic = self._traffic
         begin_s = time.perf_counter() if traffic is not None else 0.0
+        messages: Sequence[AnyMessage] = ()
+        replies: Sequence[AnyMessage] = ()
         try:
             messages = decode(frames)
+            replies = self._handle(sender, messages)
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
-            return 0
-        try:
-            replies = self._handle(sender, messages)
         except Exception:
             _log.exception("a batch of %d requests failed and gets no reply", len(messages))
-            return len(messages)
         if traffic is not None:
             traffic.count_batch(messages, replies, frames, time.perf_counter() - begin_s)
-        self._respond(sender, replies)
-        return len(messages)
+        return len(messages), replies
 
     def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:
         self.bad_batches += 1

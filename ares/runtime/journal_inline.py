@@ -15,14 +15,14 @@ from ares.runtime.journal_thread import Background, Done, Job, attempt
 QUICK_S = 0.001
 """The event loop waits for a disk that takes no longer than this, in the mean,"""
 
-SLOW_S = 0.004
-"""and does not go on with it after it took as long as this once."""
-
 MEMORY = 8
-"""About so many of the last jobs make the mean."""
+"""of about so many of the last jobs. So one that takes eight times as long once is slow, however quick it was before."""
 
-TRIALS_MIN, TRIALS_MAX = 8, 512
-"""Jobs that the thread does before the event loop tries it again: twice as many each time that the disk turns out slow, fewer while it does not."""
+SHARE = 0.01
+"""Of its time the event loop may lose so much to a disk that turns out slow: for what it lost it stays away so many times longer,"""
+
+AWAY_MAX_S = 600.0
+"""but no longer than this."""
 
 Clock = Callable[[], float]
 
@@ -33,26 +33,25 @@ class Quickness:
     def __init__(self) -> None:
         self.there = False
         self._mean_s = 0.0
-        self._trials = self._left = TRIALS_MIN
-        self._least_s = math.inf
+        self._back_s = -math.inf
+        self._quick_aside = False
 
-    def note_here(self, took_s: float) -> None:
-        """The event loop waited so long for the disk."""
-        self._mean_s += (took_s - self._mean_s) / MEMORY
-        if took_s >= SLOW_S or self._mean_s > QUICK_S:
-            self.there = False
+    def note_here(self, begin_s: float, end_s: float) -> None:
+        """The event loop waited for the disk. A clock that was set back must not make up for a slow disk."""
+        self._mean_s += (max(0.0, end_s - begin_s) - self._mean_s) / MEMORY
+        if self._mean_s > QUICK_S:
+            lost_s = MEMORY * self._mean_s
+            self._back_s = end_s + min(lost_s / SHARE, AWAY_MAX_S)
             self._mean_s = 0.0
-            self._trials = self._left = min(2 * self._trials, TRIALS_MAX)
-        elif self._trials > TRIALS_MIN:
-            self._trials -= 1
+            self.there = self._quick_aside = False
 
     def note_aside(self, took_s: float) -> None:
-        """The thread did, and perhaps for other things as well: the least of some counts."""
-        self._left -= 1
-        self._least_s = min(self._least_s, took_s)
-        if self._left <= 0:
-            self.there = self._least_s <= QUICK_S
-            self._left, self._least_s = self._trials, math.inf
+        """The thread waited, and perhaps for other things as well: if it was quick, the disk was."""
+        self._quick_aside = took_s <= QUICK_S
+
+    def look(self, now_s: float) -> None:
+        """The thread finished a job; time as in :meth:`note_here`."""
+        self.there = self._quick_aside and now_s >= self._back_s
 
 
 class InlineWriter:
@@ -74,7 +73,7 @@ class InlineWriter:
         if short and self._quickness.there and not self._handed:
             begin_s = self._clock()
             error = attempt(job)
-            self._quickness.note_here(self._clock() - begin_s)
+            self._quickness.note_here(begin_s, self._clock())
             self._call_soon(self._tell, done, error)
         else:
             self._handed += 1
@@ -85,13 +84,14 @@ class InlineWriter:
         self._thread.close()
 
     def _timed(self, job: Job) -> None:
-        """In the thread. Nothing is done on the loop meanwhile, so only one of them takes notes."""
+        """In the thread. The loop does no job meanwhile, and looks at the note when it is told."""
         begin_s = self._clock_aside()
         job()
         self._quickness.note_aside(self._clock_aside() - begin_s)
 
     def _told(self, done: Done, error: OSError | None) -> None:
         self._handed -= 1
+        self._quickness.look(self._clock())
         self._tell(done, error)
 
     def _tell(self, done: Done, error: OSError | None) -> None:

@@ -56,6 +56,7 @@ class ZmqListener(BatchListener):
         self._gate: Gate | None = None
         self._unread = Unread()
         self._memory_bytes = 0
+        self._draining_soon = False
 
     async def serve(self, handle: Handle) -> str:
         place = endpoint(self._wanted)
@@ -91,6 +92,7 @@ class ZmqListener(BatchListener):
 
     def _drain(self) -> None:
         """One pass: take batches, have them handled, send the replies."""
+        self._draining_soon = False
         if not self._serving:
             return
         messages = 0
@@ -108,7 +110,8 @@ class ZmqListener(BatchListener):
 
     def _look_again(self) -> None:
         """The descriptor tells of what comes, not of what is there already."""
-        if self._serving and ready(self._socket, zmq.POLLIN) and not self._paused:
+        if not self._draining_soon and self._serving and ready(self._socket, zmq.POLLIN) and not self._paused:
+            self._draining_soon = True
             self._loop.call_soon(self._drain)
 
     def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:

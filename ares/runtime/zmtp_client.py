@@ -107,9 +107,8 @@ class _Link:
     def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> None:
         taken = 0
         for count, frames in batches(messages):
-            if connection.slow:
+            if connection.slow or not connection.send(frames):
                 break
-            connection.send(frames)
             taken += count
         if taken < len(messages):
             self._waiting.admit(messages[taken:])
@@ -184,6 +183,8 @@ class _Link:
             case None:
                 self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that
                 self._trouble(WRONG_KEY if self._has_keys else HUNG_UP)
+            case TurnedAway() as refused:
+                self._trouble(str(refused))
             case trouble:
                 self._trouble(f"what answers there is no server that can be understood: {trouble}")
 

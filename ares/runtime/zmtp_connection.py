@@ -154,11 +154,12 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def send(self, frames: Sequence[Frame]) -> None:
-        """One message; when the connection has ended, it is dropped. One that cannot be sent whole ends it, and what was raised is raised."""
+    def send(self, frames: Sequence[Frame]) -> bool:
+        """One message; whether it was taken, which it is not when the connection has ended. One that cannot be sent whole ends it, and what was
+        raised is raised."""
         transport, traffic = self._transport, self._incoming.traffic
         if not self.ready or transport is None or transport.is_closing():
-            return
+            return False
         try:
             if traffic is None and len(frames) == 1 and len(frames[0]) < ZERO_COPY_BYTES_MIN:
                 transport.write(head(len(frames[0])) + frames[0])
@@ -167,6 +168,7 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         except BaseException:
             self.hang_up()  # or the next message would be taken for the rest of this one
             raise
+        return True
 
     def _transmit(self, buffers: Iterable[bytes]) -> None:
         small = list[bytes]()

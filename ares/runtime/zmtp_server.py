@@ -105,8 +105,11 @@ class ZmtpListener(BatchListener):
             connection.pause()
 
     def _take(self, connection: ZmtpConnection, came: list[list[Frame]]) -> None:
-        for frames in came:
-            self._receive(connection, frames)
+        """What one read brought is answered in one batch."""
+        if len(came) == 1:
+            self._receive(connection, came[0])
+        else:
+            self._respond(connection, [reply for frames in came for reply in self._treat(connection, frames)[1]])
 
     def _lost(self, connection: ZmtpConnection) -> None:
         self._forget(connection)

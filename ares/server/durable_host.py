@@ -3,7 +3,7 @@
 The requests of a turn of the event loop are one group commit, and while one is under way the next gathers. It begins a turn after the replies of the
 one before were sent: the loop itself may wait for the disk (ares/runtime/journal_inline.py), and they must have left before it does. Replies that
 depend on a commit wait for it: those to requests that changed something, and those that show what others changed and is not durable yet. A read of an
-object without such changes leaves at once.
+object without such changes waits for no commit, except that nothing is read or answered while the loop itself waits for the disk.
 
 A disk that is full refuses what would change something and leaves the rest as it is; a disk that fails ends the server.
 """

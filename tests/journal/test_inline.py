@@ -2,18 +2,20 @@
 
 import asyncio
 import errno
+from types import SimpleNamespace
 
 import pytest
 
+from ares.runtime import journal_inline, unhindered_clock
 from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_inline import SLOW_S, TRIALS_MAX, TRIALS_MIN, InlineWriter
+from ares.runtime.journal_inline import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter
 from ares.runtime.journal_segments import SHORT_BYTES_MAX
 from ares.runtime.journal_thread import WriterThread
 from ares.runtime.unhindered_clock import UnhinderedClock
 
 from .serving import KIB, AtOnce, ClosingDisk, Node, log_journal, put
 
-QUICK, SLOW = 0.0003, 0.005
+QUICK, SLOW = 0.0003, 2 * MEMORY * QUICK_S
 
 
 class Bench:
@@ -54,15 +56,27 @@ class Bench:
             self.turn()
         return handed
 
-    def left_to_thread(self):
-        """How many quick jobs it takes until the loop does one again."""
-        self.takes, count = QUICK, 0
+    def away_s(self, idle=QUICK_S):
+        """For how long a quick disk is left to the thread, asked every ``idle`` seconds."""
+        begin, self.takes = self.now, QUICK
         while self.submit():
             self.turn()
-            count += 1
-            assert count <= 2 * TRIALS_MAX
+            self.now += idle
+            assert self.now - begin < 10 * AWAY_MAX_S
         self.turn()
-        return count
+        return self.now - begin
+
+    def waited(self, hiccup, nth, total=200.0, idle=0.005):
+        """How often, and for how long, the loop waited for a disk that takes ``hiccup`` seconds every ``nth`` time, and is quick else."""
+        end, number, waits = self.now + total, 0, []
+        while self.now < end:
+            number += 1
+            self.takes = hiccup if number % nth == 0 else QUICK
+            if not self.submit() and self.takes == hiccup:
+                waits.append(hiccup)
+            self.turn()
+            self.now += idle
+        return len(waits), sum(waits)
 
 
 @pytest.fixture
@@ -72,48 +86,81 @@ def bench():
 
 @pytest.fixture
 def quick(bench):
-    bench.jobs(TRIALS_MIN)
+    bench.jobs(1)
+    bench.done.clear()
     return bench
 
 
 def test_the_loop_waits_for_a_disk_that_was_seen_to_be_quick(bench):
-    assert bench.jobs(TRIALS_MIN + 50) == [True] * TRIALS_MIN + [False] * 50
-    assert bench.done == [None] * (TRIALS_MIN + 50)
+    assert bench.jobs(51) == [True] + [False] * 50
+    assert bench.done == [None] * 51
 
 
 def test_a_slow_disk_is_left_to_the_thread(bench):
-    assert all(bench.jobs(10 * TRIALS_MAX, SLOW))
+    assert all(bench.jobs(1000, 2 * QUICK_S))
 
 
-def test_one_slow_sync_sends_the_next_to_the_thread_and_quick_ones_bring_them_back(quick):
-    assert quick.jobs(3, SLOW_S) == [False, True, True]
-    assert quick.left_to_thread() == 2 * TRIALS_MIN - 2
+def test_one_slow_sync_sends_the_next_to_the_thread_for_a_time_and_a_quick_one_then_brings_them_back(quick):
+    assert quick.jobs(3, SLOW) == [False, True, True]
+    assert quick.away_s() == pytest.approx(SLOW / SHARE, rel=0.1)
     assert quick.jobs(5) == [False] * 5
 
 
-def test_many_that_are_a_little_slow_do_so_too(quick):
-    handed = quick.jobs(30, SLOW_S / 2)
+def test_many_that_are_a_little_slow_do_so_too_and_all_of_them_count(quick):
+    handed = quick.jobs(MEMORY, 2 * QUICK_S)
     assert not handed[0]
-    assert all(handed[8:])
+    assert handed[-1]
+    assert quick.away_s() > 0.9 * MEMORY * QUICK_S / SHARE, "as after one that took as long as all of these"
+
+
+def test_a_little_slow_now_and_then_is_quick(quick):
+    for _ in range(100):
+        quick.jobs(10)
+        assert quick.jobs(1, 3 * QUICK_S) == [False]
 
 
 def test_it_does_not_come_back_while_the_disk_is_slow(quick):
     quick.jobs(1, SLOW)
-    assert all(quick.jobs(10 * TRIALS_MAX, SLOW))
-    assert quick.left_to_thread() <= 2 * TRIALS_MIN
+    quick.now += SLOW / SHARE
+    assert all(quick.jobs(1000, SLOW))
+    assert quick.jobs(2) == [True, False]
 
 
-def test_a_disk_that_is_slow_each_time_that_it_is_tried_is_tried_more_and_more_seldom(quick):
-    waits = []
-    for _ in range(12):
-        quick.jobs(1, SLOW)
-        waits.append(quick.left_to_thread())
-    assert waits == sorted(waits)
-    assert waits[:2] == [2 * TRIALS_MIN, 4 * TRIALS_MIN - 2]
-    assert waits[-1] == TRIALS_MAX
-    quick.jobs(2 * TRIALS_MAX)
+def test_what_was_quick_before_the_time_was_over_does_not_count(quick):
     quick.jobs(1, SLOW)
-    assert quick.left_to_thread() < 3 * TRIALS_MIN, "and that is forgotten after it was quick for long"
+    assert quick.jobs(10) == [True] * 10
+    quick.now += SLOW / SHARE
+    assert quick.jobs(3, SLOW) == [True] * 3
+
+
+def test_a_long_job_does_not_bring_it_back(quick):
+    quick.jobs(1, SLOW)
+    quick.now += SLOW / SHARE
+    quick.jobs(3, short=False)
+    assert quick.submit()
+
+
+@pytest.mark.parametrize("nth", [50, 200, 1000])
+@pytest.mark.parametrize("hiccup", [2 * MEMORY * QUICK_S, 0.2])
+def test_the_loop_loses_little_of_its_time_to_hiccups(quick, hiccup, nth):
+    often, waited = quick.waited(hiccup, nth)
+    assert often > 1, "it does come back"
+    assert waited <= 200.0 * SHARE + hiccup
+
+
+def test_the_measure_would_show_a_loop_that_comes_back_at_once(quick, monkeypatch):
+    monkeypatch.setattr(journal_inline, "AWAY_MAX_S", 0.0)
+    assert quick.waited(0.2, 50)[1] > 10 * 200.0 * SHARE
+
+
+def test_the_loop_tries_again_some_day_however_long_it_waited(quick):
+    quick.jobs(1, AWAY_MAX_S)
+    assert quick.away_s(idle=1.0) == pytest.approx(AWAY_MAX_S, rel=0.01)
+
+
+def test_a_clock_that_goes_back_makes_up_for_nothing(quick):
+    quick.jobs(1, -1.0)
+    assert quick.jobs(2, SLOW) == [False, True]
 
 
 def test_long_jobs_are_the_thread_s_whatever_they_take(quick):
@@ -127,7 +174,7 @@ def test_jobs_are_done_in_order(quick):
     assert quick.submit(lambda: order.append("long"), short=False, name="long")
     assert quick.submit(lambda: order.append("short"), name="short"), "one is under way in the thread"
     quick.turn()
-    assert order == quick.done[TRIALS_MIN:] == ["long", "short"]
+    assert order == quick.done == ["long", "short"]
     assert not quick.submit(), "none is"
 
 
@@ -174,16 +221,16 @@ async def told(background, job, short=True):
 
 async def test_each_job_is_done_once_and_told_after_it(background):
     done = []
-    for number in range(3 * TRIALS_MIN):
+    for number in range(20):
         assert await told(background, lambda number=number: done.append(number), number % 5 != 0) is None
-    assert done == list(range(3 * TRIALS_MIN))
+    assert done == list(range(20))
 
 
 async def test_what_a_job_raises_is_told(background):
     def broken():
         raise OSError(errno.EIO, "broken")
 
-    for _ in range(2 * TRIALS_MIN):
+    for _ in range(20):
         assert (await told(background, broken)).errno == errno.EIO
         assert await told(background, lambda: None) is None
     assert "ZeroDivisionError" in str(await told(background, lambda: 1 / 0))
@@ -238,7 +285,7 @@ async def test_the_same_is_recovered_whoever_waited(tmp_path):
     loop = asyncio.get_running_loop()
     background = InlineWriter(WriterThread(), loop.call_soon, UnhinderedClock(), UnhinderedClock())
     node = Node(log_journal(tmp_path / "j", Disk(), background=background))
-    for number in range(1, 4 * TRIALS_MIN):
+    for number in range(1, 30):
         done = loop.create_future()
         node.handle(put("a", number, b"x" * number))
         node.journal.commit(lambda error, moved, done=done: done.set_result(error))
@@ -247,10 +294,73 @@ async def test_the_same_is_recovered_whoever_waited(tmp_path):
     assert Node(log_journal(tmp_path / "j", ClosingDisk())).state == node.state
 
 
-def test_the_clock_never_goes_back_and_needs_no_schedstat(monkeypatch):
+class Processor:
+    """A thread's processor time, its waits for a processor in a file like schedstat, and the time of both. ``waits_ns``: before and after each
+    reading of that time, from the last to the first; the thread runs for a microsecond at each."""
+
+    def __init__(self, path, waits_ns):
+        self.path, self.waits_ns = path, waits_ns
+        self.ran_ns = self.waited_ns = 0
+        self.readings = 0
+        self.wait(0)
+
+    def wait(self, wait_ns):
+        self.waited_ns += wait_ns
+        self.path.write_text(f"{self.ran_ns} {self.waited_ns} 7\n")
+
+    def perf_counter(self):
+        before_ns, after_ns = self.waits_ns.pop() if self.waits_ns else (0, 0)
+        self.readings += 1
+        self.ran_ns += 1000
+        self.wait(before_ns)
+        now_ns = self.ran_ns + self.waited_ns
+        self.wait(after_ns)
+        return now_ns * 1e-9
+
+
+@pytest.fixture
+def processor(tmp_path, monkeypatch):
+    def begin(*waits_ns):
+        processor = Processor(tmp_path / "schedstat", list(reversed(waits_ns)))
+        monkeypatch.setattr(unhindered_clock, "_OWN", str(processor.path))
+        monkeypatch.setattr(unhindered_clock, "time", SimpleNamespace(perf_counter=processor.perf_counter))
+        return processor
+
+    return begin
+
+
+MS = 1_000_000
+PREEMPTED = [(0, 0), (7 * MS, 0), (0, 0), (0, 5 * MS), (3 * MS, 2 * MS), (0, 0), (0, 0)]
+
+
+def _differences(processor):
+    """Of the clock and the time that the thread ran: none, of a clock that no wait can deceive."""
+    clock, differences = UnhinderedClock(), []
+    for _ in range(10):
+        shown_s = clock()
+        differences.append(shown_s - processor.ran_ns * 1e-9)
+    return differences
+
+
+def test_the_clock_shows_no_wait_for_a_processor_wherever_it_comes(processor):
+    assert _differences(processor(*PREEMPTED)) == pytest.approx([0.0] * 10, abs=1e-9)
+
+
+def test_a_single_reading_would_show_it(processor, monkeypatch):
+    monkeypatch.setattr(unhindered_clock, "_TRIES_MAX", 1)
+    assert max(map(abs, _differences(processor(*PREEMPTED)))) > 4e-3
+
+
+def test_the_clock_does_not_read_for_ever(processor):
+    thread = processor(*[(MS, 0)] * 1000)
+    differences = _differences(thread)
+    assert thread.readings <= 100
+    assert max(map(abs, differences)) < 1.1e-3, "then it shows one wait at most"
+
+
+def test_the_clock_goes_with_and_without_schedstat(monkeypatch):
     clock = UnhinderedClock()
-    times = [clock() for _ in range(100)]
-    assert times == sorted(times)
-    monkeypatch.setattr("ares.runtime.unhindered_clock._OWN", "/nonexistent")
+    assert isinstance(clock(), float)
+    monkeypatch.setattr(unhindered_clock, "_OWN", "/nonexistent")
     ordinary = UnhinderedClock()
     assert ordinary() <= ordinary()

@@ -3,8 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from ares.codec import encode
 from ares.configuration import Configuration, Status, Successor
 from ares.messages import Ack, CollectConfig, ConsensusDescription, GetTag, Reason, Refused, Stored, WriteConfig
+from ares.runtime.batching import BatchListener
 from ares.runtime.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.host import Host
 from ares.server.metrics import DISK_S, LAG_S, Histogram, Traffic, holding
@@ -101,3 +103,23 @@ async def test_no_name_that_a_client_chose_is_on_the_page():
 def test_the_reader_of_these_tests_refuses_what_is_no_page(page):
     with pytest.raises((ValueError, AssertionError)):
         samples(page)
+
+
+class Deaf(BatchListener):
+    """A listener without a wire."""
+
+    def _drain(self) -> None: ...
+
+    def _send(self, sender, messages) -> None: ...
+
+
+async def test_bad_and_failing_batches_are_counted(caplog):
+    traffic = Traffic()
+    listener = Deaf(traffic)
+    listener._start(lambda sender, messages: 1 / 0, "nowhere")
+    listener._receive("client", [b"\x07garbage"])
+    listener._receive("client", encode([GetTag(1, INITIAL.id, "a")]))
+    assert traffic.received_bytes > 8
+    assert sum(traffic.batches.counts) == 2
+    assert traffic.requests[GetTag] == 1
+    assert (listener.bad_batches, "failed and gets no reply" in caplog.text) == (1, True)

@@ -342,3 +342,30 @@ async def test_a_server_that_says_nothing_is_let_go_when_the_client_closes() -> 
         await asyncio.wait_for(ended.wait(), WAIT_S_MAX)
     finally:
         server.close()
+
+
+async def test_batches_that_one_read_brings_are_answered_in_one() -> None:
+    listener = ZmtpListener("127.0.0.1:0")
+    client = Client(ZmtpConnections())
+    client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
+    await client.ask(S0, [get_tag(0)])
+    for call in range(1, 11):
+        client.connections.post(S0, [get_tag(call)])  # they leave when this turn of the event loop is over, and together
+    await until(lambda: len(client.received) == 11)
+    assert [message.call for message in client.received] == list(range(11))
+    assert len(client.batches) < 11
+    await client.connections.close()
+    await listener.close()
+
+
+async def test_what_is_posted_over_a_connection_that_asyncio_ends_is_kept() -> None:
+    listener = ZmtpListener("127.0.0.1:0")
+    client = Client(ZmtpConnections())
+    client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
+    await client.ask(S0, [get_tag(0)])
+    ours = client.connections._links[S0]._latest  # type: ignore[attr-defined]
+    ours.transport.close()  # as asyncio does by itself, before it says that the connection is lost
+    client.connections.post(S0, [get_tag(1)])
+    await until(lambda: client.calls() == {0, 1})
+    await client.connections.close()
+    await listener.close()

@@ -1,10 +1,10 @@
 """The seal covers everything that could be mixed up (ares/dap/element.py)."""
 
-
 import msgspec
 import pytest
+from xxhash import xxh3_64_intdigest
 
-from ares.dap.element import checksum, intact, sealed
+from ares.dap.element import checksum, intact, seal_seed, sealed
 from ares.tag import Tag
 
 HEAD = (b"c" * 16, "object", Tag(3, 4))
@@ -52,6 +52,10 @@ def test_every_flipped_bit_is_noticed():
 def test_one_part_and_several_have_the_same_checksum():
     assert checksum(*HEAD, 0, 4, (b"abcd",)) == checksum(*HEAD, 0, 4, (b"ab", b"", b"cd"))
     assert checksum(*HEAD, 0, 0, ()) == checksum(*HEAD, 0, 0, (b"",))
+
+
+def test_who_reads_the_data_bit_by_bit_comes_to_the_same_checksum():
+    assert checksum(*HEAD, 1, 4, (b"abcd",)) == xxh3_64_intdigest(b"abcd", seal_seed(*HEAD, 1, 4))
 
 
 @pytest.mark.parametrize(("tag", "length"), [(Tag(-1, 0), 0), (Tag(0, -1), 0), (Tag(1, 1), 2**63)])
