@@ -24,8 +24,9 @@ def replace_durably(path: Path, text: str) -> None:
     sync(path.parent)
 
 
-def sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """fsync of a directory or file; on Linux that covers what others wrote to a file through a memory map."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.reconfig.decision import DecisionTable
+from ares.runtime.durable_files import sync
 from ares.runtime.home import end_newness, require_first
 from ares.runtime.starts import remember_start
 
@@ -84,8 +85,8 @@ class MemberDirectory:
         found = self.format.read_text(encoding="ascii", errors="replace").strip() if self.format.exists() else ""
         if not found:
             self.format.write_text(f"{FORMAT}\n", encoding="ascii")
-            _sync(self.format)
-            _sync(self.path)
+            sync(self.format)
+            sync(self.path)
         elif found != str(FORMAT):
             why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
             raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
@@ -96,8 +97,8 @@ class MemberDirectory:
 
     def begin(self) -> None:
         """The journal is there: on disk under its name when this returns, and so is that the next start is not the first. Hold the lock."""
-        _sync(self.journal)
-        _sync(self.path)
+        sync(self.journal)
+        sync(self.path)
         remember_start(self.path, self._member)
         end_newness(self.path)
 
@@ -110,7 +111,7 @@ class MemberDirectory:
         aside.mkdir(mode=0o700)
         for file in kept:  # the journal first: without it nothing starts
             file.rename(aside / file.name)
-        _sync(self.path)
+        sync(self.path)
         return aside
 
     def unlock(self) -> None:
@@ -121,17 +122,17 @@ class MemberDirectory:
 
     def sync_journal(self) -> None:
         """Return when the journal's entries are on disk."""
-        _sync(self.journal)
+        sync(self.journal)
 
     def sync_votes(self) -> None:
         """Return when term and vote are on disk."""
-        _sync(self.votes)
-        _sync(self.path)
+        sync(self.votes)
+        sync(self.path)
 
     def sync_dump(self) -> None:
         """Return when the dump that was renamed into place is on disk under its name."""
-        _sync(self.dump)
-        _sync(self.path)
+        sync(self.dump)
+        sync(self.path)
 
     def write_dump(self, path: Path, dump: Dump) -> None:
         """Write ``dump`` to ``path``, the file that is about to become the dump."""
@@ -165,12 +166,3 @@ class MemberDirectory:
 
 def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
-
-
-def _sync(path: Path) -> None:
-    """fsync; on Linux that covers what others wrote to the file through a memory map."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
