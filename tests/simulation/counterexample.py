@@ -21,7 +21,7 @@ its own. As published, a server is looked at only at the moment it stores the va
 of which no server names a successor *yet*, while the reconfigurer has already looked past it.
 
 Rule R1 closes the hole: every request that moves data out of a configuration carries that configuration's successor, and a server installs it
-before it answers (`ares/reconfig/reconfigure.py`). The run below is of this project's code with that one rule taken out (`without_r1` in
+before it answers (`ares/reconfig/mover.py`). The run below is of this project's code with that one rule taken out (`without_r1` in
 `tests/simulation/controls.py`); everything else, the put-config round of its own included, is as published. With the rule, the same plan is
 clean.
 
