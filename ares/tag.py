@@ -1,8 +1,8 @@
-"""Tags: the logical versions of a value, totally ordered (ARES II section 2, "Tags")."""
+"""Tags: the logical versions of a value, totally ordered (ARES II section 2, "Tags"), and how a client gives each tag to one write only."""
 
 from msgspec import Struct
 
-from ares.identity import ClientId
+from ares.identity import ClientId, ObjectName
 
 
 class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -17,3 +17,48 @@ class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
 
 TAG_ZERO = Tag(0, ClientId(0))
 """t0: the tag of an object that was never written."""
+
+
+class Taken:
+    """The numbers that one client took for the tags of one object. ``number``: the highest. ``completed``: the highest whose write completed.
+
+    ``writers``: operations that may take another one; each is counted from before its first phase until its end.
+    """
+
+    __slots__ = ("completed", "number", "writers")
+
+    def __init__(self) -> None:
+        self.number = self.completed = self.writers = 0
+
+
+class TagSource:
+    """The tags of one client. No two of its operations are given the same tag, in whatever order they run.
+
+    A write takes a number above all that it found. Another operation of this client may have taken a number that this one could not find: it is under
+    way, or ended after this one had asked, or failed with its version at a few servers only. So numbers taken are remembered until nobody can miss
+    them: no operation on the object is under way, and the write with the highest number completed, so that every later first phase finds it.
+    (The papers have a client do one operation at a time, and a client whose write fails crash.)
+    """
+
+    def __init__(self, client: ClientId) -> None:
+        self._client = client
+        self._taken: dict[ObjectName, Taken] = {}
+
+    def begin(self, object: ObjectName) -> Taken:
+        """An operation that will write ``object`` begins; call it before the first phase, and :meth:`end` come what may."""
+        taken = self._taken.get(object)
+        if taken is None:
+            taken = self._taken[object] = Taken()
+        taken.writers += 1
+        return taken
+
+    def take(self, taken: Taken, highest: int) -> Tag:
+        """A tag with a number above ``highest``, which nobody else has or will have."""
+        taken.number = max(highest, taken.number) + 1
+        return Tag(taken.number, self._client)
+
+    def end(self, object: ObjectName, taken: Taken) -> None:
+        """The operation is over. Whoever completed a write has put its number into ``taken.completed``."""
+        taken.writers -= 1
+        if not taken.writers and taken.completed == taken.number:
+            del self._taken[object]

@@ -11,9 +11,9 @@ tag known to be at a quorum (ares/dap/memory.py).
 from msgspec import Struct
 
 from ares.client.answers import at_quorum, newest
-from ares.client.operations import query, settle_read, write_above
+from ares.client.operations import propagate, query, settle_read, write_above
 from ares.dap.client import DataAccess, Found
-from ares.effects import Operation
+from ares.effects import Operation, Together
 from ares.identity import ObjectName
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
@@ -38,23 +38,77 @@ def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operati
     return found
 
 
-def cvr_write(view: View, object: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
-    """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read."""
+def cvr_write(
+    view: View, object: ObjectName, value: Value, version: Tag | None, number: int = 0, beside: ObjectName | None = None
+) -> Operation[Covered]:
+    """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read.
+
+    ``number``: of the tag, which is not written if a number as high was taken. ``beside``: another object, which is asked for at the same time; the
+    tag's number is above those of its tags, too.
+    """
     held = version if view.switches.optimised else None
-    answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
-    latest = newest(answers)
-    if latest.tag != version and (version is not None or latest.value is not TOMBSTONE):
-        found = yield from _complete(view, object, answers, held)
-        return Covered(False, found.tag, found.value)
-    tag, configuration = yield from write_above(view, object, value, latest.tag)
+    taken = view.tags.begin(object)
+    try:
+        answers, others = yield from _first_phase(view, object, held, beside)
+        latest = newest(answers)
+        late = number and max(latest.highest.number, taken.number) >= number
+        if late or (latest.tag != version and (version is not None or latest.value is not TOMBSTONE)):
+            found = yield from _complete(view, object, answers, held)
+            return Covered(False, found.tag, found.value)
+        tag, configuration = yield from write_above(view, object, value, max(latest.tag.number, others, number - 1), taken)
+    finally:
+        view.tags.end(object, taken)
     view.memory.settle(object, configuration.id, tag)
     return Covered(True, tag, value, latest.tag)
 
 
+def _first_phase(view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None) -> Operation[tuple[list[Found], int]]:
+    """get-data, and the highest number of the object ``beside``."""
+    answers: list[Found] = []
+    numbers = [0]
+
+    def look(dap: DataAccess, object: ObjectName) -> Operation[Found]:
+        return dap.get_data(object, held=held)
+
+    def look_at_object() -> Operation[None]:
+        answers.extend((yield from query(view, look, object)))
+
+    def look_beside(other: ObjectName) -> Operation[None]:
+        tags = yield from query(view, DataAccess.get_tag, other)
+        numbers.append(newest(tags).tag.number)
+
+    if beside is None:
+        yield from look_at_object()
+    else:
+        yield Together(iter((look_at_object(), look_beside(beside))), 2)
+    return answers, max(numbers)
+
+
 def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
     """Store the first version of an object whose name nobody else uses: there is nothing to ask for, so this is put-data alone."""
-    tag, configuration = yield from write_above(view, object, value, Tag(0, view.client))
+    taken = view.tags.begin(object)
+    try:
+        tag, configuration = yield from write_above(view, object, value, 0, taken)
+    finally:
+        view.tags.end(object, taken)
     view.memory.settle(object, configuration.id, tag)
+    return tag
+
+
+def mention(view: View, object: ObjectName) -> Operation[None]:
+    """Make an object known that may never have been written: a tombstone below every write. Whatever was written stands; listings tell the name."""
+    yield from propagate(view, object, Tag(0, view.client), TOMBSTONE)
+
+
+def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Tag]:
+    """Write a tombstone under a number ``by`` above the latest one and above ``floor``: for an object that is never there, whose tag is all it tells.
+    """
+    taken = view.tags.begin(object)
+    try:
+        answers = yield from query(view, DataAccess.get_tag, object)
+        tag, _ = yield from write_above(view, object, TOMBSTONE, max(newest(answers).tag.number, floor) + by, taken)
+    finally:
+        view.tags.end(object, taken)
     return tag
 
 

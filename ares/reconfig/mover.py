@@ -43,6 +43,7 @@ class Mover:
         self._sources: list[tuple[Configuration, Successor]] = []
         self._seen: set[ObjectName] = set()
         self._overtaken = False
+        self._complete_from = 0
         self.moved = self.skipped = self.bytes = 0
 
     def progress(self, stage: str) -> Progress:
@@ -63,8 +64,9 @@ class Mover:
         self._sources = [(source, Successor(following, Status.PENDING)) for source, following in pairwise(active)]
         for source, carry in self._sources:
             after: str | None = ""
-            while after is not None and not self._done_by_others:
+            while after is not None and not self._done_by_others and source.index >= self._complete_from:
                 page = yield from list_page(source, after, carry=carry)
+                self._notice(page.successor)
                 there = yield from list_page(self._target, after)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)
@@ -131,16 +133,29 @@ class Mover:
             yield Pause(wait_s, retry=False)
 
     def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[Found]:
-        """The newest of what the sources have; of the same in several, the last one's."""
-        answers = []
+        """The newest of what the sources have; of the same in several, the last one's.
+
+        Oldest first, and each only when the one before it has answered. Asked together, or newest first, a later source may answer before what an
+        earlier one has comes to it; somebody else then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
+        nobody has said what was completed. In this order an earlier one that withholds its data says so before the later one is asked.
+        (A control keeps that: "a mover that asks the newest source first".)
+        """
+        answers: list[Found] = []
         for source, carry in self._sources:
+            if source.index < self._complete_from or (answers and self._overtaken):
+                continue
             found = yield from ask(self._view.dap(source), carry)
-            self._notice(found)
+            self._notice(found.successor)
             answers.append(found)
         return max(reversed(answers), key=lambda found: found.tag)
 
-    def _notice(self, found: Found) -> None:
-        """If somebody finalized the target, or something later, it has everything and there is nothing left to move."""
-        successor = found.successor
-        if successor is not None and successor.finalized and successor.configuration.index >= self._target.index:
-            self._overtaken = True
+    def _notice(self, successor: Successor | None) -> None:
+        """A finalized successor of a source has what those before it had; they need not be there any more. If it is the target, or something later,
+        there is nothing left to move.
+        """
+        if successor is None or not successor.finalized:
+            return
+        index = successor.configuration.index
+        self._overtaken |= index >= self._target.index
+        if any(source.index == index for source, _ in self._sources):
+            self._complete_from = max(self._complete_from, index)

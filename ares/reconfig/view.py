@@ -6,9 +6,10 @@ from ares.configuration import Configuration
 from ares.dap.client import DataAccess
 from ares.dap.memory import Memory
 from ares.dap.registry import data_access
-from ares.identity import ClientId, ConfigurationId, ObjectName
+from ares.identity import ClientId, ConfigurationId
 from ares.readiness import Readiness
 from ares.reconfig.sequence import ConfigurationSequence
+from ares.tag import TagSource
 
 
 class Switches(Struct, frozen=True):
@@ -27,18 +28,14 @@ class Switches(Struct, frozen=True):
 
 
 class View:
-    """``spent``: for objects with a write of unknown outcome, the number of the tag it used.
-
-    A later write of this client must not take that tag again: a quorum that missed the first attempt would give the same maximum, and one tag would
-    stand for two values. (The papers have such a client crash.)
-    """
+    """``tags``: where the client's writes of objects of this domain get their tags."""
 
     def __init__(self, client: ClientId, first: Configuration, switches: Switches, readiness: Readiness | None = None) -> None:
         self.client = client
         self.domain = first.domain
         self.switches = switches
         self.sequence = ConfigurationSequence(first)
-        self.spent: dict[ObjectName, int] = {}
+        self.tags = TagSource(client)
         self.memory = Memory()
         self._readiness = readiness or Readiness()
         self._daps: dict[ConfigurationId, DataAccess] = {}

@@ -1,13 +1,15 @@
 """What must hold after every step at every server, and everywhere (section 14 of the protocol's rules)."""
 
 from ares.configuration import Configuration, Status, Successor
+from ares.dap.coding import Parts, coding_for
 from ares.dap.registry import capacity
 from ares.errors import AresError
 from ares.identity import ConfigurationId, DomainName, ObjectName
-from ares.messages import Introduce, PutData, Request
+from ares.messages import DELETED, Element, Introduce, PutData, Request
 from ares.server.hosting import Hosting
 from ares.server.replica import Replica
 from ares.tag import TAG_ZERO, Tag
+from ares.value import TOMBSTONE, Value
 
 
 class Violation(AresError):
@@ -26,11 +28,51 @@ class Places:
             raise Violation(f"two configurations for index {configuration.index} of {configuration.domain!r}")
 
 
-class ServerWatch:
-    """One server: tags never decrease, pointers move only forward, Lists are bounded, what was collected is gone."""
+class Values:
+    """One tag, one value: over all servers and configurations, ever, whatever became of the write.
 
-    def __init__(self, places: Places) -> None:
+    Coded elements tell their value as soon as k of them came; the code is a function of the value, so every other element must be what it gives.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[DomainName, ObjectName, Tag], Value] = {}
+        self._elements: dict[tuple[ConfigurationId, ObjectName, Tag], dict[int, Parts]] = {}
+
+    def see(self, configuration: Configuration, put: PutData) -> None:
+        """A server took this."""
+        key = (configuration.domain, put.object, put.tag)
+        if key not in self._values:
+            value = self._assembled(configuration, put)
+            if value is None:
+                return
+            self._values[key] = value
+        if not self._fits(configuration, put.element, self._values[key]):
+            raise Violation(f"tag {put.tag} of {put.object!r} stands for two values")
+
+    def of(self, domain: DomainName, object: ObjectName, tag: Tag) -> Value | None:
+        """The value of a version, if enough of it ever came to a server."""
+        return TOMBSTONE if tag == TAG_ZERO else self._values.get((domain, object, tag))
+
+    def _assembled(self, configuration: Configuration, put: PutData) -> Value | None:
+        if put.element.length == DELETED:
+            return TOMBSTONE
+        elements = self._elements.setdefault((configuration.id, put.object, put.tag), {})
+        elements[put.element.index] = put.element.parts
+        coding = coding_for(configuration)
+        return coding.decode(put.element.length, elements) if len(elements) >= coding.k else None
+
+    def _fits(self, configuration: Configuration, element: Element, value: Value) -> bool:
+        if not isinstance(value, bytes) or element.length == DELETED:
+            return value is TOMBSTONE and element.length == DELETED
+        return element.length == len(value) and b"".join(coding_for(configuration).encode(value)[element.index]) == b"".join(element.parts)
+
+
+class ServerWatch:
+    """One server: tags never decrease, pointers move only forward, Lists are bounded, what was collected is gone. ``values``: of all servers."""
+
+    def __init__(self, places: Places, values: Values) -> None:
         self._places = places
+        self._values = values
         self._newest: dict[tuple[ConfigurationId, ObjectName], Tag] = {}
         self._pointers: dict[ConfigurationId, Successor] = {}
 
@@ -46,6 +88,7 @@ class ServerWatch:
             self._look_at_pointer(hosting)
             if isinstance(request, PutData):
                 self._look_at_object(hosting, request.object)
+                self._values.see(hosting.configuration, request)
             if hosting.collected and (hosting.objects or hosting.bytes):
                 raise Violation(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
 

@@ -15,7 +15,7 @@ from ares.reconfig.view import Switches
 from ares.sim.chronicle import Chronicle
 from ares.sim.client import SimClient
 from ares.sim.consensus import SimConsensus
-from ares.sim.invariants import Places, ServerWatch, Violation
+from ares.sim.invariants import Places, ServerWatch, Values, Violation
 from ares.sim.journal_server import JournalServer
 from ares.sim.judgement import judge_files
 from ares.sim.plan import ClientPlan, Fault, Plan, Step, Wish
@@ -71,7 +71,8 @@ class Run:
         self._c0 = plan.c0
         places.see(self._c0)
         self.world.tell(f"c0 IS {name_configuration(self._c0)}")
-        watches = [ServerWatch(places) for _ in range(plan.servers)]
+        self.values = Values()
+        watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
         scrubbers = [Scrubber(self, server) for server in self.servers if isinstance(server, JournalServer) and plan.scrubs]
         self._scrubbers = {scrubber.name: scrubber for scrubber in scrubbers}

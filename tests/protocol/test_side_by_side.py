@@ -4,11 +4,12 @@ from unittest.mock import patch
 
 import pytest
 
-from ares.client.operations import read, write
+from ares.client.operations import delete, read, write
+from ares.client.survey import list_objects
 from ares.configuration import Configuration
 from ares.effects import Together
 from ares.identity import DEFAULT_DOMAIN
-from ares.messages import CollectConfig, DataReply, GetData, GetTag, PutData, TagReply, WriteConfig
+from ares.messages import CollectConfig, DataReply, GetData, GetTag, ListObjects, PutData, TagReply, WriteConfig
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import Switches
@@ -16,6 +17,7 @@ from tests.protocol.world import World, servers
 from tests.simulation.controls import early_answers_that_count
 
 OLD, NEW = Configuration.abd(servers(0, 1, 2)), Configuration.ec(servers(2, 3, 4, 5, 6), 3, 2)
+LAST = Configuration.abd(servers(0, 1, 2), allow_no_faults=True)
 C0 = OLD.at(DEFAULT_DOMAIN, 0)
 
 
@@ -107,6 +109,52 @@ def test_an_old_one_that_is_gone_is_no_obstacle():
     world.hold = lambda *_: False
     world.until(lambda: pending.ended)
     assert (pending.result().tag, pending.result().value) == (tag, b"v")
+
+
+def passed_over():
+    """A world where c1 was only ever pending, c2 is finalized, and the servers of c1 are
+    and so is the consensus service; a client that knows c1.
+    """
+    world, client, mover, _, tag = pending_move()
+    mover.dead = True
+    world.flights.clear()
+    world.hold = lambda *_: False
+    second = world.client()
+    second.run(reconfigure(second.view, LAST))
+    drain(world)
+    assert [configuration.index for configuration in client.view.sequence.active] == [0, 1]
+    world.down, world.consensus_up = {"s3", "s4", "s5", "s6"}, False
+    return world, client, tag
+
+
+@pytest.mark.parametrize("switches", [Switches(), Switches(piggyback=False)])
+@pytest.mark.parametrize("operation", ["read", "write", "delete", "list"])
+def test_a_configuration_that_was_passed_over_and_is_gone_is_no_obstacle(operation, switches):
+    _, client, tag = passed_over()
+    client.view.switches = switches
+    make = {
+        "read": lambda: read(client.view, "k"), "write": lambda: write(client.view, "k", b"w"), "delete": lambda: delete(client.view, "k"),
+        "list": lambda: list_objects(client.view, "", ""),
+    }[operation]  # fmt: skip
+    result = client.run(make(), timeout_s=5.0)
+    assert {"read": lambda: result.tag == tag, "list": lambda: result == (["k"], None)}.get(operation, lambda: result > tag)()
+
+
+def test_a_mover_that_was_overtaken_does_not_wait_for_what_is_gone():
+    """It stands still when the target is decided, another one moves everything there, and then the servers of an earlier source are gone."""
+    world, client, first, _, tag = pending_move()
+    first.dead = True
+    world.flights.clear()
+    world.hold = lambda source, target, message: source is slow and isinstance(message, ListObjects)
+    slow, quick = world.client(), world.client()
+    moving = slow.start(reconfigure(slow.view, LAST))
+    drain(world)
+    quick.run(reconfigure(quick.view, LAST))
+    drain(world)
+    world.down, world.hold = {"s3", "s4", "s5", "s6"}, lambda *_: False
+    world.until(lambda: moving.ended)
+    assert moving.result().configuration.index == 2
+    assert client.run(read(client.view, "k")).tag == tag
 
 
 @pytest.mark.parametrize(("value", "fetched"), [(b"small", False), (bytes(100_000), True)])

@@ -145,6 +145,20 @@ def early_answers_that_count() -> Any:
     return patch.object(operations, "withheld", lambda answer: False)
 
 
+def newest_source_first() -> Any:
+    """A mover asks its sources from the newest to the oldest."""
+
+    def ask_newest_first(self: Mover, ask: Any) -> Operation[Found]:
+        answers = []
+        for source, carry in reversed(self._sources):
+            found = yield from ask(self._view.dap(source), carry)
+            self._notice(found.successor)
+            answers.append(found)
+        return max(answers, key=lambda found: found.tag)
+
+    return patch.object(Mover, "_ask_sources", ask_newest_first)
+
+
 def lists_of_one() -> Any:
     """EC servers keep one version instead of delta + 1."""
     return patch("ares.server.hosting.capacity", lambda configuration: 1)
@@ -173,6 +187,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "GC before finalize": (gc_before_finalize, "reconfigure"),
     "fast read past a successor": (fast_read_past_a_successor, "deaths"),
     "early answers that count": (early_answers_that_count, "moving"),
+    "a mover that asks the newest source first": (newest_source_first, "moving"),
     "Lists of one": (lists_of_one, "graves"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),

@@ -20,9 +20,13 @@ def versions_that_are_not_checked() -> Any:
 
 def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
     """A coverable write that covers anything."""
-    answers = yield from query(view, DataAccess.get_data, object)
-    latest = newest(answers).tag
-    tag, _ = yield from write_above(view, object, value, latest)
+    taken = view.tags.begin(object)
+    try:
+        answers = yield from query(view, DataAccess.get_data, object)
+        latest = newest(answers).tag
+        tag, _ = yield from write_above(view, object, value, latest.number, taken)
+    finally:
+        view.tags.end(object, taken)
     return Covered(True, tag, value, latest)
 
 

@@ -1,0 +1,94 @@
+"""One tag, one value: also for operations of one client on one object that run at the same time, fail, or are given up."""
+
+import pytest
+
+from ares.client.coverable import Covered, cvr_read, cvr_write
+from ares.client.operations import delete, read, write
+from ares.configuration import Configuration
+from ares.errors import ObjectNotFound
+from ares.identity import DEFAULT_DOMAIN, ClientId
+from ares.messages import PutData
+from ares.tag import Tag, TagSource
+from ares.value import TOMBSTONE
+from tests.protocol.world import World, servers
+
+ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
+EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 8).at(DEFAULT_DOMAIN, 0)
+
+
+def watch_tags(world):
+    """The values that each tag stood for at any server: by index, since coded elements differ."""
+    values = {}
+
+    def watch(source, target, message):
+        if isinstance(message, PutData):
+            element = message.element
+            values.setdefault((message.object, message.tag, element.index), set()).add((element.length, b"".join(element.parts)))
+
+    world.watch = watch
+    return values
+
+
+def an_operation(rng, view, value, versions):
+    kind = rng.choice(["write", "cvr-write", "delete"])
+    if kind == "write":
+        return write(view, "k", value)
+    return cvr_write(view, "k", value, rng.choice([None, *versions])) if kind == "cvr-write" else delete(view, "k")
+
+
+@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("c0", [ABD, EC])
+def test_operations_of_one_client_side_by_side(c0, seed):
+    """Writes, coverable writes and deletions in any order, no queue; some are cancelled, some servers are silent for a while."""
+    world = World(c0, range(5), seed)
+    values, rng = watch_tags(world), world.rng
+    clients = [world.client(), world.client()]
+    running, owners = [], []
+    for number in range(8):
+        client = clients[rng.random() < 0.2]
+        versions = [one.value for one in running if isinstance(one.value, Tag)]
+        owners.append(client)
+        running.append(client.start(an_operation(rng, client.view, f"{number} ".encode() * 20, versions)))
+        for _ in range(rng.randrange(25)):
+            world.step()
+        world.down = {f"s{rng.randrange(5)}"} if rng.random() < 0.3 else set()
+        if rng.random() < 0.2:
+            chosen = rng.randrange(len(running))
+            owners[chosen].session.cancel(running[chosen].job)
+    world.down = set()
+    world.until(lambda: not any(client.session.busy for client in clients))
+    assert [one.error for one in running if one.error is not None and not isinstance(one.error, ObjectNotFound)] == []
+    assert {key: len(there) for key, there in values.items() if len(there) > 1} == {}
+    completed = [one.value.tag if isinstance(one.value, Covered) else one.value for one in running if one.value is not None]
+    assert clients[1].run(read(clients[1].view, "k")).tag >= max(completed)
+
+
+def test_numbers_are_remembered_until_nobody_can_miss_them():
+    source, other = TagSource(ClientId(7)), TagSource(ClientId(8))
+    first, second = source.begin("k"), source.begin("k")
+    assert source.take(first, 0) == Tag(1, 7)
+    first.completed = 1
+    source.end("k", first)
+    assert source.take(second, 0) == Tag(2, 7), "it may have asked before the first one was complete"
+    source.end("k", second)
+    third = source.begin("k")
+    assert source.take(third, 0) == Tag(3, 7), "what became of the second one is not known"
+    third.completed = 3
+    source.end("k", third)
+    assert source.take(source.begin("k"), 3) == Tag(4, 7)
+    assert source.take(source.begin("j"), 0) == Tag(1, 7)
+    assert other.take(other.begin("k"), 0) == Tag(1, 8)
+
+
+def test_nothing_is_kept_of_what_completed():
+    world = World(ABD, range(3))
+    client = world.client()
+    for number in range(100):
+        client.run(write(client.view, f"k{number}", b"v"))
+    client.run(delete(client.view, "k1"))
+    with pytest.raises(ObjectNotFound):
+        client.run(delete(client.view, "k1"))
+    version = client.run(cvr_read(client.view, "k2")).tag
+    assert client.run(cvr_write(client.view, "k2", TOMBSTONE, version)).changed
+    assert not client.run(cvr_write(client.view, "k2", b"w", version)).changed
+    assert client.view.tags._taken == {}
