@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from ares.client.operations import stat
 from ares.configuration import Configuration, Server
 from ares.effects import Gather, Operation, Together
@@ -11,21 +13,45 @@ from ares.messages import Describe, Description, Listed
 from ares.reconfig.listing import list_page
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
+from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE
 
 WINDOW_OBJECTS = 64
 
 
+class Names(Struct):
+    """One page of a listing. ``newest``: of every name that any server listed, in order, what all of them agree on, if that settles it; else None.
+
+    ``after``: the cursor of the next page (None: that was all).
+    """
+
+    newest: dict[ObjectName, Listed | None]
+    after: str | None
+
+
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
     """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
 
-    A name on whose newest version the servers agree is settled by that version; the others are read one by one, as ``stat`` does, so that a
-    write or a delete that never completed shows as it would to a reader.
+    What the listing does not settle is read, one by one, as ``stat`` does, so that a write or a delete that never completed shows as it would to a
+    reader.
+    """
+    page = yield from list_mentioned(view, after, prefix)
+    there = {name for name, newest in page.newest.items() if newest is not None and not newest.deleted}
+    yield Together(_probes(view, [name for name, newest in page.newest.items() if newest is None], there), WINDOW_OBJECTS)
+    return [name for name in page.newest if name in there], page.after
+
+
+def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
+    """One page of the names of which any server of a quorum of each active configuration knows a version, be it a tombstone.
+
+    A listing settles a name if all that answer in the last configuration agree on its version and know no successor: then it is at a quorum to stay,
+    as with a fast read (:func:`ares.client.answers.at_quorum`). While a successor is known, the quorum may agree on a version that never
+    completed, and that the move leaves behind.
     """
     if not view.switches.piggyback:
         yield from read_config(view)
-    seen: dict[ObjectName, list[Listed]] = {}
-    settled: dict[ObjectName, bool] = {}
+    highest: dict[ObjectName, Tag] = {}
+    settled: dict[ObjectName, Listed] = {}
     cursors: list[str] = []
     configuration: Configuration | None = view.sequence.last_finalized
     while configuration is not None:
@@ -37,14 +63,14 @@ def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[Ob
         if page.after is not None:
             cursors.append(page.after)
         for name, listed in page.objects.items():
-            settled[name] = name not in seen and len(listed) == page.answered and all(entry == listed[0] for entry in listed)
-            seen.setdefault(name, []).extend(listed)
+            newest = max(highest.get(name, TAG_ZERO), *(entry.tag for entry in listed))
+            if page.successor is None and len(listed) == page.answered and all(entry.tag == newest for entry in listed):
+                settled[name] = listed[0]
+            highest[name] = newest
         configuration = yield from find_next_config(view, configuration, page.successor)
     cursor = min(cursors, default=None)
-    within = sorted(name for name in seen if cursor is None or name <= cursor)
-    there = {name for name in within if settled[name] and not seen[name][0].deleted}
-    yield Together(_probes(view, [name for name in within if not settled[name]], there), WINDOW_OBJECTS)
-    return [name for name in within if name in there], cursor
+    within = sorted(name for name in highest if cursor is None or name <= cursor)
+    return Names({name: settled.get(name) for name in within}, cursor)
 
 
 def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> Iterator[Operation[None]]:

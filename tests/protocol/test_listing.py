@@ -7,7 +7,7 @@ from ares.client.survey import list_objects
 from ares.configuration import Configuration, Server, Status, Successor
 from ares.errors import ObjectNotFound
 from ares.identity import DEFAULT_DOMAIN
-from ares.messages import CollectConfig, GetTag, PutData, Reason, TagReply
+from ares.messages import CollectConfig, GetTag, PutData, Reason, TagReply, WriteConfig
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches, View
 from ares.server.replica import Replica
@@ -100,6 +100,44 @@ def test_a_write_that_reached_one_server_is_listed_as_a_reader_would_see_it(worl
     assert names(world, reader)[0] == ["half"]
     world.down = {"s0"}
     assert names(world, reader)[0] == ["half"], "the listing wrote it back"
+
+
+def beside_a_mover_that_has_looked(world, operation):
+    """A client asks before the move begins, puts at two servers after the mover has looked there, which completes nothing, and dies. The
+    mover waits with what it has to put.
+    """
+    mover, dying = world.client(), world.client()
+    world.hold = lambda source, target, message: isinstance(message, PutData) or _finalizes(message)
+    dying.start(operation(dying.view))
+    drain(world)
+    moving = mover.start(reconfigure(mover.view, EC))
+    drain(world)
+    world.hold = lambda source, target, message: source is mover or target in (mover, dying, "s2")
+    drain(world)
+    dying.dead = True
+    world.flights = [flight for flight in world.flights if dying not in flight]
+    world.hold = lambda source, target, message: mover in (source, target)
+    world.down = {"s2"}
+    return moving
+
+
+def _finalizes(message):
+    return isinstance(message, WriteConfig) and message.successor.finalized
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_listing_agrees_with_what_readers_find_when_the_move_has_ended(world, there):
+    """Two servers agree on a version that came to them after the mover had looked there. Nobody completed it, and the move leaves it behind."""
+    client, lister, reader = world.client(), world.client(), world.client()
+    client.run(write(client.view, "a", b"v"))
+    if there:
+        client.run(write(client.view, "k", b"v"))
+    moving = beside_a_mover_that_has_looked(world, lambda view: delete(view, "k") if there else write(view, "k", b"w"))
+    listed = names(world, lister)[0]
+    world.down, world.hold = set(), lambda *_: False
+    world.until(lambda: moving.ended)
+    assert ("k" in listed) is (reader.run(read(reader.view, "k")).value is not TOMBSTONE)
+    assert names(world, world.client())[0] == listed
 
 
 # -- domains ------------------------------------------------------------------------------------------------------------
