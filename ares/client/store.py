@@ -14,9 +14,8 @@ from ares.configuration import Configuration
 from ares.dap.client import Found
 from ares.effects import Operation
 from ares.errors import BadInput, ObjectNotFound
-from ares.fragment.collection import list_files
 from ares.fragment.division import Sizes
-from ares.fragment.memory import Blocks, SharedMemory
+from ares.fragment.memory import Blocks, SharedMemory, list_files
 from ares.fragment.reading import FileProgress
 from ares.fragment.store import File
 from ares.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown

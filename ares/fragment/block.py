@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ares.errors import BadBlock, BadInput
-from ares.fragment.division import DIGEST_BYTES, Sizes
+from ares.fragment.division import DIGEST_BYTES, Sizes, digest
 from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, ObjectName
 from ares.tag import TAG_ZERO, Tag
 
@@ -21,6 +21,7 @@ FORMAT = 1
 
 GENESIS_NAMES = "\0file/"
 BLOCK_NAMES = "\0block/"
+MARK_NAMES = "\0mark/"
 
 _block_name = re.compile(BLOCK_NAMES + r"{0}/{0}".format(r"([0-9a-f]{16})\.(0|[1-9a-f][0-9a-f]{0,15})"))
 
@@ -52,6 +53,19 @@ class BlockIds:
     def next(self) -> BlockId:
         self._count += 1
         return BlockId(self._creator, self._count)
+
+    def life(self, file_name: str) -> BlockId:
+        """For a new life of a file. It tells the file's name by a digest, so that blocks which no list names are known to be of that file."""
+        return BlockId(name_digest(file_name), _word(str(self.next())))
+
+
+def name_digest(file_name: str) -> int:
+    """64 bits that every life of a file begins with, unless an early release began it."""
+    return _word(file_name)
+
+
+def _word(text: str) -> int:
+    return int.from_bytes(digest(text.encode())[:8])
 
 
 class Part(Struct, frozen=True, array_like=True, gc=False):
@@ -157,9 +171,19 @@ def genesis_name(file_name: str) -> ObjectName:
     return ObjectName(GENESIS_NAMES + file_name)
 
 
+def mark_name(file_name: str) -> ObjectName:
+    """The object whose tag tells how far fences of the file may reach (ares/fragment/fencing.py); it is never there."""
+    return ObjectName(MARK_NAMES + file_name)
+
+
 def block_prefix(file: BlockId) -> str:
     """What the names of all blocks of this life of a file begin with, and no others."""
     return f"{BLOCK_NAMES}{file}/"
+
+
+def lives_prefix(file_name: str) -> str:
+    """What the names of the blocks of all lives of a file begin with, unless an early release began the life."""
+    return f"{BLOCK_NAMES}{name_digest(file_name):016x}."
 
 
 def block_name(file: BlockId, id: BlockId) -> ObjectName:
@@ -167,9 +191,10 @@ def block_name(file: BlockId, id: BlockId) -> ObjectName:
     return ObjectName(f"{BLOCK_NAMES}{file}/{id}")
 
 
-def parse_block_name(name: str) -> BlockId:
-    """The id of the block whose object has that name. Raises :class:`BadBlock` if it is no block's."""
+def parse_block_name(name: str) -> tuple[BlockId, BlockId]:
+    """The life of a file and the id of the block whose object has that name. Raises :class:`BadBlock` if it is no block's."""
     found = _block_name.fullmatch(name)
     if found is None:
         raise BadBlock(name, f"not the name of a block, which is {BLOCK_NAMES!r}, the id of a file, '/', and its own")
-    return BlockId(int(found[3], 16), int(found[4], 16))
+    creator, counter, own_creator, own_counter = (int(word, 16) for word in found.groups())
+    return BlockId(creator, counter), BlockId(own_creator, own_counter)

@@ -1,175 +1,225 @@
-"""Deleting files, and collecting blocks that no file names any more.
+"""Collecting blocks that no file names any more.
 
 A writer that dies between making blocks and publishing them, or that is overtaken while it publishes, leaves blocks that nobody points to. They take
 space and do no harm. The collector empties those that are older than a grace period: far longer than a put may take between making a block and
 publishing it.
 
 It must reckon with the write that was to publish them: a part of it may lie at a server that no quorum of the collector's met, and be found and
-completed by a reader at any later time. Therefore a block is emptied and keeps its pointer, so that such a chain of a shared file leads on; and the
-list of an atomic file is fenced first: written twice over itself, under tags that are above that of every write over an earlier version, so that what
-lies about somewhere can never be the latest. (A first put that died is over nothing, and cannot be fenced: if it is found later it has nothing that
-anybody was promised.) A removal is fenced likewise.
+completed by a reader at any later time. Therefore the genesis block is fenced first (ares/fragment/fencing.py), also that of a file which was never
+there. Blocks of a shared file are published by other blocks, too, which are not fenced: so a block is emptied and keeps its pointer, and such a chain
+leads on.
+
+Nothing is emptied because a listing says that a file is absent. Whoever makes a file has its genesis block mentioned before it is written; every one
+that is mentioned is read. A block of which the collection knows no file was made by a put that died before it could publish anything.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
 import msgspec
+from msgspec import Struct
 
 from ares.effects import Operation, Report, Together
-from ares.errors import BadBlock, FileChanged, ObjectNotFound, Uncertain
+from ares.errors import BadBlock, ObjectNotFound
 from ares.fragment.block import (
     BLOCK_NAMES,
     GENESIS_NAMES,
     Block,
-    Genesis,
+    BlockId,
     block_name,
     block_prefix,
     decode_block,
     encode_block,
     encode_genesis,
     genesis_name,
+    lives_prefix,
+    name_digest,
+    parse_block_name,
 )
 from ares.fragment.division import SIZE_MAX
-from ares.fragment.memory import DELETIONS_MAX, Blocks
+from ares.fragment.fencing import advance_mark, is_announcement
+from ares.fragment.memory import Blocks, all_names
 from ares.fragment.pace import Pace
-from ares.fragment.publishing import RETRIES_MAX
 from ares.fragment.reading import FileProgress, FileState, Nowhere, fm_read, read_genesis
 from ares.identity import ObjectName
-from ares.tag import Tag
-from ares.value import TOMBSTONE
+from ares.tag import TAG_ZERO, Tag
+from ares.value import TOMBSTONE, Value
 
 GRACE_S = 24 * 3600
 """A put that takes longer than this to publish its blocks must not run beside a collection."""
 
 
-def list_files(blocks: Blocks, prefix: str = "") -> Operation[list[str]]:
-    """The names of the files of the domain that start with ``prefix``, in order."""
-    names = yield from _all_names(blocks, GENESIS_NAMES + prefix)
-    return [name.removeprefix(GENESIS_NAMES) for name in names]
+class Orphan(Struct, frozen=True):
+    """A block that no list names, without its data: its pointer, version and age, and what there is to do about it."""
+
+    next: BlockId | None
+    tag: Tag
+    created_s: int
+    holds_data: bool
+    announces: bool
 
 
-def fm_remove(blocks: Blocks, file: str) -> Operation[None]:
-    """Delete a file: it is gone at once, then its blocks follow. Raises :class:`ObjectNotFound`."""
-    genesis, tag = yield from read_genesis(blocks, file)
-    for _ in range(RETRIES_MAX):
-        covered = yield from blocks.write(genesis_name(file), TOMBSTONE, tag)
-        if not covered.changed:
-            genesis, tag = yield from read_genesis(blocks, file)
-            continue
-        try:
-            yield from blocks.write(genesis_name(file), TOMBSTONE, covered.tag)  # the fence
-            newer = yield from _remove_rest(blocks, file, genesis)
-        except Uncertain as error:
-            error.may_have_taken_effect = True
-            error.advice = "the file is deleted; what is left of its blocks takes space until it is collected"
-            raise
-        if newer is None:
-            return
-        genesis, tag = newer
-    raise FileChanged(file)
-
-
-def _fence(blocks: Blocks, file: str, state: FileState) -> Operation[bool]:
-    """Write the genesis block twice over itself: the second tag has a number that no write over this version or an earlier one can have taken.
-
-    False if somebody else wrote it meanwhile.
-    """
-    name = genesis_name(file)
-    value = encode_genesis(msgspec.structs.replace(state.genesis, parts=state.parts, base=state.tag))
-    once = yield from blocks.write(name, value, state.tag)
-    if not once.changed:
-        return False
-    twice = yield from blocks.write(name, value, once.tag)
-    return twice.changed
-
-
-def _remove_rest(blocks: Blocks, file: str, gone: Genesis) -> Operation[tuple[Genesis, Tag] | None]:
-    """Delete the blocks of a file that is gone. If it is not, since a write at the same time stands instead of the tombstone: the file as it is.
-
-    Such a write may land while the blocks are being deleted, hence the second look; one that lands later sees that they are
-    (ares/fragment/publishing.py).
-    """
-    there = yield from _alive(blocks, file, gone)
-    if there is None:
-        names = yield from _all_names(blocks, block_prefix(gone.file))
-        yield Together((blocks.delete(name) for name in names), DELETIONS_MAX)
-        there = yield from _alive(blocks, file, gone)
-    return there
-
-
-def _alive(blocks: Blocks, file: str, gone: Genesis) -> Operation[tuple[Genesis, Tag] | None]:
-    """The file, if it still is the one that was to go."""
-    try:
-        genesis, tag = yield from read_genesis(blocks, file)
-    except ObjectNotFound:
-        return None
-    return (genesis, tag) if genesis.file == gone.file else None
+UNREADABLE = Orphan(None, TAG_ZERO, 1 << 64, False, False)
+"""What this release cannot read may be young, and is let be."""
 
 
 def fm_collect(blocks: Blocks, now_s: int, grace_s: int = GRACE_S) -> Operation[int]:
     """Empty the blocks of the domain that no file names and that are older than ``grace_s``; how many that were.
 
     ``now_s``: seconds since the epoch. Blocks carry the clock of the client that made them, so ``grace_s`` must exceed the difference of the clocks,
-    too. Blocks of a file that cannot be read stay. Raises :class:`BadBlock` for a genesis block that is not readable: nothing is known of its file.
+    too. Blocks of a file that cannot be read stay; so do, where a fence is needed, those of a file with a put under way. Raises :class:`BadBlock` for
+    a genesis block that is not readable: nothing is known of its file.
     """
-    found = yield from _all_names(blocks, BLOCK_NAMES)
-    files = yield from list_files(blocks)
-    named: set[ObjectName] = set()
-    spared: list[str] = []
-    for file in files:
-        try:
-            state = yield from fm_read(blocks, file, None, Nowhere())
-        except ObjectNotFound:
-            continue
-        except BadBlock:
-            genesis, _ = yield from read_genesis(blocks, file)
-            spared.append(block_prefix(genesis.file))
-            continue
-        ids = [*(part.id for part in state.parts), *(id for id, _ in state.genesis.retired)]
-        own = {block_name(state.genesis.file, id) for id in ids}
-        named |= own
-        if state.genesis.atomic and any(name.startswith(block_prefix(state.genesis.file)) and name not in own for name in found):
-            fenced = yield from _fence(blocks, file, state)
-            if not fenced:
-                spared.append(block_prefix(state.genesis.file))  # somebody is putting it: another time
-    orphans = [name for name in found if name not in named and not name.startswith(tuple(spared))]
-    collector = _Collector(blocks, now_s - grace_s, len(orphans))
-    yield Together((collector.look(name) for name in orphans), collector.pace.window)
-    return collector.emptied
+    collection = Collection(blocks, now_s - grace_s)
+    found = yield from all_names(blocks.names, BLOCK_NAMES)
+    collection.sort(found)
+    names = yield from all_names(blocks.mentioned, GENESIS_NAMES)
+    for file in [name.removeprefix(GENESIS_NAMES) for name in names]:
+        yield from collection.look_at_file(file)
+    yield from collection.collect()
+    return collection.emptied
 
 
-class _Collector:
-    def __init__(self, blocks: Blocks, before_s: int, total: int) -> None:
+class Collection:
+    """``emptied``: how many blocks. ``_lives``: names of blocks by life, of which what files name is taken out as the files are read."""
+
+    def __init__(self, blocks: Blocks, before_s: int) -> None:
         self.emptied = 0
-        self.pace = Pace(SIZE_MAX, SIZE_MAX)
         self._blocks = blocks
         self._before_s = before_s
-        self._total = total
-        self._looked = 0
+        self._pace = Pace(SIZE_MAX, SIZE_MAX)
+        self._lives: defaultdict[BlockId, list[ObjectName]] = defaultdict(list)
+        self._of_name: defaultdict[int, list[BlockId]] = defaultdict(list)
+        self._alone: list[ObjectName] = []
+        self._behind_fence: list[tuple[str, BlockId | None, list[ObjectName]]] = []
+        self._looked = self._total = 0
 
-    def look(self, name: ObjectName) -> Operation[None]:
+    def sort(self, found: Iterable[ObjectName]) -> None:
+        """Take the names of all blocks; what only looks like one is let be."""
+        for name in found:
+            try:
+                life, _ = parse_block_name(name)
+            except BadBlock:
+                continue
+            if life not in self._lives:
+                self._of_name[life.creator].append(life)
+            self._lives[life].append(name)
+
+    def look_at_file(self, file: str) -> Operation[None]:
+        """Find out which blocks the file has, and which of the others need a fence."""
+        try:
+            state = yield from self._state(file)
+        except BadBlock:
+            genesis, _ = yield from read_genesis(self._blocks, file)
+            self._take_lives(file, genesis.file)
+            return
+        current = state.genesis.file if state is not None else None
+        named = _named(state)
+        orphans = {life: [name for name in names if name not in named] for life, names in self._take_lives(file, current)}
+        if state is not None and not state.genesis.atomic:
+            self._alone += orphans.pop(state.genesis.file, [])
+        others = [name for names in orphans.values() for name in names]
+        if others:
+            self._behind_fence.append((file, current, others))
+
+    def _state(self, file: str) -> Operation[FileState | None]:
+        """None for a file that is absent."""
+        try:
+            state = yield from fm_read(self._blocks, file, None, Nowhere())
+        except ObjectNotFound:
+            return None
+        return state
+
+    def _take_lives(self, file: str, current: BlockId | None) -> list[tuple[BlockId, list[ObjectName]]]:
+        """The lives that are the file's, and their blocks."""
+        lives = dict.fromkeys(self._of_name.pop(name_digest(file), []))
+        if current is not None:
+            lives[current] = None
+        return [(life, self._lives.pop(life, [])) for life in lives]
+
+    def collect(self) -> Operation[None]:
+        """Empty what is old; of files, behind a fence."""
+        self._alone += [name for names in self._lives.values() for name in names]
+        self._total = len(self._alone) + sum(len(names) for _, _, names in self._behind_fence)
+        yield Together((self._collect_alone(name) for name in self._alone), self._pace.window)
+        for file, life, names in self._behind_fence:
+            yield from self._collect_behind_fence(file, life, names)
+
+    def _collect_alone(self, name: ObjectName) -> Operation[None]:
+        orphan = yield from self._look(name)
+        if orphan is not None and orphan.created_s <= self._before_s:
+            yield from self._empty(name, orphan)
+
+    def _collect_behind_fence(self, file: str, life: BlockId | None, names: Sequence[ObjectName]) -> Operation[None]:
+        """Blocks of the file that its list does not name, if there is anything to do and nobody is putting the file."""
+        orphans: dict[ObjectName, Orphan] = {}
+        old = yield from self._are_old(names, orphans)
+        if not old or not any(orphan.holds_data or orphan.announces for orphan in orphans.values()):
+            return
+        fenced = yield from self._fence(file, life, orphans)
+        if fenced:
+            yield Together((self._empty(name, orphan) for name, orphan in orphans.items()), self._pace.window)
+
+    def _fence(self, file: str, life: BlockId | None, orphans: dict[ObjectName, Orphan]) -> Operation[bool]:
+        """Fence the genesis block, unless somebody may be about to write it; see ares/fragment/fencing.py for why the order is this one."""
+        found = yield from self._blocks.read(genesis_name(file))
+        number = yield from advance_mark(self._blocks, file, found.tag)
+        there = yield from all_names(self._blocks.names, lives_prefix(file))
+        if life is not None and life.creator != name_digest(file):
+            there += yield from all_names(self._blocks.names, block_prefix(life))
+        try:
+            state = yield from self._state(file)
+        except BadBlock:
+            return False
+        named = _named(state)
+        old = yield from self._are_old([name for name in there if name not in named and name not in orphans], orphans)
+        if not old or any(name in named for name in orphans):
+            return False
+        value: Value = TOMBSTONE
+        if state is not None:
+            value = encode_genesis(msgspec.structs.replace(state.genesis, parts=state.parts, base=state.tag))
+        covered = yield from self._blocks.write(genesis_name(file), value, state.tag if state is not None else None, number=number)
+        return covered.changed
+
+    def _are_old(self, names: Sequence[ObjectName], orphans: dict[ObjectName, Orphan]) -> Operation[bool]:
+        """Look at these blocks, too; whether all of ``orphans`` are old. One that nobody here can read may be young."""
+        looks: dict[ObjectName, Orphan | None] = {}
+
+        def look(name: ObjectName) -> Operation[None]:
+            looks[name] = yield from self._look(name)
+
+        yield Together(map(look, names), self._pace.window)
+        orphans |= {name: orphan for name in names if (orphan := looks[name]) is not None}
+        return all(orphan.created_s <= self._before_s for orphan in orphans.values())
+
+    def _look(self, name: ObjectName) -> Operation[Orphan | None]:
+        """None for a block that is absent by now."""
         found = yield from self._blocks.read(name)
-        if isinstance(found.value, bytes):
-            self.pace.done(0.0, len(found.value))
-            block = _readable(found.value, name)
-            if block is not None and len(block.data) and block.created_s <= self._before_s:
-                empty = Block(block.next, found.tag, block.created_s, b"")
-                covered = yield from self._blocks.write(name, encode_block(empty), found.tag)
-                self.emptied += covered.changed
         self._looked += 1
+        self._total = max(self._total, self._looked)
         yield Report(FileProgress("collect", self._looked, self._total, 0, 0))
+        if not isinstance(found.value, bytes):
+            return None
+        self._pace.done(0.0, len(found.value))
+        try:
+            block = decode_block(found.value, name)
+        except BadBlock:
+            return UNREADABLE
+        return Orphan(block.next, found.tag, block.created_s, len(block.data) > 0, is_announcement(block))
+
+    def _empty(self, name: ObjectName, orphan: Orphan) -> Operation[None]:
+        """An announcement is of no use any more; a block keeps its pointer."""
+        if orphan.announces:
+            yield from self._blocks.delete(name)
+        elif orphan.holds_data:
+            empty = Block(orphan.next, orphan.tag, orphan.created_s, b"")
+            covered = yield from self._blocks.write(name, encode_block(empty), orphan.tag)
+            self.emptied += covered.changed
 
 
-def _all_names(blocks: Blocks, prefix: str) -> Operation[list[ObjectName]]:
-    names: list[ObjectName] = []
-    after: str | None = ""
-    while after is not None:
-        page, after = yield from blocks.names(prefix, after)
-        names.extend(page)
-    return names
-
-
-def _readable(value: bytes, name: str) -> Block | None:
-    """The block; None for what is none that this release can read: let it be."""
-    try:
-        return decode_block(value, name)
-    except BadBlock:
-        return None
+def _named(state: FileState | None) -> set[ObjectName]:
+    """The blocks that a file has, and those that it had a moment ago."""
+    if state is None:
+        return set()
+    ids = [*(part.id for part in state.parts), *(id for id, _ in state.genesis.retired)]
+    return {block_name(state.genesis.file, id) for id in ids}

@@ -12,9 +12,22 @@ import msgspec
 from ares.client.coverable import Covered
 from ares.effects import Now, Operation, Report, Together
 from ares.errors import Uncertain
-from ares.fragment.block import Block, BlockId, BlockIds, Genesis, Part, block_name, decode_genesis, encode_block, encode_genesis, genesis_name
+from ares.fragment.block import (
+    Block,
+    BlockId,
+    BlockIds,
+    Genesis,
+    Part,
+    block_name,
+    decode_genesis,
+    encode_block,
+    encode_genesis,
+    genesis_name,
+    mark_name,
+)
 from ares.fragment.division import Chunk
 from ares.fragment.edits import Content
+from ares.fragment.fencing import announce
 from ares.fragment.memory import Blocks, drop_blocks
 from ares.fragment.pace import Pace
 from ares.fragment.reading import FileProgress, FileState, builds_on
@@ -40,9 +53,11 @@ class Put:
         self._ids = ids
         self.now_s = now_s
         self._fresh = base.tag == TAG_ZERO or not base.genesis.atomic
-        self.genesis = msgspec.structs.replace(base.genesis, atomic=True, file=ids.next()) if self._fresh else base.genesis
+        self.genesis = msgspec.structs.replace(base.genesis, atomic=True, file=ids.life(file)) if self._fresh else base.genesis
         self._reusable = {} if self._fresh else {part.digest: part for part in base.parts}
         self._created: set[BlockId] = set()
+        self._announcements: list[BlockId] = []
+        self._mentioned = base.tag != TAG_ZERO
         self._placed: dict[int, Part] = {}
         self._visible = False
         self.kept = self.inserted = self.moved_bytes = self.length = 0
@@ -68,12 +83,25 @@ class Put:
         self._placed[position] = part
         yield Report(FileProgress("write", len(self._placed), len(self._placed), self.length, self.moved_bytes))
 
+    def mention(self) -> Operation[None]:
+        """Let collections know that the file is to be made: before it is published, and as early as one likes (ares/fragment/collection.py)."""
+        if not self._mentioned:
+            try:
+                yield from self._blocks.mention(genesis_name(self._file))
+            except Uncertain as error:
+                error.may_have_taken_effect = False
+                raise
+            self._mentioned = True
+
     def publish(self, overwrite: bool) -> Operation[tuple[WriteReport, FileState]]:
         """Replace the list. With ``overwrite`` whatever is there now, else only ``base``."""
+        yield from self.mention()
         parts = tuple(self._placed[position] for position in range(len(self._placed)))
         over = msgspec.structs.replace(self.base.genesis, parts=self.base.parts)  # a base that was kept has its blocks there only
         version = self.base.tag if self.base.tag != TAG_ZERO else None
-        for _ in range(RETRIES_MAX):
+        for attempt in range(RETRIES_MAX):
+            if attempt or not self._created:
+                yield from self._announce()
             genesis = self._successor(over, version, parts)
             covered = yield from self._write(genesis, version)
             if covered.changed:
@@ -92,10 +120,21 @@ class Put:
         why = MADE_MEANWHILE if self.base.tag == TAG_ZERO else DELETED_MEANWHILE if version is None else REPLACED_MEANWHILE
         return self._report((), Conflict(0, self.length, why)), self.base
 
+    def _announce(self) -> Operation[None]:
+        """A collection must see that somebody is about to publish, also when all blocks are listed already (ares/fragment/fencing.py)."""
+        id = self._ids.next()
+        try:
+            yield from announce(self._blocks, self.genesis.file, id, self.now_s)
+        except Uncertain as error:
+            error.may_have_taken_effect = False
+            raise
+        self._created.add(id)
+        self._announcements.append(id)
+
     def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
         """Publish, and look: of two puts at the same time over one version both may be told that they succeeded. ``changed``: this one stands."""
         try:
-            covered = yield from self._blocks.write(genesis_name(self._file), encode_genesis(genesis), version)
+            covered = yield from self._blocks.write(genesis_name(self._file), encode_genesis(genesis), version, beside=mark_name(self._file))
             if covered.changed:
                 self._visible = True
                 covered = yield from self._look(genesis, covered)
@@ -115,7 +154,7 @@ class Put:
             if there:
                 return covered
             # The file was deleted at the same time, and what stands now lacks the blocks that it was to share with the deleted one.
-            withdrawn = yield from self._blocks.write(name, TOMBSTONE, covered.tag)
+            withdrawn = yield from self._blocks.write(name, TOMBSTONE, covered.tag, beside=mark_name(self._file))
             return Covered(False, withdrawn.tag, withdrawn.value)
         if isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag):
             return covered
@@ -136,6 +175,7 @@ class Put:
         if over.file == self.genesis.file:
             retired = {part.id: self.now_s for part in over.parts if part.id not in listed}
             retired |= {id: since_s for id, since_s in over.retired if id not in listed and self.now_s - since_s < GRACE_S}
+        retired |= dict.fromkeys(self._announcements, self.now_s)
         return msgspec.structs.replace(
             self.genesis, first=None, parts=parts, retired=tuple(retired.items()), modified_s=self.now_s, base=version or TAG_ZERO
         )
@@ -196,4 +236,6 @@ def fm_put(
 
 
 def _placements(put: Put, content: Content) -> Iterator[Operation[None]]:
-    return (put.place(position, chunk, content.load) for position, chunk in enumerate(content.chunks))
+    yield put.mention()
+    for position, chunk in enumerate(content.chunks):
+        yield put.place(position, chunk, content.load)

@@ -24,7 +24,7 @@ from ares.configuration import Configuration
 from ares.effects import Operation
 from ares.errors import BadInput, ObjectNotFound
 from ares.fragment.block import BlockIds, Genesis, genesis_name
-from ares.fragment.collection import GRACE_S, fm_collect, fm_remove
+from ares.fragment.collection import GRACE_S, fm_collect
 from ares.fragment.division import Sizes
 from ares.fragment.edits import Content
 from ares.fragment.local import Assembled, LocalCopy, Replacing, content_of_bytes, content_of_file
@@ -32,6 +32,7 @@ from ares.fragment.memory import Blocks
 from ares.fragment.publishing import fm_put
 from ares.fragment.ranges import fm_read_range
 from ares.fragment.reading import FileProgress, FileState, Nowhere, fm_read, read_genesis
+from ares.fragment.removal import fm_remove
 from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
 from ares.fragment.writer import FileWriter
 from ares.fragment.writing import fm_update
@@ -175,7 +176,7 @@ class File:
 
     async def delete(self, *, timeout_s: float | None = None) -> None:
         """Delete the file and its blocks. Raises :class:`ObjectNotFound`."""
-        await self._run("deletion", lambda blocks: fm_remove(blocks, self.name), queue=True, timeout_s=timeout_s)
+        await self._run("deletion", lambda blocks: fm_remove(blocks, self.name, self._ids, int(time.time())), queue=True, timeout_s=timeout_s)
         self.state = self._assembled = None
 
     async def collect(self, grace_s: int = GRACE_S, *, timeout_s: float | None = None) -> int:
@@ -201,7 +202,7 @@ class File:
             await self._locate(True)
             return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Nowhere()), timeout_s=timeout_s)
         except ObjectNotFound:
-            return FileState(Genesis(self._ids.next(), self._atomic, self._sizes, None, ()), TAG_ZERO, ())
+            return FileState(Genesis(self._ids.life(self.name), self._atomic, self._sizes, None, ()), TAG_ZERO, ())
 
     async def _write(
         self, base: FileState, content: Content, mine: bool, progress: OnProgress | None, timeout_s: float | None

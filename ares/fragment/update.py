@@ -17,7 +17,19 @@ import msgspec
 from ares.client.coverable import Covered
 from ares.effects import Now, Operation, Report, Together
 from ares.errors import Uncertain
-from ares.fragment.block import Block, BlockId, BlockIds, Genesis, Part, block_name, decode_block, decode_genesis, encode_block
+from ares.fragment.block import (
+    Block,
+    BlockId,
+    BlockIds,
+    Genesis,
+    Part,
+    block_name,
+    decode_block,
+    decode_genesis,
+    encode_block,
+    genesis_name,
+    mark_name,
+)
 from ares.fragment.division import digest
 from ares.fragment.edits import GENESIS, Content, Draft
 from ares.fragment.matching import Edit, match
@@ -64,7 +76,7 @@ class Update:
     # -- new blocks ---------------------------------------------------------------------------------------------------------
 
     def create_runs(self) -> Operation[None]:
-        """Make the new blocks, which nobody can see yet."""
+        """Make the new blocks, which nobody can see yet. Of a file that is to be made, collections must know the name before it is published."""
         try:
             yield Together(self._creations(), self._pace.window)
         except Uncertain as error:
@@ -72,7 +84,11 @@ class Update:
             raise
 
     def _creations(self) -> Iterator[Operation[None]]:
-        return (self._create(draft, position) for draft in self.drafts.values() for position in range(len(draft.ids)))
+        if self.base.tag == TAG_ZERO:
+            yield self.blocks.mention(genesis_name(self.file))
+        for draft in self.drafts.values():
+            for position in range(len(draft.ids)):
+                yield self._create(draft, position)
 
     def _create(self, draft: Draft, position: int) -> Operation[None]:
         id, chunk, following = draft.ids[position], draft.new_chunks[position], draft.next_in_run(position)
@@ -111,7 +127,8 @@ class Update:
             data = self._data(draft)
             value = draft.encoded(data, self._now_s) if draft.part is not None else draft.encoded_genesis(self.genesis, self.hint(draft), self._now_s)
             started = yield Now()
-            covered = yield from self.blocks.write(draft.name(self.file, self.genesis), value, draft.version)
+            mark = mark_name(self.file) if draft.part is None else None  # what the list publishes has been made: ares/fragment/fencing.py
+            covered = yield from self.blocks.write(draft.name(self.file, self.genesis), value, draft.version, beside=mark)
             ended = yield Now()
             self._pace.done(ended - started, len(data))
             if covered.changed:

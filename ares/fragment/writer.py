@@ -195,5 +195,5 @@ def _begin(blocks: Blocks, file: str, base: FileState | None, sizes: Sizes) -> O
             genesis, tag = yield from read_genesis(blocks, file)
             base = FileState(msgspec.structs.replace(genesis, parts=()), tag, genesis.parts)
         except ObjectNotFound:
-            base = FileState(Genesis(ids.next(), True, sizes, None, ()), TAG_ZERO, ())
+            base = FileState(Genesis(ids.life(file), True, sizes, None, ()), TAG_ZERO, ())
     return Put(blocks, file, base, ids, now_s)

@@ -49,7 +49,7 @@ def fm_update(
         try:
             base = yield from fm_read(blocks, file, None, Nowhere())
         except ObjectNotFound:  # made and deleted again: whoever did that may be deleting the blocks of that life of it yet
-            base = msgspec.structs.replace(base, genesis=msgspec.structs.replace(base.genesis, file=ids.next()))
+            base = msgspec.structs.replace(base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file)))
             continue
         if base.genesis.atomic:
             break

@@ -72,11 +72,18 @@ class FileOperation(Struct, eq=False):
 
 
 class Chronicle:
-    """``values``: of every version of a block that anybody saw or wrote; None for a tombstone."""
+    """``values``: of every version of a block that anybody saw or wrote; None for a tombstone. ``dead``: clients that go on with nothing."""
 
     def __init__(self) -> None:
         self.operations: list[FileOperation] = []
+        self.dead: set[str] = set()
         self.values: dict[tuple[ObjectName, Tag], Value] = {}
+
+    def puts_under_way(self) -> Iterator[float]:
+        """When the puts and removals began that may still publish something."""
+        for operation in self.operations:
+            if operation.kind in ("put", "remove") and operation.responded is None and operation.client not in self.dead:
+                yield operation.began
 
     def learn(self, name: ObjectName, tag: Tag, value: Value) -> None:
         """A version has one value."""
@@ -174,13 +181,18 @@ class Recorder:
         self._end(begun, tag, value)
         return tag
 
-    def write(self, name: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+    def write(
+        self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None
+    ) -> Operation[Covered]:
         begun = self._begin(name, True, value, version)
-        covered = yield from self._blocks.write(name, value, version)
+        covered = yield from self._blocks.write(name, value, version, number=number, beside=beside)
         if covered.changed:
             begun.base = covered.base if version is None else version
+            if begun.base is not None and begun.base.number == 0:
+                begun.base = TAG_ZERO
         else:
             begun.writes = False
+            begun.base = version if not number else None  # a fence that came too late is a read, whatever the version
         self._end(begun, covered.tag, covered.value)
         return covered
 
@@ -192,12 +204,22 @@ class Recorder:
     def names(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
         return self._blocks.names(prefix, after)
 
+    def mention(self, name: ObjectName) -> Operation[None]:
+        return self._blocks.mention(name)
+
+    def mentioned(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
+        return self._blocks.mentioned(prefix, after)
+
+    def advance(self, name: ObjectName, floor: int, by: int) -> Operation[Tag]:
+        return self._blocks.advance(name, floor, by)
+
     def _begin(self, name: ObjectName, writes: bool, value: Value | None, base: Tag | None) -> BlockOperation:
         begun = BlockOperation(name, self._world.now, writes, value, base)
         self._operation.blocks.append(begun)
         return begun
 
     def _end(self, begun: BlockOperation, tag: Tag, value: Answered) -> None:
+        tag = tag if tag.number else TAG_ZERO  # what was only mentioned was never written
         begun.responded, begun.tag = self._world.now, tag
         if value is WITHHELD:
             begun.withheld = True

@@ -175,6 +175,7 @@ class SimClient:
         """Stop in the middle of whatever it does; a write under way may take effect or not."""
         if not self.dead:
             self.dead = True
+            self._run.chronicle.dead.add(self.name)
             self._world.tell(f"{self.name} DIES")
             self._run.events.extend(self.running.values())
             self.running.clear()

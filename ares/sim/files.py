@@ -12,12 +12,13 @@ from msgspec import Struct
 from ares.effects import Operation
 from ares.errors import ObjectNotFound
 from ares.fragment.block import BLOCK_NAMES, BlockIds, Genesis, Part, decode_block
-from ares.fragment.collection import fm_collect, fm_remove
+from ares.fragment.collection import fm_collect
 from ares.fragment.division import Sizes, divide
 from ares.fragment.edits import Content
 from ares.fragment.memory import SharedMemory
 from ares.fragment.publishing import fm_put
 from ares.fragment.reading import FileState, fm_read
+from ares.fragment.removal import fm_remove
 from ares.fragment.report import WHOLE_FILE
 from ares.fragment.writing import fm_update
 from ares.reconfig.view import View
@@ -30,6 +31,8 @@ from ares.tag import TAG_ZERO
 
 SIZES = Sizes(64, 256, 1024)
 EPOCH_S = 1_000_000
+SECONDS_PER_S = 20
+"""The clocks of clients go fast, so that a run has blocks of different ages. Retired blocks stay for 45 s of a run."""
 
 Kind = Literal["get", "put", "remove", "collect"]
 
@@ -90,7 +93,7 @@ class Files:
         return operation, Recorder(self._memory, operation, self._chronicle, self._world)
 
     def _now_s(self) -> int:
-        return EPOCH_S + int(self._world.now)
+        return _seconds(self._world.now)
 
     def _get(self, file: str) -> Operation[FileOperation]:
         operation, blocks = self._open("get", file)
@@ -114,7 +117,7 @@ class Files:
         operation, blocks = self._open("put", file, step.mine)
         held = self._held.get(file)
         if held is None:
-            base = FileState(Genesis(self._ids.next(), file.startswith(ATOMIC), SIZES, None, ()), TAG_ZERO, ())
+            base = FileState(Genesis(self._ids.life(file), file.startswith(ATOMIC), SIZES, None, ()), TAG_ZERO, ())
             held, change = Held(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
         self._puts += 1
         put = self._puts
@@ -142,7 +145,7 @@ class Files:
     def _remove(self, file: str) -> Operation[FileOperation]:
         operation, blocks = self._open("remove", file)
         try:
-            yield from fm_remove(blocks, file)
+            yield from fm_remove(blocks, file, self._ids, self._now_s())
         except ObjectNotFound:
             operation.kind = "get"
         self._held.pop(file, None)
@@ -150,8 +153,11 @@ class Files:
         return operation
 
     def _collect(self) -> Operation[FileOperation]:
+        """With a grace just longer than the longest put under way; those of the dead are never waited for."""
         operation, blocks = self._open("collect", "")
-        yield from fm_collect(blocks, self._now_s(), 0)
+        now_s = self._now_s()
+        oldest_s = _seconds(min(self._chronicle.puts_under_way(), default=self._world.now))
+        yield from fm_collect(blocks, now_s, now_s - oldest_s + 1)
         after: str | None = ""
         while after is not None:
             page, after = yield from blocks.names(BLOCK_NAMES, after)
@@ -167,3 +173,7 @@ def content_of(data: bytes) -> Content:
     """``data`` cut into chunks."""
     chunks = list(divide(lambda offset, count: data[offset : offset + count], SIZES))
     return Content(chunks, lambda chunk: data[chunk.offset : chunk.offset + chunk.length])
+
+
+def _seconds(now: float) -> int:
+    return EPOCH_S + int(now * SECONDS_PER_S)

@@ -197,8 +197,9 @@ def _register_events(chronicle: Chronicle) -> Iterator[Event]:
             value = None if content is None else names.get(content, f"what nobody put: {content[:40]!r}")
             yield Event(operation.client, "read", operation.file, value, operation.began, operation.responded, tag=pair(tag))
         for block in operation.blocks:
-            if block.writes and block.name == genesis_name(operation.file):
-                value = names.get(operation.wanted) if operation.wanted is not None else None
+            if block.writes and block.name == genesis_name(operation.file):  # a collection's fence has no file: it must change nothing
+                published = operation.wanted is not None and block.value is not TOMBSTONE  # a put may have to withdraw what it published
+                value = names.get(operation.wanted) if published and operation.wanted is not None else None
                 kind: Literal["write", "delete"] = "write" if value is not None else "delete"
                 outcome: Literal["ok", "unknown"] = "ok" if block.responded is not None else "unknown"
                 yield Event(operation.client, kind, operation.file, value, block.invoked, block.responded, outcome, pair(block.tag))

@@ -142,6 +142,8 @@ def draw(seed: int, scenario: str) -> Plan:
     faults = tuple(_fault(rng, shape, servers) for _ in range(rng.randint(*shape.faults)))
     disks = [fault for fault in faults if fault.kind == "disk"]
     faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
+    if shape.collectors != (0, 0):
+        clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
     plan = Plan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
     return _with_journals(plan, rng, shape) if shape.segment_bytes else plan
@@ -162,6 +164,12 @@ def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], k
     return ClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
 
 
+def _collector(rng: Random, shape: Shape, name: str) -> ClientPlan:
+    """A client that does nothing but collect; its id is higher than those of the others."""
+    pauses_s = [rng.expovariate(1 / (4 * shape.pause_s)) for _ in range(rng.randint(*shape.steps))]
+    return ClientPlan(name, Switches(), tuple(Step(pause_s, "collect-files") for pause_s in pauses_s))
+
+
 def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> Step:
     pause_s = rng.expovariate(1 / shape.pause_s)
     if operation == "reconfigure":
@@ -180,6 +188,8 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
 def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> Step:
     if operation == "read" or rng.random() < 0.25:
         return Step(pause_s, "get-file", key)
+    if shape.collections and rng.random() < shape.collections:
+        return Step(pause_s, "collect-files")
     if rng.random() < shape.removals:
         return Step(pause_s, "remove-file", key)
     return Step(pause_s, "put-file", key, change=draw_change(rng), mine=rng.random() < 0.15)

@@ -7,7 +7,8 @@ SHARED, ATOMIC = "f", "a"
 
 
 class Shape(Struct, frozen=True):
-    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all."""
+    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``collections``: how many of the steps of
+    clients that put files are collections."""
 
     servers: tuple[int, int] = (5, 5)
     writers: tuple[int, int] = (1, 3)
@@ -33,6 +34,8 @@ class Shape(Struct, frozen=True):
     versioned_keys: tuple[int, int] | None = None
     files: tuple[str, ...] = ()
     removals: float = 0.0
+    collectors: tuple[int, int] = (0, 0)
+    collections: float = 0.0
     segment_bytes: tuple[int, ...] = ()
     value_bytes: tuple[int, ...] = ()
     sync_s: tuple[float, ...] = ()
@@ -67,15 +70,20 @@ SCENARIOS: dict[str, Shape] = {
     ),
     "files": Shape(
         files=(SHARED,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
-        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05,
+        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
     ),
     "atomic": Shape(
         files=(ATOMIC,), keys=(0, 0), writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 5), deaths=0.3,
-        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05,
+        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
+    ),
+    "fences": Shape(
+        files=(ATOMIC,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
+        collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0), loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
+        pause_s=0.01,
     ),
     "removals": Shape(
         files=(SHARED, ATOMIC), removals=0.2, keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1),
-        steps=(2, 4), deaths=0.2, faults=(0, 2), pause_s=0.05,
+        steps=(2, 4), deaths=0.2, faults=(0, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
     ),
     "journal": Shape(
         segment_bytes=(4096, 16_384, 49_152), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,

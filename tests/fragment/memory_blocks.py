@@ -6,7 +6,7 @@ from ares.client.coverable import Covered
 from ares.dap.client import Found
 from ares.effects import Operation, Pause
 from ares.errors import Unavailable
-from ares.identity import ConfigurationId, DomainName, ObjectName
+from ares.identity import ClientId, ConfigurationId, DomainName, ObjectName
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD, Answered, Value
 
@@ -37,14 +37,29 @@ class MemoryBlocks:
         tag = yield from self._put(name, value, TAG_ZERO)
         return tag
 
-    def write(self, name: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+    def write(
+        self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None
+    ) -> Operation[Covered]:
         yield from self._step()
+        above = self.world.latest(beside)[0].number if beside is not None else number - 1
         tag, there = self.world.latest(name)
-        if self.stale(tag, there, version):
+        late = number and max(tag.number, self._spent.get(name, 0)) >= number
+        if late or self.stale(tag, there, version):
             yield from self._step()
             return Covered(False, tag, self._move(there))
-        new = yield from self._put(name, value, tag)
+        new = yield from self._put(name, value, max(tag, Tag(above, ClientId(0))))
         return Covered(True, new, value, tag)
+
+    def mention(self, name: ObjectName) -> Operation[None]:
+        yield from self._step()
+        self.world.land(name, Tag(0, self.client.id), TOMBSTONE)
+        yield from self._step()
+
+    def advance(self, name: ObjectName, floor: int, by: int) -> Operation[Tag]:
+        yield from self._step()
+        latest = self.world.latest(name)[0].number
+        tag = yield from self._put(name, TOMBSTONE, Tag(max(latest, floor) + by, ClientId(0)))
+        return tag
 
     def delete(self, name: ObjectName) -> Operation[None]:
         yield from self._step()
@@ -54,8 +69,11 @@ class MemoryBlocks:
 
     def names(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
         yield from self._step()
-        names = [name for name in self.world.names(prefix) if name > after]
-        return names[:PAGE], names[PAGE - 1] if len(names) > PAGE else None
+        return _page(self.world.names(prefix), after)
+
+    def mentioned(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
+        yield from self._step()
+        return _page(sorted(name for name in self.world.objects if name.startswith(prefix)), after)
 
     def stale(self, tag: Tag, value: Value, version: Tag | None) -> bool:
         """Whether a write over ``version`` has to fail, now that this is there."""
@@ -89,3 +107,8 @@ class MemoryBlocks:
     def _move(self, value: Answered) -> Answered:
         self.world.moved_bytes += len(value) if isinstance(value, bytes) else 0
         return value
+
+
+def _page(names: list[ObjectName], after: str) -> tuple[list[ObjectName], str | None]:
+    rest = [name for name in names if name > after]
+    return rest[:PAGE], rest[PAGE - 1] if len(rest) > PAGE else None

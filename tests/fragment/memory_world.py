@@ -222,7 +222,7 @@ class Client:
 
     def new(self, *, atomic: bool = False) -> FileState:
         """The base of a file that is to be made."""
-        return FileState(Genesis(self.ids.next(), atomic, SIZES, None, ()), TAG_ZERO, ())
+        return FileState(Genesis(self.ids.life(NAME), atomic, SIZES, None, ()), TAG_ZERO, ())
 
     def make(self, data: bytes, *, atomic: bool = False, file: str = NAME) -> FileState:
         """Make the file."""

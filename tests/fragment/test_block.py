@@ -155,7 +155,7 @@ def test_names():
 @given(ids, ids, ids)
 def test_a_block_name_tells_its_id_and_begins_with_the_prefix_of_its_file_alone(file, id, other):
     name = block_name(file, id)
-    assert parse_block_name(name) == id
+    assert parse_block_name(name) == (file, id)
     assert name.startswith(block_prefix(file))
     assert name.startswith(block_prefix(other)) == (file == other)
 

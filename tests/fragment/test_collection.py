@@ -5,8 +5,10 @@ import pytest
 
 from ares.errors import BadBlock, FileChanged, ObjectNotFound, Unavailable
 from ares.fragment.block import Block, block_name, decode_block, encode_block, encode_genesis, genesis_name
-from ares.fragment.collection import fm_collect, fm_remove, list_files
+from ares.fragment.collection import fm_collect
+from ares.fragment.memory import list_files
 from ares.fragment.publishing import RETRIES_MAX
+from ares.fragment.removal import fm_remove
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE
 
@@ -43,7 +45,7 @@ def test_list_files():
         client.make(b"x", file=name, atomic=name == "b")
     assert client.run(list_files(client.blocks)) == names
     assert client.run(list_files(client.blocks, "a/0")) == names[:10]
-    client.run(fm_remove(client.blocks, "b"))
+    client.run(fm_remove(client.blocks, "b", client.ids, client.world.now_s))
     assert "b" not in client.run(list_files(client.blocks))
 
 
@@ -54,11 +56,11 @@ def test_remove_leaves_nothing_and_moves_no_content(atomic):
     client.make(noise(1, 20_000), atomic=atomic)
     other = client.make(b"other", file="g")
     before = world.moved_bytes
-    client.run(fm_remove(client.blocks, "f"))
+    client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
     assert len(world.names()) == 1 + len(other.parts)
     assert world.moved_bytes - before < 20_000 / 4
     with pytest.raises(ObjectNotFound):
-        client.run(fm_remove(client.blocks, "f"))
+        client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
     client.make(noise(2, 3000), atomic=atomic)
     assert client.read()[0] == noise(2, 3000)
     assert client.read(file="g")[0] == b"other"
@@ -69,7 +71,7 @@ def test_two_remove_the_same_file():
         world = World(seed, weak=True)
         clients = [world.client(), world.client()]
         clients[0].make(noise(3, 2000))
-        running = [client.start(fm_remove(client.blocks, "f")) for client in clients]
+        running = [client.start(fm_remove(client.blocks, "f", client.ids, client.world.now_s)) for client in clients]
         world.settle()
         assert all(one.error is None or isinstance(one.error, ObjectNotFound) for one in running)
         assert not world.names()
@@ -87,7 +89,7 @@ def test_remove_beside_a_put():
         putting = a.start(a.put(base, edited) if atomic else a.update(base, edited))
         for _ in range(seed % 30):
             world.advance()
-        removing = b.start(fm_remove(b.blocks, "f"))
+        removing = b.start(fm_remove(b.blocks, "f", b.ids, b.world.now_s))
         world.settle()
         removing.result()
         report, _ = putting.result()
@@ -108,8 +110,8 @@ def test_remove_beside_a_write_of_the_same_version_tries_again():
     class Overtaking(type(client.blocks)):
         times = 0
 
-        def write(self, object, value, version):
-            covered = yield from super().write(object, value, version)
+        def write(self, object, value, version, **more):
+            covered = yield from super().write(object, value, version, **more)
             if value is TOMBSTONE and self.times < 3:
                 self.times += 1
                 genesis = msgspec.structs.replace(base.genesis, base=version)
@@ -117,7 +119,7 @@ def test_remove_beside_a_write_of_the_same_version_tries_again():
             return covered
 
     client.blocks = Overtaking(client)
-    client.run(fm_remove(client.blocks, "f"))
+    client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
     assert client.blocks.times == 3
     assert not world.names()
 
@@ -125,7 +127,7 @@ def test_remove_beside_a_write_of_the_same_version_tries_again():
     client.blocks = Overtaking(client)
     client.blocks.times = -2 * RETRIES_MAX
     with pytest.raises(FileChanged):
-        client.run(fm_remove(client.blocks, "f"))
+        client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
 
 
 def test_a_file_that_was_made_anew_meanwhile_stays_and_the_old_blocks_go():
@@ -134,15 +136,15 @@ def test_a_file_that_was_made_anew_meanwhile_stays_and_the_old_blocks_go():
     old = client.make(noise(7, 1000))
 
     class Remade(type(client.blocks)):
-        def write(self, object, value, version):
-            covered = yield from super().write(object, value, version)
+        def write(self, object, value, version, **more):
+            covered = yield from super().write(object, value, version, **more)
             if value is TOMBSTONE:
                 genesis = msgspec.structs.replace(old.genesis, file=client.ids.next(), first=None, parts=())
                 world.land(object, Tag(covered.tag.number + 1, 99), encode_genesis(genesis))
             return covered
 
     client.blocks = Remade(client)
-    client.run(fm_remove(client.blocks, "f"))
+    client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
     assert world.names() == [genesis_name("f")]
     assert client.read()[0] == b""
 
@@ -154,7 +156,7 @@ def test_a_removal_that_fails_says_how_far_it_came():
         client = world.client()
         client.make(noise(8, 1000))
         client.fail_at = client.steps + step
-        running = client.start(fm_remove(client.blocks, "f"))
+        running = client.start(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
         world.settle()
         if running.error is None:
             break

@@ -17,8 +17,8 @@ class Overtaken(MemoryBlocks):
     def arm(self, name, value):
         self.armed = {name: value}
 
-    def write(self, name, value, version):
-        covered = yield from super().write(name, value, version)
+    def write(self, name, value, version, **more):
+        covered = yield from super().write(name, value, version, **more)
         if covered.changed and name in self.armed:
             self.world.land(name, Tag(covered.tag.number, 99), self.armed.pop(name)(version))
         return covered

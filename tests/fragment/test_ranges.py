@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ares.errors import FileChanged
 from ares.fragment.block import block_name
-from ares.fragment.collection import fm_remove
 from ares.fragment.ranges import fm_read_range
+from ares.fragment.removal import fm_remove
 
 from .contents import contents
 from .memory_world import World, noise
@@ -62,7 +62,7 @@ def test_a_deleted_file(atomic):
     world = World()
     client = world.client()
     state = client.make(noise(3, 3000), atomic=atomic)
-    client.run(fm_remove(client.blocks, "f"))
+    client.run(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
     assert not world.names("\0block/")
     with pytest.raises(FileChanged):
         ranged(client, state, 0, 10)

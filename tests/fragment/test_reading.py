@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from ares.errors import BadBlock, ObjectNotFound
 from ares.fragment.block import Block, Part, block_name, decode_block, encode_block, encode_genesis, genesis_name
-from ares.fragment.collection import fm_remove
 from ares.fragment.division import digest
 from ares.fragment.local import Assembled
 from ares.fragment.reading import RESTARTS_MAX, fm_read
+from ares.fragment.removal import fm_remove
 from ares.tag import TAG_ZERO, Tag
 from ares.value import TOMBSTONE, WITHHELD
 
@@ -150,7 +150,7 @@ def test_a_hole_and_a_cycle_are_named():
     with pytest.raises(BadBlock, match="it is gone, although the file still lists it; delete the file and put it again") as caught:
         reader.read()
     assert caught.value.object == name
-    reader.run(fm_remove(reader.blocks, "f"))
+    reader.run(fm_remove(reader.blocks, "f", reader.ids, reader.world.now_s))
     reader.make(b"again")
     assert reader.read()[0] == b"again"
 
@@ -161,7 +161,7 @@ def test_a_file_that_is_not_there():
     with pytest.raises(ObjectNotFound):
         reader.read()
     state = writer.make(b"x")
-    writer.run(fm_remove(writer.blocks, "f"))
+    writer.run(fm_remove(writer.blocks, "f", writer.ids, writer.world.now_s))
     for known in (None, state):
         with pytest.raises(ObjectNotFound):
             reader.read(known)
@@ -176,7 +176,7 @@ def test_a_file_that_is_deleted_or_made_anew_under_a_reader():
         state = writer.make(old)
 
         def replace(writer=writer):
-            yield from fm_remove(writer.blocks, "f")
+            yield from fm_remove(writer.blocks, "f", writer.ids, writer.world.now_s)
             yield from writer.update(writer.new(), new)
 
         if seed % 3:

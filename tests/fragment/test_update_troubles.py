@@ -4,8 +4,8 @@ import pytest
 
 from ares.errors import Unavailable
 from ares.fragment.block import block_name, genesis_name
-from ares.fragment.collection import fm_remove
 from ares.fragment.publishing import fm_put
+from ares.fragment.removal import fm_remove
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
 from ares.fragment.writing import HINT_STALE_BLOCKS
 from ares.tag import Tag
@@ -141,7 +141,7 @@ def test_a_file_that_was_deleted_takes_the_whole_put_with_it():
         for blocks_too in (True, False):
             base = a.make(data)
             if blocks_too:
-                b.run(fm_remove(b.blocks, "f"))
+                b.run(fm_remove(b.blocks, "f", b.ids, b.world.now_s))
             else:
                 b.run(b.blocks.write(genesis_name("f"), TOMBSTONE, base.tag))
             for mine in (False, True):
@@ -165,7 +165,7 @@ def test_a_file_that_was_replaced_takes_the_whole_put_with_it():
     world, data = World(), noise(21, 3000)
     a, b = world.client(), world.client()
     base = a.make(data)
-    b.run(fm_remove(b.blocks, "f"))
+    b.run(fm_remove(b.blocks, "f", b.ids, b.world.now_s))
     b.make(b"another")
     for edited in (b"x" + data, noise(22, 3000) + data):
         report, _ = a.run(a.update(base, edited))

@@ -10,8 +10,8 @@ import msgspec
 from ares.client.coverable import Covered
 from ares.effects import Operation, Together
 from ares.fragment import collection, reading
-from ares.fragment.block import BLOCK_NAMES, block_name, parse_block_name
-from ares.fragment.memory import Blocks, drop_blocks
+from ares.fragment.block import block_name, parse_block_name
+from ares.fragment.memory import Blocks, SharedMemory, drop_blocks
 from ares.fragment.publishing import Put
 from ares.fragment.reading import BlockGone, Chain, FileState, Seen, read_genesis
 from ares.fragment.update import Update
@@ -41,7 +41,7 @@ class Late:
 
     def create(self, name: Any, value: bytes) -> Operation[Tag]:
         self._waiting.append(self._blocks.create(name, value))
-        return Tag(1, ClientId(parse_block_name(name).creator))
+        return Tag(1, ClientId(parse_block_name(name)[1].creator))
         yield
 
     def flush(self) -> Operation[None]:
@@ -173,13 +173,40 @@ def collectors_that_believe_the_hint() -> Any:
 
 def collectors_that_leave_orphans() -> Any:
     """Blocks of files that are there are never collected."""
-    all_names = collection._all_names
+    return patch.object(collection.Collection, "sort", lambda self, found: None)
 
-    def names_of_no_file(blocks: Any, prefix: str) -> Operation[list[Any]]:
-        names = yield from all_names(blocks, prefix)
-        return [] if prefix == BLOCK_NAMES else names
 
-    return patch.object(collection, "_all_names", names_of_no_file)
+def puts_that_do_not_look_at_the_mark() -> Any:
+    """A put publishes under the next number, whatever a fence may be about to write."""
+    write = SharedMemory.write
+
+    def write_alone(self: SharedMemory, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None) -> Operation[Covered]:
+        return write(self, name, value, version, number=number)
+
+    return patch.object(SharedMemory, "write", write_alone)
+
+
+def fences_beside_young_blocks() -> Any:
+    """A collection leaves young blocks alone, and fences the file all the same."""
+    are_old = collection.Collection._are_old
+
+    def leave_the_young(self: collection.Collection, names: Any, orphans: dict[Any, Any]) -> Operation[bool]:
+        yield from are_old(self, names, orphans)
+        for name in [name for name, orphan in orphans.items() if orphan.created_s > self._before_s]:
+            del orphans[name]
+        return True
+
+    return patch.object(collection.Collection, "_are_old", leave_the_young)
+
+
+def collections_without_a_fence() -> Any:
+    """Blocks of dead puts are emptied, and the list that a dead put left at a server is found later."""
+
+    def no_fence(self: collection.Collection, file: str, life: Any, orphans: Any) -> Operation[bool]:
+        return True
+        yield
+
+    return patch.object(collection.Collection, "_fence", no_fence)
 
 
 FILE_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
@@ -193,6 +220,9 @@ FILE_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "retired blocks deleted at once": (retired_blocks_deleted_at_once, "atomic"),
     "readers that pass over what is gone": (readers_that_pass_over_what_is_gone, "atomic"),
     "collectors that believe the hint": (collectors_that_believe_the_hint, "files"),
+    "puts that do not look at the mark": (puts_that_do_not_look_at_the_mark, "fences"),
+    "fences beside young blocks": (fences_beside_young_blocks, "fences"),
+    "collections without a fence": (collections_without_a_fence, "fences"),
     "collectors that leave orphans": (collectors_that_leave_orphans, "files"),
 }
 """Name: how it is broken, and the scenario that shows it best."""

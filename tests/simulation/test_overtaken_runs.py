@@ -24,7 +24,7 @@ class Lagging(MemoryBlocks):
         self.lands = lands
         self.told = told
 
-    def write(self, name, value, version):
+    def write(self, name, value, version, **more):
         tag, there = self.world.latest(name)
         if self.stale(tag, there, version):
             return Covered(False, tag, there)
