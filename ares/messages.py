@@ -6,8 +6,9 @@ about a configuration carries that configuration's ``successor`` (nextC), so tha
 """
 
 import enum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ares.configuration import Configuration, Successor
 from ares.consensus_messages import ConsensusDescription as ConsensusDescription
@@ -25,6 +26,9 @@ from ares.tag import Tag
 DELETED = -1
 """The length of a tombstone: a version that says the object is absent. Never written reads as deleted."""
 
+PARTS_MAX = 256
+"""Of an element: as many stripes as the largest value has (ares/dap/coding.py)."""
+
 
 class Element(Struct, frozen=True, array_like=True, gc=False):
     """One server's part of a version: the whole value (ABD) or the coded element number ``index`` (EC).
@@ -37,7 +41,7 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
     index: int
     length: int
     checksum: int
-    parts: tuple[bytes, ...]
+    parts: Annotated[tuple[bytes, ...], Meta(max_length=PARTS_MAX)]
     frame: int = -1
 
     @property

@@ -13,6 +13,10 @@ from ares.identity import ConfigurationId, ObjectName
 from ares.messages import Element
 from ares.tag import Tag
 
+PART_BYTES_MIN = 1024
+"""The parts of an element, but one, have at least so many bytes in the mean. A coding makes none below 32 KiB, the last one aside
+(ares/dap/coding.py); each costs a server some hundred bytes of memory besides its data."""
+
 _pack = struct.Struct(">QQiq").pack
 
 
@@ -53,3 +57,9 @@ def hollow(element: Element) -> Element:
 def is_hollow(element: Element) -> bool:
     """Whether its data is missing. No other element of a value that has bytes is without any."""
     return element.length > 0 and not any(element.parts)
+
+
+def is_in_crumbs(element: Element) -> bool:
+    """Whether it is cut into more parts than any coding makes of so many bytes."""
+    count = len(element.parts)
+    return count > 1 and element.size < (count - 1) * PART_BYTES_MIN

@@ -85,13 +85,15 @@ class Disk:
         if len(buffers) == 1 and os.pwrite(descriptor, buffers[0], offset) == len(buffers[0]):
             return
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
-        while waiting:
-            written = os.pwritev(descriptor, waiting[:BUFFERS_MAX], offset)
+        first = 0
+        while first < len(waiting):
+            written = os.pwritev(descriptor, waiting[first : first + BUFFERS_MAX], offset)
             offset += written
-            while waiting and written >= len(waiting[0]):
-                written -= len(waiting.pop(0))
+            while first < len(waiting) and written >= len(waiting[first]):
+                written -= len(waiting[first])
+                first += 1
             if written:
-                waiting[0] = waiting[0][written:]
+                waiting[first] = waiting[first][written:]
 
     def sync(self, descriptor: int) -> None:
         os.fdatasync(descriptor)

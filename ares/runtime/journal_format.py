@@ -27,7 +27,8 @@ from xxhash import xxh3_64
 from ares.codec import DETACHED_BYTES_MIN
 from ares.dap.element import intact
 from ares.errors import AresError
-from ares.messages import Element, PutData
+from ares.messages import PARTS_MAX, Element, PutData
+from ares.runtime.journal_earlier import decode_earlier
 from ares.server.facts import Fact
 
 FORMAT = 1
@@ -186,14 +187,20 @@ def decode_batch(frame: Frame, view: memoryview) -> Batch:
     facts = batch.facts
     for position, fact in enumerate(facts):
         if type(fact) is PutData and fact.element.frame != -1:
-            facts[position] = attach(fact, [view[begin:end] for begin, end in detached(frame, fact)])
+            spans = detached(frame, fact)
+            if len(spans) > PARTS_MAX:  # an earlier release took it; they lie one behind the other
+                spans = ((spans[0][0], spans[-1][1]),)
+            facts[position] = attach(fact, [view[begin:end] for begin, end in spans])
     return batch
 
 
 def decode_body(frame: Frame) -> Batch:
     """The batch in a frame without the data of its large elements. Raises :class:`Damage`."""
     try:
-        return _decode_batch(frame.body)
+        try:
+            return _decode_batch(frame.body)
+        except msgspec.ValidationError:
+            return Batch(*decode_earlier(frame.body))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
 

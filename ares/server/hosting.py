@@ -11,7 +11,7 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from ares.configuration import Configuration, Successor
-from ares.dap.element import intact, is_hollow
+from ares.dap.element import intact, is_hollow, is_in_crumbs
 from ares.dap.registry import capacity
 from ares.dap.server import Versions
 from ares.errors import AresError
@@ -135,10 +135,11 @@ class Hosting:
         if (
             element.index != self._element_index
             or tag.number > TAG_NUMBER_MAX
+            or is_in_crumbs(element)
             or not intact(request.configuration, object, tag, element)
             or is_hollow(element)
         ):
-            raise BadElement(f"element {element.index} of {object!r} does not fit its checksum or this server; it was not stored")
+            raise BadElement(f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored")
         self.keep(object, tag, element)
         return Ack(request.call, self.successor)
 

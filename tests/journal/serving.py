@@ -171,6 +171,7 @@ def state(replica: Replica):
 
 def put(object: str, number: int, data: bytes = b"", configuration: Configuration = INITIAL, parts: int = 1, writer: int = 1) -> PutData:
     tag, index = Tag(number, writer), 1 if configuration.dap == "ec" else 0
+    parts = min(parts, 1 + len(data) // KIB)
     step = -(-len(data) // parts) or 1
     pieces = tuple(data[start : start + step] for start in range(0, len(data), step))
     return PutData(7, configuration.id, object, tag, sealed(configuration.id, object, tag, index, len(data), pieces))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ares.messages import PutData
+from ares.dap.element import intact, sealed
+from ares.messages import PARTS_MAX, PutData
 from ares.runtime.journal_format import (
     ALIGNMENT,
     BATCH,
@@ -62,6 +63,23 @@ def test_what_is_written_is_read():
     [large] = [fact for fact in decode_batch(frames[1], memoryview(data)).facts if fact.object == "b"]
     assert isinstance(large, PutData)
     assert {type(part) for part in large.element.parts} == {memoryview}
+
+
+@pytest.mark.parametrize("bytes_each", [0, 4, 60])
+def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_one(bytes_each):
+    """It was acknowledged: a store with it starts, and answers it."""
+    count, tag = PARTS_MAX + 9, Tag(1, 1)
+    element = sealed(INITIAL.id, "many", tag, 1, 5, (b"1234" * 10, *[b"p" * bytes_each] * (count - 1)))
+    many = PutData(7, INITIAL.id, "many", tag, element)
+    batches = [[put("a", 1, b"x"), many, Pointed(PHOTOS, None, False)], [Trimmed(INITIAL.id, "a", Tag(1, 1)), put("b", 2, b"y" * 9 * KIB), many]]
+    data, _ = segment(batches=batches)
+    frames, _ = torn(data)
+    for frame, facts in zip(frames, batches, strict=True):
+        back = decode_batch(frame, memoryview(data)).facts
+        [at] = [position for position, fact in enumerate(facts) if fact is many]
+        assert back[:at] + back[at + 1 :] == facts[:at] + facts[at + 1 :]
+        assert [bytes(part) for part in back[at].element.parts] == [b"".join(element.parts)]
+        assert intact(INITIAL.id, "many", tag, back[at].element)
 
 
 def test_heads():

@@ -1,10 +1,12 @@
 """Batches of frames: what is detached, what is refused and why; the rest is a property (ares/codec.py)."""
 
+import tracemalloc
+
 import pytest
 
 from ares.codec import DETACHED_BYTES_MIN, FRAMES_MAX, VERSION, decode, encode
 from ares.errors import BadMessage
-from ares.messages import Ack, DataReply, Element, PutData
+from ares.messages import PARTS_MAX, Ack, DataReply, Element, PutData
 from ares.tag import TAG_ZERO, Tag
 
 TAG = Tag(1, 2)
@@ -60,6 +62,29 @@ def test_elements_in_the_wrong_order_of_frames_are_refused():
     with pytest.raises(BadMessage, match="in frames 2 to 2"):
         decode([header, LARGE])
     assert decode(encode([forward])) == [forward]
+
+
+@pytest.mark.parametrize("part", [b"", b"p" * 4, b"p" * 100])
+@pytest.mark.parametrize("message", [put, reply])
+def test_an_element_has_as_many_parts_as_the_largest_value_has_stripes(message, part):
+    whole = message(*[part] * PARTS_MAX)
+    assert decode(encode([whole])) == [whole]
+    with pytest.raises(BadMessage, match=f"`array` of length <= {PARTS_MAX}"):
+        decode(encode([message(*[part] * (PARTS_MAX + 1))]))
+
+
+def test_parts_without_number_are_refused_before_they_take_memory():
+    header = encode([put(*[b"pp"] * 100), put(b"")])[0]
+    for count in (300_000, 1_000_000):
+        array = b"\xdd" + count.to_bytes(4, "big") + b"\xc4\x02pp" * count
+        many = header.replace(b"\xdc" + (100).to_bytes(2, "big") + b"\xc4\x02pp" * 100, array)
+        assert len(many) > 4 * count
+        tracemalloc.start()
+        with pytest.raises(BadMessage):
+            decode([many])
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 64 * 1024
 
 
 def test_missing_frames_are_refused():

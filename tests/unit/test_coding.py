@@ -7,7 +7,10 @@ import pytest
 
 from ares.configuration import Configuration
 from ares.dap.coding import JOINED_BYTES_MIN, STRIPE_BYTES, ReedSolomon, coding_for
+from ares.dap.element import PART_BYTES_MIN, is_in_crumbs
 from ares.errors import ConfigurationRefused, DecodeFailed
+from ares.identity import VALUE_BYTES_MAX
+from ares.messages import PARTS_MAX, Element
 
 FIVE = [f"s{number}" for number in range(5)]
 ABD, EC = Configuration.abd(FIVE), Configuration.ec(FIVE, 3)
@@ -38,6 +41,19 @@ def test_the_empty_value_needs_no_data():
 def test_more_than_k_elements_are_fine():
     coding, value = coding_for(EC), b"value" * 20
     assert coding.decode(100, dict(enumerate(coding.encode(value)))) == value
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 17, 30, 31])
+def test_elements_have_a_part_for_each_stripe_and_never_more_than_is_taken(k):
+    """A server refuses more parts, and smaller ones."""
+    assert VALUE_BYTES_MAX // STRIPE_BYTES <= PARTS_MAX
+    coding = coding_for(Configuration.ec([f"s{number}" for number in range(k + 1)], k, allow_no_faults=True))
+    for stripes in (1, 2, 3, 8):
+        for length in ((stripes - 1) * STRIPE_BYTES + 1, stripes * STRIPE_BYTES):
+            for parts in coding.encode(bytes(length)):
+                assert len(parts) == stripes
+                assert all(len(part) > 32 * PART_BYTES_MIN for part in parts[:-1])
+                assert not is_in_crumbs(Element(0, length, 0, parts))
 
 
 @pytest.mark.parametrize("length", [0, 99, 101])

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ares.configuration import Configuration, Status, Successor
-from ares.dap.element import sealed
+from ares.dap.element import PART_BYTES_MIN, sealed
 from ares.messages import DELETED, CollectConfig, GetData, GetTag, Listed, ListObjects, PutData
 from ares.server.hosting import INLINE_BYTES_MAX, PAGE_OBJECTS_MAX, BadElement, Hosting
 from ares.tag import TAG_ZERO, Tag
@@ -176,3 +176,17 @@ def test_a_version_that_is_asked_for_by_name_is_compared_itself():
     for wanted, sent in [(1, False), (2, False), (3, True)]:
         reply = host.get_data(GetData(7, EC.id, "k", True, Tag(wanted, 1), held=Tag(2, 1)))
         assert (reply.element is not None) is sent
+
+
+@pytest.mark.parametrize("parts", [2, 3, 256])
+@pytest.mark.parametrize("configuration", [EC, ABD])
+def test_an_element_in_smaller_parts_than_a_coding_makes_is_refused(configuration, parts):
+    host, tag = hosting(configuration), Tag(1, 1)
+    own = ME if configuration.dap == "ec" else 0
+    pieces = (b"p" * PART_BYTES_MIN,) * (parts - 1)
+    few = sealed(configuration.id, "k", tag, own, 1 << 20, (*(piece[:-1] for piece in pieces), b""))
+    with pytest.raises(BadElement, match="was not stored"):
+        host.put_data(PutData(1, configuration.id, "k", tag, few))
+    assert get(host).tags == ()
+    host.put_data(PutData(1, configuration.id, "k", tag, sealed(configuration.id, "k", tag, own, 1 << 20, (*pieces, b""))))
+    assert get(host).tags == (tag,)
