@@ -38,7 +38,7 @@ LOCK_NAME = "lock"
 NEW_NAME = "never-started"
 """While it is there, and nothing else is, the next start is the first."""
 
-_KEPT_NAMES = (CLAIM_NAME, STORE_NAME, "journal.meta", "dump")
+_KEPT_NAMES = (CLAIM_NAME, STORE_NAME, f"{STORE_NAME}.anchor", "journal.meta", "dump")
 """What a server that started has in its directory, or a consensus member (ares/runtime/raft_directory.py)."""
 
 _NEW_TEXT = "Nothing has started in this directory yet. The first start removes this file; without it an empty directory is taken for a lost one.\n"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ares.codec import DETACHED_BYTES_MIN
 from ares.messages import PutData
+from ares.runtime.journal_anchor import Anchor
 from ares.runtime.journal_disk import FULL, Disk, share_of_file_system
 from ares.runtime.journal_examination import SegmentExamination
 from ares.runtime.journal_format import FRAME_BYTES_MAX, Batch, encode_batch
@@ -75,11 +76,12 @@ class LogJournal:
         self._gathered_large = False
         self._discards: list[int] = []
         self._moved: list[PutData] = []
-        self._work = Work(self._disk)
+        self._anchor = Anchor(self._disk, directory, owner.identity)
+        self._work = Work(self._disk, self._anchor)
         self._closed = False
 
     def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
-        recovery = Recovery(self._disk, self._directory, self._owner, self._segment_bytes)
+        recovery = Recovery(self._disk, self._directory, self._owner, self._segment_bytes, self._anchor)
         yield from recovery.facts()
         self._sealed, self._head, self._next = recovery.sealed, recovery.last, recovery.next
         self._sizes = {number: segment.end for number, segment in self._sealed.items()}
@@ -145,6 +147,8 @@ class LogJournal:
 
     def _begin(self, room: int) -> int | None:
         """A new segment with so much room; None when the disk has it not."""
+        if not self._anchor.hold():
+            return None
         old = self._head
         self._encode()
         earlier = list(self._sizes.items())
@@ -179,7 +183,7 @@ class LogJournal:
 
     def commit(self, done: Done) -> None:
         self._encode()
-        work, self._work = self._work, Work(self._disk)
+        work, self._work = self._work, Work(self._disk, self._anchor)
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
         end = (self._head.number, self._head.end) if self._head is not None else self._durable
@@ -260,6 +264,7 @@ class LogJournal:
             self._background.close()
             if self._head is not None:
                 self._disk.close(self._head.descriptor)
+            self._anchor.close()
 
 
 def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None) -> LogJournal:

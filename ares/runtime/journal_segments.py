@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ares.codec import DETACHED_BYTES_MIN
 from ares.errors import ForeignStore, StoreDamaged
 from ares.messages import PutData
+from ares.runtime.journal_anchor import Anchor
 from ares.runtime.journal_disk import FULL, Disk
 from ares.runtime.journal_format import (
     FORMAT,
@@ -78,8 +79,8 @@ class Segment:
             raise StoreDamaged(self.path, f"it cannot be read beyond byte {end} and had {self.end}")
 
 
-def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0) -> Segment:
-    """The segment at ``path``, its ``end`` not known yet, made ``size_min`` bytes long if it is shorter.
+def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: int = 0) -> Segment:
+    """The segment at ``path``, its ``end`` not known yet, made ``size_min`` bytes long if it is shorter. ``had``: how long it was for certain.
 
     Raises :class:`StoreDamaged`, :class:`ForeignStore` or OSError.
     """
@@ -88,6 +89,9 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0) -> Seg
     if size < PREFIX_BYTES:
         disk.close(descriptor)
         raise StoreDamaged(path, f"it has {size} bytes")
+    if size < had:
+        disk.close(descriptor)
+        raise StoreDamaged(path, f"it was cut: it has {size} bytes and had {had}")
     if size < size_min:
         disk.truncate(descriptor, size_min)
         size = size_min
@@ -151,8 +155,9 @@ class Work:
     A segment is durable as a whole before anything is in the next one.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, anchor: Anchor) -> None:
         self._disk = disk
+        self._anchor = anchor
         self._steps: list[_Write | _Begin] = []
         self._discarded: list[Path] = []
         self._ahead: tuple[Segment, int] | None = None
@@ -222,6 +227,7 @@ class Work:
         disk.sync(new.descriptor)
         disk.rename(new.path.with_suffix(NEW_SUFFIX), new.path)
         disk.sync_directory(new.path.parent)
+        self._anchor.write(new.number, new.size)
         if step.old is not None:
             disk.truncate(step.old.descriptor, step.old.end)
             disk.close(step.old.descriptor)

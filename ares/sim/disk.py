@@ -156,6 +156,17 @@ class ModelDisk(Disk):
         for content in [file.durable] if cached else [file.durable, file.content]:
             content[at] ^= 1 << bit
 
+    def lose_file(self, name: str) -> None:
+        """It is gone, as if it had never been there."""
+        for names in [self._names, self._durable_names, *self._entries]:
+            names.pop(name, None)
+
+    def cut(self, name: str, size: int) -> None:
+        """It has its first ``size`` bytes only, durably."""
+        file = self._names[name]
+        file.resize(size)
+        file.sync()
+
     def _change(self) -> None:
         if self.patience is not None:
             if self.patience == 0:
@@ -175,6 +186,8 @@ class ModelDisk(Disk):
         return self._opened(file)
 
     def open(self, path: Path) -> int:
+        if path.name not in self._names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return self._opened(self._names[path.name])
 
     def _opened(self, file: _File) -> int:
@@ -183,8 +196,6 @@ class ModelDisk(Disk):
         return self._last
 
     def open_past_cache(self, path: Path) -> int:
-        if path.name not in self._names:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return self.open(path)
 
     def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:

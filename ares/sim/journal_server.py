@@ -117,10 +117,14 @@ class Process:
 
 
 class JournalServer(SimServer):
-    """``segment_bytes``: of its journal. A store that rotted so far that it is refused is given up: the server begins anew, as somebody else.
+    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins anew, as
+    somebody else.
 
     ``host``, ``journal``: of the process that runs, or ran last.
     """
+
+    _disk: ModelDisk
+    _promises: Promises
 
     def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond, segment_bytes: int) -> None:
         super().__init__(world, number, c0, watch, respond)
@@ -150,6 +154,20 @@ class JournalServer(SimServer):
                 self._promises.rotten = True
                 self._disk.flip(name, rng.randrange(len(files[name])), rng.randrange(8), rng.random() < CACHED_SHARE)
 
+    def lose_segments(self) -> None:
+        """It crashes, and of its segments all are gone, or the newest, or any one; or the newest is cut short."""
+        rng = self._world.rng
+        self.crash(rng.random() < 0.5)
+        names = sorted(name for name in self._disk.files if name.endswith(SUFFIX))
+        if not names:
+            return
+        self._robbed = True
+        some = rng.choice([names, names[-1:], names[-rng.randint(1, len(names)) :], [rng.choice(names)], []])
+        for name in some:
+            self._disk.lose_file(name)
+        if not some:
+            self._disk.cut(names[-1], rng.randrange(len(self._disk.files[names[-1]])))
+
     def heal(self) -> None:
         self.empty()
         self._disk.failing = False
@@ -174,7 +192,7 @@ class JournalServer(SimServer):
             self._disk.lose_power()
             return False
         except (StoreDamaged, BadInput) as error:
-            if self._promises.rotten and isinstance(error, StoreDamaged):
+            if (self._promises.rotten or self._robbed) and isinstance(error, StoreDamaged):
                 self.life += 1
                 self._erase()
                 return False
@@ -216,5 +234,6 @@ class JournalServer(SimServer):
             self._disk.lose_power()
 
     def _erase(self) -> None:
+        self._robbed = False
         self._disk = ModelDisk(self._world.rng)
         self._promises = Promises(self.name)

@@ -75,10 +75,10 @@ class Fault(Struct, frozen=True):
     crash: everything unsynced is lost, the rest is there after the restart. kill: the process dies, what it wrote may be synced or not.
     disk: a restart with a new identity, once in a run. cut: nothing passes between ``servers`` and everybody else; cut-in, cut-out: in one
     direction. slow: messages take 50 times as long. consensus: no leader. Of servers with journals: full: no room on the disk; broken: a sync
-    fails, and the process ends; rot: bits turn over.
+    fails, and the process ends; rot: bits turn over; gone: it crashes, and files of its journal are gone, or the last one is cut.
     """
 
-    kind: Literal["crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus", "full", "broken", "rot"]
+    kind: Literal["crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus", "full", "broken", "rot", "gone"]
     at: float
     lasts_s: float
     servers: tuple[int, ...] = ()

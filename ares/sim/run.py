@@ -141,7 +141,7 @@ class Run:
             case "slow":
                 world.slow(names)
                 world.after(fault.lasts_s, world.speed_up, names)
-            case "full" | "broken" | "rot":
+            case "full" | "broken" | "rot" | "gone":
                 self._strike_disks([server for server in struck if isinstance(server, JournalServer)], fault)
             case "consensus":
                 self.consensus.down_until = world.now + fault.lasts_s
@@ -154,7 +154,7 @@ class Run:
             elif fault.kind == "rot":
                 server.rot()
             else:
-                server.break_down()
+                server.break_down() if fault.kind == "broken" else server.lose_segments()
                 self.world.after(fault.lasts_s, self._restart, server)
 
     def _restart(self, server: SimServer) -> None:

@@ -94,5 +94,9 @@ SCENARIOS: dict[str, Shape] = {
         segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
         kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
     ),
+    "gone": Shape(
+        segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(3, 7),
+        kinds=("gone", "gone", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
+    ),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
 }  # fmt: skip

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
+from ares.runtime.journal_anchor import ANCHOR_SUFFIX, anchor_of
 from ares.runtime.journal_disk import Disk
 from ares.sim.disk import ModelDisk
 
@@ -18,18 +19,23 @@ class Op(NamedTuple):
     data: bytes | str | int = b""
 
 
+def name_of(path: Path) -> str:
+    """Whatever the directory is called: its anchor lies beside it, under its name."""
+    return path.name[path.name.index(ANCHOR_SUFFIX) :] if ANCHOR_SUFFIX in path.name else path.name
+
+
 class RecordedDisk(Disk):
-    """A real directory, and the story of it. What was in ``directory`` before is durable."""
+    """A real directory, and the story of it. What was in ``directory`` before is durable, and so is its anchor."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self.ops: list[Op] = []
         self._inodes: dict[int, int] = {}
         self._names: dict[str, int] = {}
         self._last = 0
-        for path in sorted(directory.iterdir()) if directory else ():
+        for path in [*sorted(directory.iterdir()), *filter(Path.exists, [anchor_of(directory)])] if directory else ():
             self._last += 1
-            self._names[path.name] = self._last
-            self.ops += [Op("create", self._last, path.name), Op("write", self._last, data=path.read_bytes()), Op("sync", self._last)]
+            self._names[name_of(path)] = self._last
+            self.ops += [Op("create", self._last, name_of(path)), Op("write", self._last, data=path.read_bytes()), Op("sync", self._last)]
         self.ops.append(Op("sync-directory"))
 
     def told(self, count: int) -> None:
@@ -38,14 +44,14 @@ class RecordedDisk(Disk):
     def create(self, path, size):
         descriptor = super().create(path, size)
         self._last += 1
-        self._inodes[descriptor] = self._names[path.name] = self._last
-        self.ops.append(Op("create", self._last, path.name))
+        self._inodes[descriptor] = self._names[name_of(path)] = self._last
+        self.ops.append(Op("create", self._last, name_of(path)))
         self.ops.append(Op("size", self._last, offset=size))
         return descriptor
 
     def open(self, path):
         descriptor = super().open(path)
-        self._inodes[descriptor] = self._names[path.name]
+        self._inodes[descriptor] = self._names[name_of(path)]
         return descriptor
 
     def truncate(self, descriptor, size):
@@ -62,13 +68,13 @@ class RecordedDisk(Disk):
 
     def rename(self, old, new):
         super().rename(old, new)
-        self._names[new.name] = self._names.pop(old.name)
-        self.ops.append(Op("rename", name=old.name, data=new.name))
+        self._names[name_of(new)] = self._names.pop(name_of(old))
+        self.ops.append(Op("rename", name=name_of(old), data=name_of(new)))
 
     def unlink(self, path):
         super().unlink(path)
-        self._names.pop(path.name, None)
-        self.ops.append(Op("unlink", name=path.name))
+        self._names.pop(name_of(path), None)
+        self.ops.append(Op("unlink", name=name_of(path)))
 
     def sync_directory(self, directory):
         super().sync_directory(directory)
@@ -100,5 +106,6 @@ def crash(ops: list[Op], rng: random.Random, directory: Path, loss: float | None
     disk.lose_power(loss)
     directory.mkdir()
     for name, content in disk.files.items():
-        (directory / name).write_bytes(content)
+        beside = directory.with_name(f"{directory.name}{name}")
+        (beside if name.startswith(ANCHOR_SUFFIX) else directory / name).write_bytes(content)
     return max((op.data for op in ops if op.kind == "told"), default=0)

@@ -9,6 +9,7 @@ from ares.dap.element import is_hollow
 from ares.effects import Operation
 from ares.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
 from ares.runtime import journal_format, journal_recovery
+from ares.runtime.journal_anchor import Anchor
 from ares.runtime.journal_recovery import Recovery
 from ares.runtime.journal_segments import Work
 from ares.server.durable_host import DurableHost
@@ -72,13 +73,13 @@ def recovery_that_trusts_what_a_failed_sync_left() -> Any:
 @contextmanager
 def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
     """A restart reads what the last process wrote, and answers, without a sync."""
-    torn = Recovery._torn
+    settle = Recovery._settle
 
-    def hasty(self: Recovery, last: Any) -> Any:
+    def hasty(self: Recovery, *arguments: Any) -> None:
         with patch.object(ModelDisk, "sync", lambda self, descriptor: None):
-            return torn(self, last)
+            settle(self, *arguments)
 
-    with patch.object(Recovery, "_torn", hasty):
+    with patch.object(Recovery, "_settle", hasty):
         yield
 
 
@@ -112,7 +113,31 @@ def elements_that_are_not_rebuilt() -> Any:
     return patch("ares.sim.scrubber.rebuild_element", nothing)
 
 
+def anchors_that_nobody_reads() -> Any:
+    """A journal starts with the segments that are there."""
+    return patch.object(Recovery, "_anchored_bytes", lambda self, newest: 0)
+
+
+def anchors_that_do_not_tell_how_long_a_segment_was() -> Any:
+    """A last segment that was cut is taken for one that a crash tore."""
+    anchored_bytes = Recovery._anchored_bytes
+    return patch.object(Recovery, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0)
+
+
+def anchors_written_at_a_start_only() -> Any:
+    """A segment that begins is not told."""
+    begin = Work._begin
+
+    def silent(self: Work, step: Any) -> None:
+        with patch.object(Anchor, "write", lambda self, number, size: None):
+            begin(self, step)
+
+    return patch.object(Work, "_begin", silent)
+
+
 ROT_CONTROLS = (rotten_elements_that_are_answered, rotten_elements_that_are_forgotten, elements_that_are_not_rebuilt)
+
+ANCHOR_CONTROLS = (anchors_that_nobody_reads, anchors_that_do_not_tell_how_long_a_segment_was, anchors_written_at_a_start_only)
 
 CRASH_CONTROLS = (
     replies_before_the_sync,
@@ -128,4 +153,5 @@ CRASH_CONTROLS = (
 JOURNAL_CONTROLS = {
     **{control.__name__.replace("_", " "): (control, "journal") for control in CRASH_CONTROLS},
     **{control.__name__.replace("_", " "): (control, "rot") for control in ROT_CONTROLS},
+    **{control.__name__.replace("_", " "): (control, "gone") for control in ANCHOR_CONTROLS},
 }
