@@ -199,9 +199,10 @@ class StoreDamaged(AresError):
 
     def __str__(self) -> str:
         return (
-            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; the others "
-            "have what it had. `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a "
-            "new identity, and reconfig takes it in again; nothing was changed"
+            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
+            "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
+            "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
+            "takes it in again; the others have what it had"
         )
 
 

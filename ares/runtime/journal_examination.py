@@ -19,6 +19,7 @@ from ares.runtime.journal_disk import BLOCK_BYTES, Disk
 from ares.runtime.journal_format import (
     ALIGNMENT,
     BATCH,
+    LOOKED_AT_SHARE,
     PREFIX_BYTES,
     Damage,
     Frame,
@@ -59,10 +60,11 @@ class SegmentExamination:
 
 
 class _Windows:
-    """A file's first ``end`` bytes, a window at a time. ``failed``: the disk could not read some block."""
+    """A file's first ``end`` bytes, a window at a time. ``failed``: the disk could not read some block. ``read_bytes``: so much was read."""
 
     def __init__(self, disk: Disk, descriptor: int, end: int, pace: Pace) -> None:
         self.failed = False
+        self.read_bytes = 0
         self._disk = disk
         self._descriptor = descriptor
         self._end = end
@@ -97,6 +99,7 @@ class _Windows:
     def _fill(self, start: int) -> None:
         needed = min(WINDOW_BYTES, self._end - start)
         self._pace(needed)
+        self.read_bytes += needed
         self._start, self._filled, self._bad = start, 0, set()
         size = -(-needed // BLOCK_BYTES) * BLOCK_BYTES
         try:
@@ -124,6 +127,7 @@ class _Walk:
         self._head = head
         self._end = end
         self._whole = True
+        self._looked_at = 0
         self._damaged: dict[Key, None] = {}
         self._readable: set[Key] = set()
 
@@ -157,27 +161,29 @@ class _Walk:
             size = metadata_bytes(prefix) if len(prefix) == PREFIX_BYTES else self._end
             if at + size > self._end:
                 return None
+            self._looked_at += size
             return parse_frame(memoryview(self._windows.read(at, size)), 0, seed, self._end - at)
         except OSError:
             return None
 
     def _search(self, at: int) -> int:
-        """Where the next batch is; the end, if there is none."""
-        while at < self._end:
+        """Where the next batch is; the end, if there is none, or what a client wrote looks like more frames than there can be."""
+        while at < self._end and self._may_search():
             try:
                 piece = bytes(self._windows.view(at, self._end - at))
             except OSError:
                 at = (at // BLOCK_BYTES + 1) * BLOCK_BYTES
                 continue
             found = piece.find(BATCH)
-            if found == -1:
-                at += len(piece) or self._end
-                continue
-            at += found
-            if at % ALIGNMENT == 0 and self._frame(at, self._head.salt) is not None:
-                return at
-            at += 1
+            while found != -1 and self._may_search():
+                if (at + found) % ALIGNMENT == 0 and self._frame(at + found, self._head.salt) is not None:
+                    return at + found
+                found = piece.find(BATCH, found + 1)
+            at += len(piece) or self._end
         return self._end
+
+    def _may_search(self) -> bool:
+        return self._looked_at + self._windows.read_bytes < LOOKED_AT_SHARE * self._end
 
     def _look(self, frame: Frame, at: int) -> None:
         try:

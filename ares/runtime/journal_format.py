@@ -43,6 +43,9 @@ PREFIX_BYTES = _prefix.size + _check.size
 FRAME_BYTES_MAX = PREFIX_BYTES + 64
 """What a batch takes at most beside its facts."""
 
+LOOKED_AT_SHARE = 16
+"""Where frames are searched for, so many times as much as is there is looked at: real ones do not overlap."""
+
 Buffer = bytes | memoryview
 
 
@@ -229,14 +232,27 @@ def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Fra
 
 
 def durable_before(view: memoryview, start: int, salt: int) -> int:
-    """The highest ``synced`` that any frame says which can still be read from ``start`` on."""
+    """The highest ``synced`` that any frame says which can still be read from ``start`` on.
+
+    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more is than
+    LOOKED_AT_SHARE times what is there.
+    """
     highest = 0
     data = bytes(view[start:])
+    begins: list[tuple[int, int]] = []
     at = data.find(b"ares-")
     while at != -1:
-        if at % ALIGNMENT == 0 and (frame := parse_frame(view, start + at, salt)) is not None:
-            highest = max(highest, frame.synced)
+        if at % ALIGNMENT == 0 and at + PREFIX_BYTES <= len(data) and (size := metadata_bytes(view[start + at :])) <= len(data) - at:
+            begins.append((size, at))
         at = data.find(b"ares-", at + 1)
+    left = LOOKED_AT_SHARE * len(data)
+    for size, at in sorted(begins):
+        left -= size
+        if left < 0:
+            break
+        frame = parse_frame(view, start + at, salt)
+        if frame is not None:
+            highest = max(highest, frame.synced)
     return highest
 
 

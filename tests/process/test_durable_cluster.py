@@ -103,6 +103,31 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
         assert store.read("key") == b"value"
 
 
+def test_a_server_without_its_segments_is_refused_until_they_are_back(directory, servers):
+    """It would begin empty under its old identity."""
+    with ares.connect_blocking(directory / "cluster.toml") as store:
+        store.write("key", b"value" * 3000)
+        kill(servers.pop("s2"))
+        journal, aside = directory / "data/s2/journal", directory / "aside"
+        aside.mkdir()
+        for segment in journal.glob("*.log"):
+            segment.rename(aside / segment.name)
+        before = {path: path.read_bytes() for path in (directory / "data/s2").rglob("*") if path.is_file() and path.name != "lock"}
+        refused = subprocess.run(
+            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"], capture_output=True, text=True, timeout=120
+        )
+        assert refused.returncode == 1
+        for words in ("segment 1 had begun, says ", "journal.anchor, and none is there", "nothing was changed", "bring all of them back", "--forget"):
+            assert words in refused.stderr
+        assert before == {path: path.read_bytes() for path in before}
+        assert store.read("key") == b"value" * 3000
+        for segment in aside.iterdir():
+            segment.rename(journal / segment.name)
+        servers["s2"] = start(directory / "cluster.toml", "s2")
+        kill(servers.pop("s1"))
+        assert store.read("key") == b"value" * 3000
+
+
 def test_down_and_up_again_keeps_everything(tmp_path):
     directory, file = tmp_path / "c", tmp_path / "c" / "cluster.toml"
     cli("init", directory, "--base-port", "0")

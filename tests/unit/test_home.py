@@ -13,6 +13,7 @@ import pytest
 from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 from ares.runtime import home
 from ares.runtime.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
+from ares.runtime.journal_anchor import anchor_of
 
 IDENTITY = "0123456789abcdef" * 2
 
@@ -121,7 +122,8 @@ def test_only_a_directory_without_anything_of_a_server_can_be_prepared(tmp_path:
     assert [prepare(tmp_path / "new"), prepare(tmp_path / "new")] == [True, False]
     (tmp_path / "disk/lost+found").mkdir(parents=True)
     assert prepare(tmp_path / "disk")
-    for name in ("identity", "journal", "journal.meta", "dump"):
+    assert anchor_of(tmp_path / "journal").name == "journal.anchor"
+    for name in ("identity", "journal", "journal.anchor", "journal.meta", "dump"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).write_text("something")
         with pytest.raises(BadInput, match=f"{name} is there; nothing was changed in it"):

@@ -1,0 +1,103 @@
+"""What a client wrote may look like frames, one in the other: searching a torn or damaged segment for real ones is linear work nevertheless."""
+
+import itertools
+import struct
+
+import pytest
+
+from ares.runtime import journal_format
+from ares.runtime.journal_disk import Disk
+from ares.runtime.journal_examination import SegmentExamination
+from ares.runtime.journal_format import (
+    ALIGNMENT,
+    BATCH,
+    FORMAT,
+    PREFIX_BYTES,
+    Batch,
+    Damage,
+    Head,
+    encode_batch,
+    encode_head,
+    encode_mark,
+    kept_of_torn,
+)
+
+from .serving import INITIAL, KIB, put
+
+SALT, FIRST = 0x1234, 5
+
+
+def forged(bytes_all):
+    """The beginnings of as many frames as fit; each would end where all of this does."""
+    count = bytes_all // PREFIX_BYTES
+    return b"".join(struct.pack("<8sQQIIQ", BATCH, FIRST + 1, 0, (count - number - 1) * PREFIX_BYTES, 0, 0) for number in range(count))
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """How many bytes were looked at."""
+    looked_at, checked = [0], journal_format._checked
+
+    def counted(prefix, table, body, seed):
+        looked_at[0] += PREFIX_BYTES + len(table) + len(body)
+        return checked(prefix, table, body, seed)
+
+    monkeypatch.setattr(journal_format, "_checked", counted)
+
+    def since():
+        done, looked_at[0] = looked_at[0], 0
+        return done
+
+    return since
+
+
+def test_a_torn_tail(work):
+    """Of a batch only the data is there; the mark of an earlier one is found behind it."""
+    works = []
+    for kib in (64, 128, 256):
+        mark = b"".join(encode_mark(FIRST - 1, SALT))
+        frames, _, end = kept_of_torn(memoryview(bytes(PREFIX_BYTES) + forged(kib * KIB) + mark), 0, SALT, FIRST)
+        assert (frames, end) == ([], 0)
+        works.append(work())
+    assert all(later <= 2.2 * earlier for earlier, later in itertools.pairwise(works))
+
+
+def test_a_mark_is_found_among_them():
+    mark = b"".join(encode_mark(FIRST, SALT))
+    with pytest.raises(Damage, match=f"those up to {FIRST} were durable"):
+        kept_of_torn(memoryview(bytes(PREFIX_BYTES) + forged(64 * KIB) + mark + forged(64 * KIB)), 0, SALT, FIRST)
+
+
+class CountingDisk(Disk):
+    def __init__(self):
+        self.reads = 0
+
+    def read_into(self, descriptor, buffer, offset):
+        self.reads += len(buffer)
+        return super().read_into(descriptor, buffer, offset)
+
+
+def damaged(head, kib):
+    """A segment whose first batch is broken; forged frames in its data lie where real ones would."""
+    start = sum(map(len, encode_head(head)))
+    for padding in range(8):
+        facts = enumerate([put("a", 1, bytes(padding) + forged(kib * KIB)), put("b", 1)], FIRST)
+        batches = [buffer for number, fact in facts for buffer in encode_batch(number, 0, SALT, Batch([fact]))]
+        content = bytearray(b"".join([*encode_head(head), *batches]))
+        if content.index(BATCH, start + 1) % ALIGNMENT == 0:
+            content[start + 9] ^= 1
+            return content
+    raise AssertionError("one of eight places is aligned")
+
+
+def test_a_damaged_segment(work, tmp_path):
+    head = Head(FORMAT, INITIAL.id, "s1", "0" * 32, 1, SALT, FIRST, ())
+    disk, works = CountingDisk(), []
+    for kib in (256, 512, 1024):
+        content = damaged(head, kib)
+        path = tmp_path / "00000001.log"
+        path.write_bytes(content)
+        assert not SegmentExamination(disk, path, head, len(content)).run(lambda bytes: None).whole
+        works.append(work() + disk.reads)
+        disk.reads = 0
+    assert all(later <= 2.2 * earlier for earlier, later in itertools.pairwise(works))
