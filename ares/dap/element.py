@@ -61,5 +61,4 @@ def is_hollow(element: Element) -> bool:
 
 def is_in_crumbs(element: Element) -> bool:
     """Whether it is cut into more parts than any coding makes of so many bytes."""
-    count = len(element.parts)
-    return count > 1 and element.size < (count - 1) * PART_BYTES_MIN
+    return element.size < (len(element.parts) - 1) * PART_BYTES_MIN

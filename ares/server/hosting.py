@@ -135,7 +135,7 @@ class Hosting:
         if (
             element.index != self._element_index
             or tag.number > TAG_NUMBER_MAX
-            or is_in_crumbs(element)
+            or (len(element.parts) > 1 and is_in_crumbs(element))
             or not intact(request.configuration, object, tag, element)
             or is_hollow(element)
         ):
