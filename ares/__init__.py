@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ares.fragment.report import Conflict, WriteReport
     from ares.fragment.store import File, FileStat
     from ares.fragment.writer import FileWriter
+    from ares.object_errors import LeftBehind, ObjectsStuck
     from ares.tag import Tag
 
 __all__ = [
@@ -49,8 +50,10 @@ __all__ = [
     "FileChanged",
     "FileStat",
     "FileWriter",
+    "LeftBehind",
     "NotAuthorized",
     "ObjectNotFound",
+    "ObjectsStuck",
     "Sizes",
     "Tag",
     "Unavailable",
@@ -67,6 +70,8 @@ _ELSEWHERE = {
     "File": "fragment.store",
     "FileStat": "fragment.store",
     "FileWriter": "fragment.writer",
+    "LeftBehind": "object_errors",
+    "ObjectsStuck": "object_errors",
     "Sizes": "fragment.division",
     "Tag": "tag",
     "VersionedResult": "client.store",

@@ -82,6 +82,10 @@ class Unavailable(Uncertain):
         return f"{self.heard} of the {self.needed} servers needed answered{what}; missing: {who}{self.outcome()}"
 
 
+class ElementRefused(Unavailable):
+    """Servers refuse what was to be stored, each for the reason in ``missing``: mostly that no object gets to its tag by being written."""
+
+
 class NotAuthorized(Uncertain):
     """Servers refuse what this client's key may not do, or do not know the key (any more).
 

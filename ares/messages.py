@@ -26,6 +26,9 @@ from ares.tag import Tag
 DELETED = -1
 """The length of a tombstone: a version that says the object is absent. Never written reads as deleted."""
 
+LEFT = -2
+"""The length of the mark of an object that was left behind: a version that says that its value is lost."""
+
 PARTS_MAX = 256
 """Of an element: as many stripes as the largest value has (ares/dap/coding.py)."""
 
@@ -33,7 +36,7 @@ PARTS_MAX = 256
 class Element(Struct, frozen=True, array_like=True, gc=False):
     """One server's part of a version: the whole value (ABD) or the coded element number ``index`` (EC).
 
-    ``length``: bytes of the whole value, or DELETED. ``checksum`` seals everything that could be mixed up (see ares/dap/element.py).
+    ``length``: bytes of the whole value, DELETED or LEFT. ``checksum`` seals everything that could be mixed up (see ares/dap/element.py).
     ``parts``: the data, in pieces as the coding made them (one piece for each stripe of the value, see ares/dap/coding.py), never joined on the way.
     ``frame``: on the wire only, where the frames with large parts begin; -1 when the parts are here.
     """
@@ -207,13 +210,18 @@ class Refused(Message, frozen=True, tag=36):
 
 
 class Hosted(Struct, frozen=True, array_like=True):
-    """What a server holds for one configuration; ``bytes`` counts element data."""
+    """What a server holds for one configuration; ``bytes`` counts element data.
+
+    ``left``: how many objects a move left behind because they could not be decoded; ``left_names``: the first of them.
+    """
 
     configuration: Configuration
     objects: int
     bytes: int
     collected: bool
     successor: Successor | None
+    left: int = 0
+    left_names: tuple[ObjectName, ...] = ()
 
 
 class Stored(Struct, frozen=True, array_like=True):

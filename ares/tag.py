@@ -4,6 +4,13 @@ from msgspec import Struct
 
 from ares.identity import ClientId, ObjectName
 
+NUMBER_FLOOR = 2**48
+"""Numbers up to here are taken whatever the time is: no clock is asked for them."""
+
+NUMBERS_PER_S = 2**20
+NUMBER_LAST = 2**64 - 1
+"""The highest that messages and journals can carry."""
+
 
 class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
     """tau = (ts, wid): ordered by ``number``, ties broken by ``writer``; unique to one write."""
@@ -17,6 +24,16 @@ class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
 
 TAG_ZERO = Tag(0, ClientId(0))
 """t0: the tag of an object that was never written."""
+
+
+def number_max(now_s: float) -> int:
+    """The highest number that a server takes when its clock says ``now_s``, in seconds since 1970.
+
+    A number counts the writes of one object, one after the other: a million a second since 1970 is more than there can have been. With a bound that
+    stays where it is, a client could put an object *at* the bound, and nobody could ever write it again. This one grows, so whoever does that is
+    exceeded a microsecond later. Up to NUMBER_FLOOR, nine years of such writes, no clock matters.
+    """
+    return max(NUMBER_FLOOR, int(now_s * NUMBERS_PER_S))
 
 
 class Taken:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 class Mark(enum.Enum):
     TOMBSTONE = "tombstone"
     WITHHELD = "withheld"
+    LOST = "lost"
 
 
 TOMBSTONE: Final = Mark.TOMBSTONE
@@ -15,5 +16,8 @@ TOMBSTONE: Final = Mark.TOMBSTONE
 WITHHELD: Final = Mark.WITHHELD
 """No value: the configuration's successor is finalized and has it (paper: the bottom of Alg. 3 and 4)."""
 
-Value = bytes | Literal[Mark.TOMBSTONE]
-Answered = bytes | Literal[Mark.TOMBSTONE, Mark.WITHHELD]
+LOST: Final = Mark.LOST
+"""The value of an object that a move left behind because it could not be decoded (ares/reconfig/leaving.py), until somebody replaces it."""
+
+Value = bytes | Literal[Mark.TOMBSTONE, Mark.LOST]
+Answered = bytes | Literal[Mark.TOMBSTONE, Mark.WITHHELD, Mark.LOST]

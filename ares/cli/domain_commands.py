@@ -9,7 +9,8 @@ from ares.cli.options import Common, command
 from ares.cli.policy import AllowNoFaults, DapOption, Delta, K, Policy, Servers
 from ares.cli.progress import progress_bar
 from ares.errors import AresError, BadInput
-from ares.identity import DEFAULT_DOMAIN
+from ares.identity import DEFAULT_DOMAIN, shown
+from ares.object_errors import ObjectsStuck
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a domain of its own."
+_SKIP_HELP = "Leave objects behind that provably cannot be decoded: reading them fails until they are written or deleted. `status` lists them."
+SkipUndecodable = Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)]
 Anyway = Annotated[bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")]
 
 
@@ -86,20 +89,28 @@ def reconfig(
     allow_no_faults: AllowNoFaults = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     anyway: Anyway = False,
+    skip_undecodable: SkipUndecodable = False,
 ) -> None:
     """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
 
-    Nothing is done where that is the configuration already. A server that lost its memory is another one, and is taken in.
+    Nothing is done where that is the configuration already. A server that lost its memory is another one, and is taken in. Objects that cannot be
+    decoded stop neither the others nor, with --all, other domains; but without --skip-undecodable the move is not final, and the exit status is 1.
     """
     if every and domain is not None:
         raise BadInput("--domain and --all exclude each other")
     wished = Policy(dap, k, delta, servers, allow_no_faults).configuration(common.settings().book())
     outcomes: list[dict[str, Any]] = []
+    stuck: list[ObjectsStuck] = []
 
     async def use(manager: "Manager") -> None:
         stores = [store async for store in manager.domains()] if every else [await manager.domain(domain or DEFAULT_DOMAIN)]
         for store in stores:
-            outcomes.append(await _move(common, store, await manager.identified(wished), dry_run, anyway))
+            try:
+                outcomes.append(await _move(common, store, await manager.identified(wished), dry_run, anyway, skip_undecodable))
+            except ObjectsStuck as error:
+                stuck.append(error)
+        if stuck:
+            raise AresError("; ".join(map(str, stuck)))
 
     try:
         with_manager(common, use)
@@ -110,7 +121,7 @@ def reconfig(
         raise typer.Exit(1)
 
 
-async def _move(common: Common, store: "ObjectStore", wished: "Configuration", dry_run: bool, anyway: bool) -> dict[str, Any]:
+async def _move(common: Common, store: "ObjectStore", wished: "Configuration", dry_run: bool, anyway: bool, skip: bool) -> dict[str, Any]:
     from ares.reconfig.reconfigure import Reconfigured
 
     before = await store.current()
@@ -124,7 +135,11 @@ async def _move(common: Common, store: "ObjectStore", wished: "Configuration", d
         say("  nothing was changed (--dry-run)")
         return outcome
     with progress_bar("read-config") as show:
-        result = await store.reconfigure(wished, progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)))
+        result = await store.reconfigure(
+            wished,
+            progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)),
+            skip_undecodable=skip,
+        )
     say(_told(result))
     return outcome | _result(result)
 
@@ -138,6 +153,7 @@ def _result(result: "Reconfigured") -> dict[str, Any]:
         "bytes": result.bytes,
         "uncollected": [configuration.describe() for configuration in result.uncollected],
         "announced": result.announced,
+        "left_behind": list(result.left),
     }
 
 
@@ -149,6 +165,9 @@ def _told(result: "Reconfigured") -> str:
         lines = [f"  somebody else's proposal was decided first and is completed: {what}. Yours was not; run the command again if it is still wanted"]
     for configuration in result.uncollected:
         lines.append(f"  note: no quorum of the retired {configuration.describe()} answered: its servers may still hold data that nobody needs")
+    if result.left:
+        names = ", ".join(map(shown, result.left))
+        lines.append(f"  left behind, for they could not be decoded: {printable(names)}. Writing or deleting them replaces what is left")
     if not result.announced:
         lines.append("  note: the consensus service did not hear of it: a new client finds its way only while a retired configuration still answers")
     return "\n".join(lines)

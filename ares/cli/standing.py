@@ -6,16 +6,17 @@ answers says that it holds. A member counts only under the identity that the con
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ares.cli.connection import printable
 from ares.client.manager import Manager, Status
 from ares.client.store import ObjectStore
 from ares.configuration import Configuration, Server
 from ares.errors import AresError
-from ares.identity import DIRECTORY, FILE_DOMAINS, DomainName, ServerId
+from ares.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.quorum import NO_ANSWER
 
 PROBE_S = 3.0
@@ -34,7 +35,8 @@ class Standing(Struct, frozen=True):
     """``active``: the last finalized configuration and those that are to follow it. ``missing``: their members that do not count, and why.
 
     ``margin``: how many more crashes the domain survives; negative: so many members short of a quorum. ``reading``: the same for reads alone, for
-    which members count whose disks are full. ``trouble``: what the domain's servers said instead of an answer.
+    which members count whose disks are full. ``trouble``: what the domain's servers said instead of an answer. ``left``: objects that a move left
+    behind because they could not be decoded, the first of them if there are many.
     """
 
     domain: str
@@ -43,6 +45,7 @@ class Standing(Struct, frozen=True):
     margin: int
     reading: int
     trouble: str
+    left: list[ObjectName] = []
 
     @property
     def serves(self) -> bool:
@@ -113,7 +116,35 @@ async def survey(manager: Manager, every: bool = True) -> tuple[Status, list[Sta
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
     full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
-    return status, [_standing(domain, some, identities, full, status.troubles, troubles.get(domain, "")) for domain, some in active.items()]
+    standings = [_standing(domain, some, identities, full, status.troubles, troubles.get(domain, "")) for domain, some in active.items()]
+    marks = _marks(status)
+    return status, [structs.replace(standing, left=left_behind(status, marks, standing.active)) for standing in standings]
+
+
+Marks = Mapping[ConfigurationId, Sequence[ObjectName]]
+
+
+def _marks(status: Status) -> Marks:
+    """Which objects servers say were left behind, each as often as one says so."""
+    marks: dict[ConfigurationId, list[ObjectName]] = {}
+    for description in status.servers.values():
+        for hosted in description.hosted if description is not None else ():
+            if hosted.left_names:
+                marks.setdefault(hosted.configuration.id, []).extend(hosted.left_names)
+    return marks
+
+
+def left_behind(status: Status, marks: Marks, active: Sequence[Configuration]) -> list[ObjectName]:
+    """The objects of a domain that so many servers say were left behind that no quorum has a later version.
+
+    Who says nothing may say so, too: in doubt it is told.
+    """
+    left: set[ObjectName] = set()
+    for configuration in active if marks else ():
+        answering = sum(status.servers.get(id) is not None for id in configuration.server_ids)
+        said = Counter(marks.get(configuration.id, ()))
+        left.update(name for name, number in said.items() if number > answering - configuration.quorum_size)
+    return sorted(left)
 
 
 class _Known:

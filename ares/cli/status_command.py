@@ -9,7 +9,7 @@ from msgspec import structs
 from ares.cli.connection import printable, size, with_manager
 from ares.cli.local_files import naming
 from ares.cli.options import Common, command
-from ares.identity import ServerId
+from ares.identity import ServerId, shown
 from ares.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]")
                 "takes_writes": standing.serves and standing.margin >= 0,
                 "crashes_survived": max(standing.margin, 0),
                 "outlook": standing.outlook(),
+                "left_behind": standing.left,
             }
             for standing in standings
         ],
@@ -100,6 +101,7 @@ def _files_data(standings: "Sequence[Standing]") -> dict[str, Any]:
         "domains": len(standings),
         "crashes_survived": min((max(standing.margin, 0) for standing in standings), default=None),
         "without_quorum": [standing.domain for standing in standings if not standing.serves],
+        "left_behind": [standing.domain for standing in standings if standing.left],
     }
 
 
@@ -181,8 +183,13 @@ def _show_domains(console: "Console", standings: "Sequence[Standing]", files: "S
         for pending in standing.active[1:]:
             then = "the move is under way, or was left for the next `ares-cli reconfig` to finish"
             console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)
+        if standing.left:
+            names = ", ".join(printable(shown(name)) for name in standing.left)
+            console.print(Text(f"  left behind undecodable, until written or deleted: {names}", style="yellow"), soft_wrap=True)
     if files:
         console.print(Text(f"\n{printable(outlook_of_files(files))}; --all shows them", style=_colour(files)), soft_wrap=True)
+        if damaged := [printable(standing.domain) for standing in files if standing.left]:
+            console.print(Text(f"  with parts that were left behind undecodable: {', '.join(damaged)}", style="yellow"), soft_wrap=True)
 
 
 def _colour(standings: "Sequence[Standing]") -> str:

@@ -15,6 +15,7 @@ from ares.client.manager import DESCRIBE_S, Manager
 from ares.configuration import Configuration, Server
 from ares.errors import AresError
 from ares.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
+from ares.object_errors import ObjectsStuck
 from ares.reconfig.autopilot import Replace, Roster, Sound, Stuck, Verdict, judge, loads_of, look_up, mend, urgency
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.watch import Watch
@@ -23,6 +24,9 @@ LOOK_UP_S = 5.0
 """How long a domain may take to say which configurations it has."""
 
 LOOK_UPS_AT_ONCE = 64
+STUCK_S_MAX = 3600.0
+"""A domain with objects that cannot be moved is tried again after a round's time, then after twice as long, and so on, at most after so long."""
+
 ROUND_S = 60.0
 """Domains are looked up at least so often: somebody may have made or moved some, or left one in the middle of a move."""
 
@@ -33,6 +37,14 @@ class Duty(Struct, frozen=True):
     after_s: float
     every_s: float
     bytes_per_s: float
+
+
+class _Stuck(Struct, frozen=True):
+    """A domain with objects that could not be moved, and when the rest of its move is tried again."""
+
+    why: str
+    wait_s: float
+    again_at: float
 
 
 class Flight:
@@ -50,6 +62,7 @@ class Flight:
         self._loads: Counter[ServerId] = Counter()
         self._pending_since: dict[ConfigurationId, float] = {}
         self._silent: dict[DomainName, str] = {}
+        self._stuck: dict[DomainName, _Stuck] = {}
         self._situation: object = None
         self._round_at = 0.0
 
@@ -112,10 +125,14 @@ class Flight:
         todo = []
         for domain, active in self._domains.items():
             verdict = self._judged(active)
+            if len(active) == 1:
+                self._stuck.pop(domain, None)
             if isinstance(verdict, Stuck):
                 self._bulletin.trouble(verdict.why, domain)
             elif domain in self._silent:
                 self._bulletin.trouble(self._silent[domain], domain)
+            elif domain in self._stuck and self._loop.time() < self._stuck[domain].again_at:
+                self._bulletin.trouble(self._stuck[domain].why, domain)
             elif not isinstance(verdict, Sound):
                 todo.append(domain)
         return sorted(todo, key=lambda domain: urgency(self._domains[domain], self._watch))
@@ -165,9 +182,16 @@ class Flight:
         try:
             store = await self._manager.domain(domain)
             verdict, result = await store.run(lambda view: mend(view, judged, self._throttle), "repair", progress=self._bulletin.show)
+        except ObjectsStuck as error:
+            before = self._stuck.get(domain)
+            wait_s = ROUND_S if before is None else min(2 * before.wait_s, STUCK_S_MAX)
+            self._stuck[domain] = _Stuck(str(error), wait_s, self._loop.time() + wait_s)
+            self._bulletin.trouble(str(error), domain)
+            return
         except AresError as error:
             self._bulletin.trouble(f"{error}; it is tried again", domain)
             return
+        self._stuck.pop(domain, None)
         if result is not None:
             self._domains[domain] = [result.configuration]
             if isinstance(verdict, Replace):

@@ -156,12 +156,11 @@ class Manager(ObjectStore):
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
         bytes_per_s: float | None = None,
+        skip_undecodable: bool = False,
     ) -> Reconfigured:
         """:meth:`ObjectStore.reconfigure`, of any domain."""
-        if domain == DEFAULT_DOMAIN:
-            return await super().reconfigure(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s)
-        store = await self.domain(domain, timeout_s=timeout_s)
-        return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s)
+        move = super().reconfigure if domain == DEFAULT_DOMAIN else (await self.domain(domain, timeout_s=timeout_s)).reconfigure
+        return await move(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable)
 
     async def status(self) -> Status:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""

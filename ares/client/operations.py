@@ -10,13 +10,15 @@ from collections.abc import Callable
 from ares.client.answers import Answer, at_quorum, newest
 from ares.configuration import Configuration
 from ares.dap.client import DataAccess, Found, FoundTag
+from ares.dap.looks import BRIEF
 from ares.effects import Operation, Pause, Together
 from ares.errors import NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain
 from ares.identity import ConfigurationId, ObjectName, shown
+from ares.object_errors import LeftBehind, NoTagLeft, Undecodable
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
-from ares.tag import TAG_ZERO, Tag, Taken
-from ares.value import TOMBSTONE, WITHHELD, Value
+from ares.tag import NUMBER_LAST, TAG_ZERO, Tag, Taken
+from ares.value import LOST, TOMBSTONE, WITHHELD, Value
 
 LOOK_AGAIN_S_MIN = 0.02
 LOOK_AGAIN_S_MAX = 1.0
@@ -27,10 +29,13 @@ Ask = Callable[[DataAccess, ObjectName], Operation[Answer]]
 def read(view: View, object: ObjectName) -> Operation[Found]:
     """The newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
 
-    Fast read: a version need not be written back that is at a quorum to stay (:func:`at_quorum`). Nor need t0, ever.
+    Fast read: a version need not be written back that is at a quorum to stay (:func:`at_quorum`). Nor need t0, ever. Raises :class:`LeftBehind` for
+    an object that a move left behind.
     """
     answers = yield from query(view, DataAccess.get_data, object)
     found, _ = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
+    if found.value is LOST:
+        raise LeftBehind(object, found.tag)
     return found
 
 
@@ -46,26 +51,40 @@ def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
 
 
 def delete(view: View, object: ObjectName) -> Operation[Tag]:
-    """Write a tombstone. Raises :class:`ObjectNotFound`, and writes nothing, if the object is absent."""
+    """Write a tombstone. Raises :class:`ObjectNotFound`, and writes nothing, if the object is absent.
+
+    One of which no version is settled counts as there: the newest that was completed can only be hidden by writes that were not, and one of those
+    may be taken to come before this.
+    """
     taken = view.tags.begin(object)
     try:
-        answers = yield from query(view, DataAccess.get_version, object)
-        found = newest(answers)
-        if found.value is TOMBSTONE:
-            if found.tag != TAG_ZERO:
-                yield from propagate(view, object, found.tag, TOMBSTONE)
-            raise ObjectNotFound(object, view.domain)
-        tag, _ = yield from write_above(view, object, TOMBSTONE, max(answer.highest.number for answer in answers), taken)
+        highest = yield from _highest_there(view, object)
+        tag, _ = yield from write_above(view, object, TOMBSTONE, highest, taken)
     finally:
         view.tags.end(object, taken)
     return tag
 
 
+def _highest_there(view: View, object: ObjectName) -> Operation[int]:
+    """The highest number of an object that is there; raises :class:`ObjectNotFound`."""
+    try:
+        answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+    except Undecodable:
+        tags = yield from query(view, DataAccess.get_tag, object)
+        return newest(tags).tag.number
+    found = newest(answers)
+    if found.value is TOMBSTONE:
+        if found.tag != TAG_ZERO:
+            yield from propagate(view, object, found.tag, TOMBSTONE)
+        raise ObjectNotFound(object, view.domain)
+    return max(answer.highest.number for answer in answers)
+
+
 def stat(view: View, object: ObjectName) -> Operation[Found]:
-    """The newest version without its value, if a quorum holds it; otherwise as ``read``, which writes it back."""
+    """The newest version without its value, if a quorum holds it; otherwise as ``read``, which writes it back, and raises what that raises."""
     answers = yield from query(view, DataAccess.get_version, object)
     found = newest(answers)
-    if at_quorum(answers, found) is not None:
+    if at_quorum(answers, found) is not None and found.value is not LOST:
         return found
     found = yield from read(view, object)
     return found
@@ -74,6 +93,8 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
 def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
     """Make sure that what ``answers`` found is at a quorum, and say of which configuration (Alg. 1:38-47)."""
     settled = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
+    if settled[0].value is LOST:
+        raise LeftBehind(object, settled[0].tag)
     return settled
 
 
@@ -113,15 +134,20 @@ def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Oper
 
 
 def write_above(view: View, object: ObjectName, value: Value, highest: int, taken: Taken) -> Operation[tuple[Tag, Configuration]]:
-    """Store ``value`` under a tag with a number above ``highest``; the tag, and the last configuration that has it.
+    """Store ``value`` under a tag with a number above ``highest``; the tag, and the last configuration that has it. Raises :class:`NoTagLeft`.
 
     ``taken``: as ``view.tags.begin`` gave it before the caller's first phase.
     """
+    before = taken.number
+    if max(highest, before) >= NUMBER_LAST:
+        raise NoTagLeft(object, max(highest, before))
     tag = view.tags.take(taken, highest)
     try:
         configuration = yield from propagate(view, object, tag, value)
     except Uncertain as error:
         error.may_have_taken_effect = not error.untouched
+        if error.untouched and taken.number == tag.number:
+            taken.number = before
         raise
     if tag.number > taken.completed:
         taken.completed = tag.number

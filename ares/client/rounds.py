@@ -143,6 +143,10 @@ class Refusal(str):
     untouched: bool
 
 
+class Unfit(Refusal):
+    """Why a server refuses what was to be stored."""
+
+
 class Denial(Refusal):
     """Why a server refuses this client."""
 

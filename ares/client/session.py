@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ares.client.jobs import Jobs
-from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task, begin
+from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task, Unfit, begin
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
-from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable, Uncertain
+from ares.errors import ConfigurationRefused, ElementRefused, NotAuthorized, Superseded, Unavailable, Uncertain
 from ares.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ServerId
 from ares.messages import AnyMessage, Introduce, Reason, Refused
 from ares.quorum import Outcome
@@ -25,6 +25,9 @@ HEDGE_USUAL = 3.0
 USUAL_ROUNDS = 64
 DENIED_S = 0.25
 HINT_AGAIN_S = 2.0
+
+
+_KINDS: dict[Reason, type[Refusal]] = {Reason.NOT_AUTHORIZED: Denial, Reason.BAD_ELEMENT: Unfit}
 
 
 class Session(Jobs):
@@ -155,7 +158,9 @@ class Session(Jobs):
         if denials and round.outcome is Outcome.UNREACHABLE:
             server, why = next(iter(denials.items()))
             return NotAuthorized(f"{server}: {why}", round.story(), untouched)
-        error = Unavailable(round.needed, len(round.answers), round.missing(self.troubles), round.story())
+        unfit = round.outcome is Outcome.UNREACHABLE and any(isinstance(why, Unfit) for why in round.refusals.values())
+        kind = ElementRefused if unfit else Unavailable
+        error = kind(round.needed, len(round.answers), round.missing(self.troubles), round.story())
         error.untouched = untouched
         return error
 
@@ -171,7 +176,7 @@ class Session(Jobs):
             self._outbox[server].append(round.request_for(server))
             return
         denied = refusal.reason is Reason.NOT_AUTHORIZED
-        why = Denial(refusal.detail) if denied else Refusal(refusal.detail)
+        why = _KINDS.get(refusal.reason, Refusal)(refusal.detail)
         why.untouched = refusal.call == round.call and not round.resent
         round.refuse(server, why)
         self._ask_rest(round)

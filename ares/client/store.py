@@ -178,16 +178,23 @@ class ObjectStore:
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
         bytes_per_s: float | None = None,
+        skip_undecodable: bool = False,
     ) -> Reconfigured:
         """Move the domain to ``configuration``. Reads and writes go on meanwhile; any client may call this at any time.
 
         ``bytes_per_s``: how fast data moves (default: as fast as it can). If somebody else's proposal was decided first, that one is completed and
-        the result says ``ours=False``. Raises :class:`ares.errors.ConfigurationRefused` if a server that it names does not answer, and
+        the result says ``ours=False``. ``skip_undecodable``: objects that provably cannot be decoded, or whose tag servers do not take, are left
+        behind, and reading them fails until they are written or deleted; the result names them. Raises :class:`ares.ObjectsStuck` if some
+        cannot be moved, when all others were; :class:`ares.errors.ConfigurationRefused` if a server that it names does not answer; and
         :class:`ares.errors.ConsensusUnavailable`.
         """
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         wished = await self._identify(configuration)
-        return await self.run(lambda view: reconfigure(view, wished, throttle), "reconfiguration", progress=progress, timeout_s=timeout_s)
+
+        def moving(view: View) -> Operation[Reconfigured]:
+            return reconfigure(view, wished, throttle, skip_undecodable)
+
+        return await self.run(moving, "reconfiguration", progress=progress, timeout_s=timeout_s)
 
     async def run(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ares.client.operations import stat
+from ares.client.presence import is_there
 from ares.configuration import Configuration, Server
 from ares.effects import Gather, Operation, Together
 from ares.errors import Superseded, Unavailable
@@ -14,7 +14,6 @@ from ares.reconfig.listing import list_page
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE
 
 WINDOW_OBJECTS = 64
 
@@ -32,8 +31,8 @@ class Names(Struct):
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
     """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
 
-    What the listing does not settle is read, one by one, as ``stat`` does, so that a write or a delete that never completed shows as it would to a
-    reader.
+    What the listing does not settle is looked at, one by one (ares/client/presence.py), so that a write or a delete that never completed shows as it
+    would to a reader.
     """
     page = yield from list_mentioned(view, after, prefix)
     there = {name for name, newest in page.newest.items() if newest is not None and not newest.deleted}
@@ -75,8 +74,7 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
 
 def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> Iterator[Operation[None]]:
     def probe(name: ObjectName) -> Operation[None]:
-        found = yield from stat(view, name)
-        if found.value is not TOMBSTONE:
+        if (yield from is_there(view, name)):
             there.add(name)
 
     return (probe(name) for name in names)

@@ -6,7 +6,8 @@ differs is the coding and the capacity of a List (ares/dap/registry.py), so both
 Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for
 tags only (a small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag
 from servers that listed it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the
-deadline. It never returns a version that it could not put together, nor an older one in its place.
+deadline, or until it is proven that no version can be put together (ares/dap/looks.py). It never returns a version that it could not put together,
+nor an older one in its place.
 
 Of EC's elements the first k hold the value itself, and putting it together from those is one copy where others take matrices. So where values are
 large, the servers that have them are asked first, if they are as ready as the others. For small values it makes no difference, and all take turns.
@@ -19,27 +20,32 @@ from msgspec import Struct
 from ares.configuration import Configuration, Successor
 from ares.dap.coding import Coding
 from ares.dap.element import sealed
+from ares.dap.looks import UNTIL_DEADLINE, Effort, Looks
 from ares.dap.reading import DataReplies, Reading, patience_s
 from ares.effects import Gather, Operation, Pause
 from ares.errors import DecodeFailed, Unavailable
 from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
-from ares.messages import DELETED, DataReply, Element, GetData, GetTag, PutData, Question, TagReply
+from ares.messages import DELETED, LEFT, DataReply, Element, GetData, GetTag, PutData, Question, TagReply
+from ares.object_errors import Undecodable
 from ares.pointer import latest_named
 from ares.readiness import Order, Readiness
 from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, WITHHELD, Answered, Value
+from ares.value import LOST, TOMBSTONE, WITHHELD, Answered, Mark, Value
 
 FOLLOW_UP_S = 0.5
 LARGE_BYTES_MIN = 256 * 1024
 """Values of this size and more are taken from the elements that hold them, rather than from others."""
 
-BACKOFF_MAX_S = 1.0
+_MARKS: dict[int, Answered] = {DELETED: TOMBSTONE, LEFT: LOST}
+"""What a version is that has no bytes, not even none, by its length."""
+
+_LENGTHS = {TOMBSTONE: DELETED, LOST: LEFT}
 
 
 class Found(Struct, frozen=True, gc=False):
     """What get-data found in one configuration.
 
-    ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, or DELETED. ``confirmed``: the
+    ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, DELETED or LEFT. ``confirmed``: the
     version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
     ``lasting``: the version was at a quorum before that heard of a successor, so that it is found from now on, here or wherever its domain moves
     (:func:`ares.client.answers.at_quorum`).
@@ -86,36 +92,52 @@ class DataAccess:
                 tag = reply.tag
         return FoundTag(tag, latest_named(replies))
 
-    def get_version(self, object: ObjectName, carry: Successor | None = None) -> Operation[Found]:
+    def get_version(self, object: ObjectName, carry: Successor | None = None, effort: Effort = UNTIL_DEADLINE) -> Operation[Found]:
         """get-data without the value: its tag and length; ``value`` is WITHHELD, unless it is small and came along.
 
-        ``carry``: rule R1, servers install it before they answer.
+        ``carry``: rule R1, servers install it before they answer. ``effort``: as for :meth:`get_data`.
         """
-        return self._read(object, 0, carry)
+        return self._read(object, 0, carry, effort=effort)
 
-    def get_data(self, object: ObjectName, carry: Successor | None = None, held: Tag | None = None, confirming: bool = False) -> Operation[Found]:
+    def get_data(
+        self,
+        object: ObjectName,
+        carry: Successor | None = None,
+        held: Tag | None = None,
+        confirming: bool = False,
+        effort: Effort = UNTIL_DEADLINE,
+    ) -> Operation[Found]:
         """The newest version that a quorum settles, and its value (Alg. 3:9-22).
 
         ``held``: a version whose value the client has; if none is newer, no value travels and the answer's is WITHHELD under its tag (the optimised
         get-data of CoARES). WITHHELD under t0 if the successor is finalized. ``confirming``: if the version is at a quorum, find that out, though the
-        servers that hold it may not be those that answer first. Raises :class:`DecodeFailed` when the deadline comes first.
+        servers that hold it may not be those that answer first. Raises :class:`Undecodable` if no version can be put together, or none was with this
+        ``effort``, and :class:`DecodeFailed` when the deadline comes first.
         """
-        return self._read(object, self._coding.k, carry, held, confirming)
+        return self._read(object, self._coding.k, carry, held, confirming, effort)
 
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
         """Store a version at a quorum (Alg. 3:23-31)."""
         id = self.configuration.id
-        length, whole = (DELETED, b"") if value is TOMBSTONE else (len(value), value)
+        length, whole = (_LENGTHS[value], b"") if isinstance(value, Mark) else (len(value), value)
         if self.configuration.dap == "abd":
-            element = sealed(id, object, tag, 0, length, () if value is TOMBSTONE else (whole,))
+            element = sealed(id, object, tag, 0, length, () if length < 0 else (whole,))
             answers = yield Gather(self.configuration, PutData, "put-data", arguments=(id, object, tag, element))
         else:
             elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self._coding.encode(whole))]
             answers = yield Gather(self.configuration, _puts, "put-data", arguments=(id, object, tag, elements))
         return FoundTag(tag, latest_named(answers.values()))
 
-    def _read(self, object: ObjectName, needed: int, carry: Successor | None, held: Tag | None = None, confirming: bool = False) -> Operation[Found]:
-        attempt = 0
+    def _read(
+        self,
+        object: ObjectName,
+        needed: int,
+        carry: Successor | None,
+        held: Tag | None = None,
+        confirming: bool = False,
+        effort: Effort = UNTIL_DEADLINE,
+    ) -> Operation[Found]:
+        looks: Looks | None = None
         while True:
             reading, order = Reading(self.configuration, object, needed, held, confirming), self._order()
             try:
@@ -124,22 +146,24 @@ class DataAccess:
                     self._queries,
                     "get-data",
                     settled=reading.settled,
-                    patience_s=patience_s,
+                    patience_s=effort.patience_s,
                     arguments=(object, order, needed, carry, held),
                     order=order,
                 )
                 if reading.complete or reading.withheld:
                     return self._found(reading, answers)
+                named: DataReplies = {}
                 if reading.tag is not None:
-                    yield from self._fetch(object, reading, answers, carry)
+                    named = yield from self._fetch(object, reading, answers, carry)
                     if reading.complete:
                         return self._found(reading, answers)
-                attempt, held = attempt + 1, None
-                yield Pause(min(0.01 * 2 ** min(attempt, 10), BACKOFF_MAX_S))
+                looks, held = looks or Looks(self.configuration, object, effort), None
+                yield Pause(looks.fail(reading, answers, named), retry=not effort.looks_max)
             except Unavailable as error:
-                if attempt == 0:
+                if looks is None:
                     raise
-                raise DecodeFailed(object, f"asked {attempt} times, and each time too few elements of one version were at hand") from error
+                why = f"asked {looks.failed} times, and each time too few elements of one version were at hand"
+                raise DecodeFailed(object, why) from error
 
     def _order(self) -> Order:
         """Whom to ask for data."""
@@ -156,12 +180,12 @@ class DataAccess:
             queries[position] = with_element
         return queries
 
-    def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[None]:
-        """Ask servers that listed the settled tag for its element, by name. What cannot be had stays missing."""
+    def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[DataReplies]:
+        """Ask servers that listed the settled tag for its element, by name; what those said that answered. What cannot be had stays missing."""
         holders = reading.holders(answers)
         lacking = max(reading.needed - len(reading.elements), 1)
         if len(holders) < lacking:
-            return
+            return {}
         id, tag = self.configuration.id, reading.tag
 
         def enough(more: DataReplies) -> bool:
@@ -175,10 +199,11 @@ class DataAccess:
                 self.configuration, wanted, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers)
             )
         except Unavailable:
-            return
+            return {}
         for reply in more.values():
             if reply.element is not None:
                 reading.keep(reply.element)
+        return more
 
     def _found(self, reading: Reading, answers: DataReplies) -> Found:
         highest = reading.highest(answers)
@@ -187,13 +212,21 @@ class DataAccess:
         tag, length = reading.tag, reading.length
         assert tag is not None
         assert length is not None
-        value: Answered = TOMBSTONE if length == DELETED else WITHHELD
+        value = _MARKS.get(length, WITHHELD)
         self._large = length >= LARGE_BYTES_MIN
-        if length != DELETED and not reading.unchanged and len(reading.elements) >= self._coding.k:
-            value = self._coding.decode(length, reading.elements)
+        if value is WITHHELD and not reading.unchanged and len(reading.elements) >= self._coding.k:
+            value = self._decoded(reading, tag, length)
         confirmed = reading.confirmed(answers)
         lasting = confirmed and reading.lasting(answers)
         return Found(tag, value, length, highest, confirmed, reading.successor, self.configuration.id, lasting)
+
+    def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
+        """The value. Elements that are what was sealed, and are no value together, were sealed by somebody who did not encode one."""
+        try:
+            return self._coding.decode(length, reading.elements)
+        except DecodeFailed as error:
+            servers = ", ".join(self.configuration.server_ids[index] for index in sorted(reading.elements)[: self._coding.k])
+            raise Undecodable(reading.object, f"the elements of {servers} under {tag} are no value: {error.why}", tag, True) from error
 
 
 def _puts(call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]) -> list[Question]:

@@ -43,7 +43,7 @@ class Reading(Struct, eq=False):
     @property
     def complete(self) -> bool:
         """The version is settled, and what is wanted of it is here."""
-        return self.length is not None and (len(self.elements) >= self.needed or self.length == DELETED or self.unchanged)
+        return self.length is not None and (len(self.elements) >= self.needed or self.length < 0 or self.unchanged)
 
     @property
     def unchanged(self) -> bool:
@@ -82,8 +82,8 @@ class Reading(Struct, eq=False):
                 self.length = reply.length
             if reply.element is not None:
                 self.keep(reply.element)
-            elif reply.length == DELETED:
-                self.length = DELETED
+            elif reply.length < 0:
+                self.length = reply.length
 
     def keep(self, element: Element) -> None:
         """Take an element of the settled tag, if it is intact: a bad one counts as missing."""

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.effects import Operation, Report, Together
-from ares.errors import BadBlock, ObjectNotFound
+from ares.errors import BadBlock, DecodeFailed, ObjectNotFound
 from ares.fragment.block import (
     BLOCK_NAMES,
     GENESIS_NAMES,
@@ -67,8 +67,9 @@ def fm_collect(blocks: Blocks, now_s: int, grace_s: int = GRACE_S) -> Operation[
     """Empty the blocks of the domain that no file names and that are older than ``grace_s``; how many that were.
 
     ``now_s``: seconds since the epoch. Blocks carry the clock of the client that made them, so ``grace_s`` must exceed the difference of the clocks,
-    too. Blocks of a file that cannot be read stay; so do, where a fence is needed, those of a file with a put under way. Raises :class:`BadBlock` for
-    a genesis block that is not readable: nothing is known of its file.
+    too. Blocks that cannot be read stay, and those of a file that cannot be read; so do, where a fence is needed, those of a file with a put under
+    way. Raises :class:`BadBlock` or :class:`ares.errors.DecodeFailed` for a genesis block that is not readable: nothing is known of its file until
+    somebody removes it.
     """
     collection = Collection(blocks, now_s - grace_s)
     found = yield from all_names(blocks.names, BLOCK_NAMES)
@@ -109,7 +110,7 @@ class Collection:
         """Find out which blocks the file has, and which of the others need a fence."""
         try:
             state = yield from self._state(file)
-        except BadBlock:
+        except (BadBlock, DecodeFailed):
             genesis, _ = yield from read_genesis(self._blocks, file)
             self._take_lives(file, genesis.file)
             return
@@ -169,7 +170,7 @@ class Collection:
             there += yield from all_names(self._blocks.names, block_prefix(life))
         try:
             state = yield from self._state(file)
-        except BadBlock:
+        except (BadBlock, DecodeFailed):
             return False
         named = _named(state)
         old = yield from self._are_old([name for name in there if name not in named and name not in orphans], orphans)
@@ -194,16 +195,16 @@ class Collection:
 
     def _look(self, name: ObjectName) -> Operation[Orphan | None]:
         """None for a block that is absent by now."""
-        found = yield from self._blocks.read(name)
         self._looked += 1
         self._total = max(self._total, self._looked)
         yield Report(FileProgress("collect", self._looked, self._total, 0, 0))
-        if not isinstance(found.value, bytes):
-            return None
-        self._pace.done(0.0, len(found.value))
         try:
+            found = yield from self._blocks.read(name)
+            if not isinstance(found.value, bytes):
+                return None
+            self._pace.done(0.0, len(found.value))
             block = decode_block(found.value, name)
-        except BadBlock:
+        except (BadBlock, DecodeFailed):
             return UNREADABLE
         return Orphan(block.next, found.tag, block.created_s, len(block.data) > 0, is_announcement(block))
 

@@ -1,7 +1,7 @@
 """Deleting files: the genesis block first, which makes the file absent at once, then its blocks."""
 
 from ares.effects import Operation, Together
-from ares.errors import FileChanged, ObjectNotFound, Uncertain
+from ares.errors import DecodeFailed, FileChanged, ObjectNotFound, Uncertain
 from ares.fragment.block import BlockIds, Genesis, block_prefix, genesis_name, mark_name
 from ares.fragment.fencing import advance_mark, announce
 from ares.fragment.memory import DELETIONS_MAX, Blocks, all_names
@@ -15,9 +15,13 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
     """Delete a file: it is gone at once, then its blocks follow. Raises :class:`ObjectNotFound`. ``now_s``: seconds since the epoch.
 
     The tombstone is a fence: no put that died before brings the file back. And it is announced like a put, so that no other fence undoes it
-    (ares/fragment/fencing.py).
+    (ares/fragment/fencing.py). If its genesis block cannot be decoded, nobody knows which blocks are its own: they are left to collection.
     """
-    genesis, tag = yield from read_genesis(blocks, file)
+    try:
+        genesis, tag = yield from read_genesis(blocks, file)
+    except DecodeFailed:
+        yield from blocks.delete(genesis_name(file))
+        return
     for _ in range(RETRIES_MAX):
         yield from announce(blocks, genesis.file, ids.next(), now_s)
         yield from advance_mark(blocks, file, tag)

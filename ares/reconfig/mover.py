@@ -2,6 +2,9 @@
 
 Objects move in groups: those of a group begin at once, so that servers answer them in one batch, and the next round, too, leaves in one. A message
 for each would cost servers and mover several times as much. Groups are small, for what clients ask comes between two of them.
+
+An object that cannot be decoded, or that the target refuses, does not stop the others: it is set aside, and tried again when they are there, for
+longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind (ares/reconfig/leaving.py).
 """
 
 from collections.abc import Callable
@@ -11,15 +14,24 @@ from msgspec import Struct
 
 from ares.configuration import Configuration, Status, Successor
 from ares.dap.client import DataAccess, Found
+from ares.dap.looks import BRIEF, THOROUGH, Effort
 from ares.effects import Now, Operation, Pause, Report, Together
-from ares.errors import Superseded
+from ares.errors import ElementRefused, Superseded
 from ares.identity import ObjectName
+from ares.object_errors import Undecodable
+from ares.reconfig.leaving import REFUSED_MARK, leave_behind, mark_tag
 from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
-from ares.tag import TAG_ZERO, Tag
+from ares.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.value import WITHHELD
+
+REFUSED_PAUSE_S = 0.5
+"""How long servers that refuse a tag, for their clocks are a little behind, are left to catch up."""
+
+ASIDE_AT_ONCE = 64
+"""How many objects that were set aside are tried again at once: they wait most of the time."""
 
 
 class Progress(Struct, frozen=True):
@@ -33,17 +45,25 @@ class Progress(Struct, frozen=True):
 
 
 class Mover:
-    """Into ``target``. ``throttle``: no faster than that."""
+    """Into ``target``. ``throttle``: no faster than that. ``skip_undecodable``: leave behind what provably cannot be moved.
 
-    def __init__(self, view: View, target: Configuration, throttle: Throttle | None = None) -> None:
+    ``stuck``: the objects that were not moved, and why. ``left``: those that were left behind.
+    """
+
+    def __init__(self, view: View, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> None:
         self._view = view
         self._target = target
         self._throttle = throttle
         self._window = Window(view.switches.batch)
         self._sources: list[tuple[Configuration, Successor]] = []
         self._seen: set[ObjectName] = set()
+        self._aside: dict[ObjectName, None] = {}
+        self._refused: dict[ObjectName, Tag] = {}
+        self._skip_undecodable = skip_undecodable
         self._overtaken = False
         self._complete_from = 0
+        self.stuck: dict[ObjectName, str] = {}
+        self.left: list[ObjectName] = []
         self.moved = self.skipped = self.bytes = 0
 
     def progress(self, stage: str) -> Progress:
@@ -54,12 +74,16 @@ class Mover:
         while not self._done_by_others:
             try:
                 yield from self._move_all()
-                return
+                yield Together(map(self._try_again, list(self._aside)), ASIDE_AT_ONCE)
+                break
             except Superseded as superseded:
                 detour(self._view, superseded)
+        if self._done_by_others:
+            self.stuck.clear()
 
     def _move_all(self) -> Operation[None]:
-        self._seen.clear()
+        for known in (self._seen, self._aside, self.stuck, self.left):
+            known.clear()
         active = [configuration for configuration in self._view.sequence.active if configuration.index <= self._target.index]
         self._sources = [(source, Successor(following, Status.PENDING)) for source, following in pairwise(active)]
         for source, carry in self._sources:
@@ -85,13 +109,56 @@ class Mover:
             if wait_s > 0:
                 yield Pause(wait_s, retry=False)
             began: float = yield Now()
-            while not self._done_by_others and not (yield from self._moved(object, may_be_there)):
+            while not self._done_by_others and not (yield from self._moved(object, may_be_there, BRIEF)):
                 pass
             self._window.rests_after((yield Now()) - began)
+        except (Undecodable, ElementRefused):
+            self._aside[object] = None
         finally:
             self._window.ends()
 
-    def _moved(self, object: ObjectName, may_be_there: bool) -> Operation[bool]:
+    def _try_again(self, object: ObjectName) -> Operation[None]:
+        """What was set aside, when everything else has moved."""
+        for pause_s in (REFUSED_PAUSE_S, REFUSED_PAUSE_S, 0.0):
+            try:
+                while not self._done_by_others and not (yield from self._moved(object, True, THOROUGH)):
+                    pass
+                self.stuck.pop(object, None)
+                return
+            except Undecodable as error:
+                self.stuck[object] = error.why
+                if self._skip_undecodable and error.proven:
+                    yield from self._leave_behind(object, mark_tag(error.newest))
+                return
+            except ElementRefused as error:
+                self.stuck[object] = str(error)
+            yield Pause(pause_s, retry=False)
+        if self._skip_undecodable and self._refused[object].number > NUMBER_FLOOR:
+            yield from self._leave_behind(object, REFUSED_MARK)
+
+    def _leave_behind(self, object: ObjectName, tag: Tag) -> Operation[None]:
+        yield from leave_behind(self._view, self._target, object, tag)
+        del self.stuck[object]
+        self.left.append(object)
+        yield Report(self.progress("update-config"))
+
+    def _moved(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
+        """Move it, or find that the target has it; False if the sources did not have the value any more.
+
+        Raises :class:`Undecodable`, unless the target has what is newer than all that was completed in the sources; and :class:`ElementRefused`.
+        """
+        try:
+            moved = yield from self._copied(object, may_be_there, effort)
+        except Undecodable as error:
+            if not (yield from self._is_there(object, error.newest)):
+                raise
+            self.skipped += 1
+            moved = True
+        if moved:
+            yield Report(self.progress("update-config"))
+        return moved
+
+    def _copied(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
         """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.
         False if the sources did not have the value any more.
 
@@ -99,7 +166,7 @@ class Mover:
         a later source, where it was completed, has it. A small value comes with the first look.
         """
         began: float = yield Now()
-        found = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry))
+        found = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry, effort))
         self._window.took((yield Now()) - began)
         if self._done_by_others:
             return False
@@ -108,20 +175,26 @@ class Mover:
         else:
             if found.value is WITHHELD:
                 yield from self._wait_for_turn(found.length)
-                found = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry))
+                found = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry, effort=effort))
             elif self._throttle is not None:
                 self._throttle.count((yield Now()), found.length)
             if found.value is WITHHELD:
                 return False
-            yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
+            try:
+                yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
+            except ElementRefused:
+                self._refused[object] = found.tag
+                raise
             self.moved += 1
             self.bytes += max(found.length, 0)
-        yield Report(self.progress("update-config"))
         return True
 
     def _is_there(self, object: ObjectName, tag: Tag) -> Operation[bool]:
         """Whether a quorum of the target has this version, or one that replaces it."""
-        there = yield from self._view.dap(self._target).get_version(object)
+        try:
+            there = yield from self._view.dap(self._target).get_version(object, effort=BRIEF)
+        except Undecodable:
+            return False
         return there.confirmed and there.tag >= tag
 
     def _wait_for_turn(self, length: int) -> Operation[None]:
@@ -139,14 +212,27 @@ class Mover:
         earlier one has comes to it; somebody else then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
         nobody has said what was completed. In this order an earlier one that withholds its data says so before the later one is asked.
         (A control keeps that: "a mover that asks the newest source first".)
+
+        Raises :class:`Undecodable` if a source in which none can be decoded lists what is newer; of several the one that lists the newest, proven if
+        all are.
         """
         answers: list[Found] = []
+        failures: list[Undecodable] = []
         for source, carry in self._sources:
             if source.index < self._complete_from or (answers and self._overtaken):
                 continue
-            found = yield from ask(self._view.dap(source), carry)
+            try:
+                found = yield from ask(self._view.dap(source), carry)
+            except Undecodable as error:
+                failures.append(error)
+                continue
             self._notice(found.successor)
             answers.append(found)
+        best = max((found.tag for found in answers), default=TAG_ZERO)
+        newer = [error for error in failures if error.newest > best or not answers]
+        if newer:
+            newest = max(newer, key=lambda error: error.newest)
+            raise Undecodable(newest.object, newest.why, newest.newest, all(error.proven for error in newer))
         return max(reversed(answers), key=lambda found: found.tag)
 
     def _notice(self, successor: Successor | None) -> None:

@@ -14,7 +14,9 @@ from ares.configuration import Configuration, Status, Successor
 from ares.dap.registry import data_access
 from ares.effects import Agree, Announce, Operation, Report
 from ares.errors import ConfigurationRefused, Superseded, Uncertain
+from ares.identity import ObjectName
 from ares.messages import Decided
+from ares.object_errors import ObjectsStuck
 from ares.reconfig.collection import gc_config
 from ares.reconfig.mover import Mover, Progress
 from ares.reconfig.throttle import Throttle
@@ -25,8 +27,9 @@ from ares.reconfig.view import View
 class Reconfigured(Struct, frozen=True):
     """``configuration``: the decision, now finalized. ``ours``: whether it was the caller's proposal that was decided.
 
-    ``moved``/``skipped``: objects copied / already there. ``uncollected``: retired configurations of which no quorum answered. ``announced``: whether
-    the consensus service heard; if not, a client that knows only configurations whose servers are gone finds no way here until the next one.
+    ``moved``/``skipped``: objects copied / already there. ``left``: those that could not be decoded and were left behind. ``uncollected``: retired
+    configurations of which no quorum answered. ``announced``: whether the consensus service heard; if not, a client that knows only configurations
+    whose servers are gone finds no way here until the next one.
     """
 
     configuration: Configuration
@@ -36,36 +39,41 @@ class Reconfigured(Struct, frozen=True):
     bytes: int
     uncollected: list[Configuration]
     announced: bool = True
+    left: tuple[ObjectName, ...] = ()
 
 
-def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
+def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
 
     ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: who tries again and
-    again while servers have no room must not make the sequence longer each time.
+    again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be moved
+    (ares/reconfig/leaving.py). Raises :class:`ares.object_errors.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
+    behind.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
     last = view.sequence.last_known
     if last.same_content(wished) and last != view.sequence.last_finalized:
-        result = yield from install(view, wished, last, throttle)
+        result = yield from install(view, wished, last, throttle, skip_undecodable)
     else:
-        result = yield from advance(view, wished, throttle)
+        result = yield from advance(view, wished, throttle, skip_undecodable)
     return result
 
 
-def advance(view: View, wished: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
+def advance(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
     """``reconfigure`` from the sequence as it is known. If ``wished`` was made from the last entry, it follows that one or does not come about."""
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
-    result = yield from install(view, wished, decided.configuration, throttle)
+    result = yield from install(view, wished, decided.configuration, throttle, skip_undecodable)
     return result
 
 
-def install(view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None) -> Operation[Reconfigured]:
+def install(
+    view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False
+) -> Operation[Reconfigured]:
     """What remains once ``target`` is decided, whoever began with it (Alg. 5:8-12)."""
     try:
-        result = yield from _install(view, wished, target, throttle)
+        result = yield from _install(view, wished, target, Mover(view, target, throttle, skip_undecodable))
     except Uncertain as error:
         error.may_have_taken_effect = True
         error.advice = f"configuration {target.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
@@ -73,10 +81,11 @@ def install(view: View, wished: Configuration, target: Configuration, throttle: 
     return result
 
 
-def _install(view: View, wished: Configuration, target: Configuration, throttle: Throttle | None) -> Operation[Reconfigured]:
+def _install(view: View, wished: Configuration, target: Configuration, mover: Mover) -> Operation[Reconfigured]:
     yield from announce_successor(view, target)
-    mover = Mover(view, target, throttle)
     yield from mover.update_config()
+    if mover.stuck:
+        raise ObjectsStuck(view.domain, mover.stuck)
     yield Report(mover.progress("finalize-config"))
     yield from finalize_config(view, target)
     announced: bool = yield Announce(target)
@@ -84,7 +93,7 @@ def _install(view: View, wished: Configuration, target: Configuration, throttle:
     if view.switches.gc:
         yield Report(mover.progress("gc-config"))
         uncollected = yield from gc_config(view)
-    return Reconfigured(target, target.same_content(wished), mover.moved, mover.skipped, mover.bytes, uncollected, announced)
+    return Reconfigured(target, target.same_content(wished), mover.moved, mover.skipped, mover.bytes, uncollected, announced, tuple(mover.left))
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Callable
 
 from ares.configuration import Configuration
@@ -12,29 +13,30 @@ from ares.runtime.ports import Journal, Listener
 from ares.server.admission import Admission
 from ares.server.durable_host import DurableHost
 from ares.server.host import Host
+from ares.server.hosting import Clock, no_clock
 from ares.server.scrubbing import Care, Scrubbing
 from ares.server.state import Outlasting
 
 log = logging.getLogger(__name__)
 
 
-def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal) -> Outlasting:
+def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Outlasting:
     """The server's state as ``journal`` tells it, once in a process.
 
     Raises :class:`ares.errors.StoreDamaged`, :class:`ares.errors.ForeignStore` or :class:`ares.errors.BadInput`.
     """
     gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
     try:
-        outlasting = recovered(server, identity, initial, journal)
+        outlasting = recovered(server, identity, initial, journal, clock)
     finally:
         gc.enable()
     gc.freeze()
     return outlasting
 
 
-def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal) -> Outlasting:
+def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Outlasting:
     """:func:`restored`, as often as you like."""
-    outlasting = Outlasting(server, identity, initial)
+    outlasting = Outlasting(server, identity, initial, clock)
     outlasting.begin_restoring()
     for place, facts in journal.recover():
         for fact in facts:
@@ -67,7 +69,7 @@ async def run_durable_server(
         ended.set()
 
     try:
-        host = DurableHost(restored(server, identity, initial, journal), journal, listener.reply, fail, admission, throttle=listener)
+        host = DurableHost(restored(server, identity, initial, journal, time.time), journal, listener.reply, fail, admission, throttle=listener)
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
         serving(host)

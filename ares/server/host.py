@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeGuard, get_args
 
 import msgspec
@@ -15,6 +17,7 @@ from ares.runtime.logs import set_level
 from ares.runtime.ports import Listener, Loop, Sender
 from ares.runtime.resident import memory_bytes
 from ares.server.admission import Admission
+from ares.server.hosting import Hosting
 from ares.server.metrics import Histogram, Vitals, holding
 from ares.server.replica import Replica
 
@@ -122,7 +125,7 @@ async def run_server(
 
     Raises :class:`ares.errors.BadInput` if the address cannot be bound.
     """
-    host = Host(Replica(server, identity, initial), admission)
+    host = Host(Replica(server, identity, initial, partial(Hosting, clock=time.time)), admission)
     address = await listener.serve(host.handler)
     log.info("serving", extra={"address": address, "identity": identity})
     serving(host)

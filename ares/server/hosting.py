@@ -11,12 +11,13 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from ares.configuration import Configuration, Successor
-from ares.dap.element import intact, is_hollow, is_in_crumbs
+from ares.dap.element import intact, is_in_crumbs
 from ares.dap.registry import capacity
 from ares.dap.server import Versions
 from ares.errors import AresError
 from ares.identity import ObjectName
 from ares.messages import (
+    LEFT,
     Ack,
     CollectConfig,
     DataReply,
@@ -35,24 +36,33 @@ from ares.messages import (
     WriteConfig,
 )
 from ares.pointer import advance
-from ares.tag import TAG_ZERO, Tag
+from ares.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
 
 PAGE_OBJECTS_MAX = 1000
 
-TAG_NUMBER_MAX = 2**63
-"""More writes than there can be; a tag beyond it would leave the next writer no number to take."""
+LEFT_NAMED_MAX = 20
+"""How many objects that were left behind a server names when it is asked what it holds."""
+
+Clock = Callable[[], float]
+"""Says how many seconds have passed since 1970."""
+
+
+def no_clock() -> float:
+    """For a server that has none."""
+    return 0.0
 
 
 class BadElement(AresError):
-    """An element that does not belong at this server, or is not what was sealed."""
+    """An element that does not belong at this server, is not what was sealed, or whose tag is none that a client gets to by writing."""
 
 
 class Hosting:
     """State and answers for one configuration.
 
+    ``clock`` bounds the numbers of tags (:func:`ares.tag.number_max`), and nothing else: it can make a server refuse, and never makes it forget.
     ``answers``: what takes each kind of request and returns its reply. A table: looking at one class after the other takes longer than answering.
 
     It remembers of which objects something came after nextC (``_following``), so that it can say of the others that all they have was here before:
@@ -62,7 +72,7 @@ class Hosting:
     verifies = False
     """Memory is trusted: who reads verifies anyway."""
 
-    def __init__(self, configuration: Configuration, position: int) -> None:
+    def __init__(self, configuration: Configuration, position: int, clock: Clock = no_clock) -> None:
         self.configuration = configuration
         self.successor: Successor | None = None
         self.collected = False
@@ -72,6 +82,8 @@ class Hosting:
         self._capacity = capacity(configuration)
         self._objects: SortedDict[ObjectName, Versions] = SortedDict()
         self._following: set[ObjectName] = set()
+        self._clock = clock
+        self._left: dict[ObjectName, None] = {}
         self._order_known = True
         self.answers: dict[type[Keyed], Callable[[Any], Reply]] = {
             GetTag: self.get_tag,
@@ -134,14 +146,29 @@ class Hosting:
         object, tag, element = request.object, request.tag, request.element
         if (
             element.index != self._element_index
-            or tag.number > TAG_NUMBER_MAX
+            or not LEFT <= element.length <= element.size * self.configuration.k
             or (len(element.parts) > 1 and is_in_crumbs(element))
             or not intact(request.configuration, object, tag, element)
-            or is_hollow(element)
         ):
             raise BadElement(f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored")
+        if tag.number > NUMBER_FLOOR:
+            self._check_number(object, tag)
         self.keep(object, tag, element)
         return Ack(request.call, self.successor)
+
+    def _check_number(self, object: ObjectName, tag: Tag) -> None:
+        """Raises :class:`BadElement` for a number that nobody gets to by writing, by this server's clock.
+
+        What is one above a version that is held is taken all the same. So an object that an earlier release, or a server whose clock was ahead, let
+        somebody put under such a tag can be written and deleted; and nobody gets further by that than by so many writes.
+        """
+        held = self._objects.get(object)
+        highest = number_max(self._clock())
+        if tag.number > highest and (held is None or tag.number > held.newest.number + 1):
+            raise BadElement(
+                f"the tag {tag} is beyond {highest}, to which no object gets by being written; it was not stored, and what is held stays. "
+                "Was the tag made by hand, or is a clock wrong?"
+            )
 
     def keep(self, object: ObjectName, tag: Tag, element: Element) -> None:
         """Store an element that was checked; nothing is kept for a collected configuration, nor of t0."""
@@ -154,6 +181,8 @@ class Hosting:
             versions = self._objects[object] = self._versions(object)
         before = len(versions.entries)
         self.bytes += versions.put(tag, element, self._capacity)
+        if element.length == LEFT:
+            self._left[object] = None
         self.elements += len(versions.entries) - before
 
     def _versions(self, object: ObjectName) -> Versions:
@@ -173,6 +202,7 @@ class Hosting:
         self.bytes = self.elements = 0
         self._objects.clear()
         self._following.clear()
+        self._left.clear()
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
         if request.successor is not None:
@@ -190,4 +220,11 @@ class Hosting:
         return ObjectsReply(request.call, tuple(page), len(page) == limit, self.successor)
 
     def describe(self) -> Hosted:
-        return Hosted(self.configuration, len(self._objects), self.bytes, self.collected, self.successor)
+        left = self.left_behind()
+        return Hosted(self.configuration, len(self._objects), self.bytes, self.collected, self.successor, len(left), tuple(left[:LEFT_NAMED_MAX]))
+
+    def left_behind(self) -> list[ObjectName]:
+        """The objects, in order, whose newest version here says that a move left them behind."""
+        objects = self._objects
+        self._left = {name: None for name in self._left if name in objects and objects[name].entries and objects[name].entries[0][1].length == LEFT}
+        return sorted(self._left)

@@ -10,9 +10,9 @@ from ares.configuration import Configuration
 from ares.dap.element import hollow, intact, is_hollow
 from ares.dap.server import Versions
 from ares.identity import ObjectName
-from ares.messages import Element, PutData
+from ares.messages import LEFT, Element, PutData
 from ares.server.facts import Pointed, Trimmed, pointed_bytes, put_bytes
-from ares.server.hosting import Hosting
+from ares.server.hosting import Clock, Hosting, no_clock
 from ares.server.places import NO_CALL, Key, Ledger, PlacedVersions, Share
 from ares.tag import TAG_ZERO, Tag
 
@@ -22,8 +22,8 @@ class PlacedHosting(Hosting):
 
     verifies = True
 
-    def __init__(self, configuration: Configuration, position: int, ledger: Ledger) -> None:
-        super().__init__(configuration, position)
+    def __init__(self, configuration: Configuration, position: int, ledger: Ledger, clock: Clock = no_clock) -> None:
+        super().__init__(configuration, position, clock)
         self.pointed_place: int | None = None
         self._pointed_bytes = 0
         self._share = Share(ledger)
@@ -91,6 +91,8 @@ class PlacedHosting(Hosting):
         self._share.add(place, put_bytes(characters, bytes))
         if not bytes:
             self._note(fact)
+            if element.length == LEFT:
+                self._left[object] = None
 
     def begin_restoring(self) -> None:
         """Keep names in no order until :meth:`restored`: a million are put in order at once much faster than one by one."""

@@ -16,7 +16,7 @@ from ares.identity import ConfigurationId, ServerId
 from ares.messages import CollectConfig, GetData, GetTag, Introduce, ListObjects, PutData, Reply, Request, WriteConfig
 from ares.pointer import ConflictingSuccessor, advance
 from ares.server.facts import Fact, Pointed, Trimmed, fact_bytes_max, pointed_bytes
-from ares.server.hosting import Hosting
+from ares.server.hosting import Clock, Hosting, no_clock
 from ares.server.placed_hosting import PlacedHosting
 from ares.server.places import Key, Ledger
 from ares.server.replica import Replica
@@ -25,9 +25,12 @@ _Pointer = tuple[Successor | None, bool]
 
 
 class Outlasting:
-    """``replica`` is for looking at; requests go through :meth:`handle`, after every fact of the journal went through :meth:`restore`."""
+    """``replica`` is for looking at; requests go through :meth:`handle`, after every fact of the journal went through :meth:`restore`.
 
-    def __init__(self, server: ServerId, identity: str, initial: Configuration) -> None:
+    ``clock``: see :class:`ares.server.hosting.Hosting`."""
+
+    def __init__(self, server: ServerId, identity: str, initial: Configuration, clock: Clock = no_clock) -> None:
+        self._clock = clock
         self._ledger = Ledger()
         self._hostings: dict[ConfigurationId, PlacedHosting] = {}
         self._restoring = False
@@ -35,7 +38,7 @@ class Outlasting:
         self.replica = Replica(server, identity, initial, self._host)
 
     def _host(self, configuration: Configuration, position: int) -> PlacedHosting:
-        hosting = self._hostings[configuration.id] = PlacedHosting(configuration, position, self._ledger)
+        hosting = self._hostings[configuration.id] = PlacedHosting(configuration, position, self._ledger, self._clock)
         if self._restoring:
             hosting.begin_restoring()
         return hosting

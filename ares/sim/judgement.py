@@ -27,7 +27,7 @@ from ares.sim.invariants import Violation
 from ares.sim.lineage import judge_end
 from ares.sim.scenarios import ATOMIC
 from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE
+from ares.value import TOMBSTONE, Mark
 from ares.verify.history import Event
 from ares.verify.linearizability import check
 from ares.verify.tag_order import check_tags
@@ -63,7 +63,7 @@ def _judge_list(chronicle: Chronicle, state: FileState, what: str) -> None:
     for part in state.parts:
         name = block_name(state.genesis.file, part.id)
         value = chronicle.values.get((name, part.tag))
-        if value is TOMBSTONE:
+        if isinstance(value, Mark):
             raise Violation(f"{what} names block {part.id} at version {part.tag}, which deleted it")
         if value is not None:
             block = decode_block(value, name)

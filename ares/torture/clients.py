@@ -24,7 +24,7 @@ from ares.runtime.cluster_tables import ClientSettings
 from ares.runtime.settings import Settings
 from ares.tag import Tag
 from ares.torture.records import Counts, Record, encoder, name_of, value_of
-from ares.value import TOMBSTONE, WITHHELD
+from ares.value import LOST, TOMBSTONE, WITHHELD
 from ares.verify.history import Event, Operation, Outcome
 
 HOT = tuple(f"hot/{number}" for number in range(6))
@@ -157,6 +157,7 @@ class Client:
             return None, await self._store.delete(key, timeout_s=self._timeout_s)
         found = await self._store.read_named(ObjectName(key), self._timeout_s)
         assert found.value is not WITHHELD
+        assert found.value is not LOST
         return (None if found.value is TOMBSTONE else found.value), found.tag
 
     def _next_value(self) -> bytes:

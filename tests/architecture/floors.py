@@ -12,6 +12,7 @@ from typing import NamedTuple
 FLOORS = {
     **dict.fromkeys(["ares.identity", "ares.tag", "ares.value", "ares.configuration", "ares.quorum", "ares.messages", "ares.pointer"], 0),
     **dict.fromkeys(["ares.effects", "ares.errors", "ares.codec", "ares.version", "ares.readiness", "ares.envelope", "ares.consensus_messages"], 0),
+    "ares.object_errors": 0,
     **dict.fromkeys(["ares.dap", "ares.reconfig", "ares.verify"], 1),
     **dict.fromkeys(["ares.server", "ares.client", "ares.fragment"], 2),
     "ares.runtime": 3,

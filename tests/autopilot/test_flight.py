@@ -7,14 +7,19 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+import ares.client.flight
 from ares.client.autopilot import Autopilot
 from ares.client.flight import Duty
 from ares.client.manager import Manager
 from ares.configuration import Configuration
-from ares.identity import ServerId
+from ares.dap.element import sealed
+from ares.effects import Gather
+from ares.identity import ClientId, ServerId
+from ares.messages import PutData
 from ares.runtime.inproc_transport import InprocListener
 from ares.server.host import Host
 from ares.server.replica import Replica
+from ares.tag import Tag
 from tests.inproc.cluster import Cluster
 
 DUTY = Duty(after_s=0.8, every_s=0.05, bytes_per_s=1e9)
@@ -227,3 +232,38 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
     async with Leaders(cluster).flying():
         cluster.stop("s2")
         await becomes(user, "s0 s1 s4")
+
+
+async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is its domain tried hotly: each time takes as long again."""
+    monkeypatch.setattr("ares.client.flight.ROUND_S", 0.5)
+    user = cluster.manager()
+    await user.write("key", b"v")
+    photos = await user.domain("photos", create=Configuration.ec(["s2", "s3", "s4", "s5"], 2, 1))
+    await photos.write("cat", b"c" * 100)
+    bad = photos.configuration
+    tag = Tag(1000, ClientId(77))
+    elements = [sealed(bad.id, "bad", tag, index, 100, (bytes(90 + index),)) for index in range(bad.n)]
+    puts = Gather(bad, lambda call: [PutData(call, bad.id, "bad", tag, element) for element in elements], "put-data", needed=bad.n)
+    await photos.run(lambda view: (yield puts), "put")
+    tries: list[float] = []
+    mend = ares.client.flight.mend
+
+    def counted(view, *more):
+        if view.domain == "photos":
+            tries.append(asyncio.get_running_loop().time())
+        return mend(view, *more)
+
+    monkeypatch.setattr("ares.client.flight.mend", counted)
+    async with Leaders(cluster).flying() as leaders:
+        await until(lambda: leaders.sentence().startswith("watches 7 servers"))
+        cluster.stop("s2")
+        await becomes(user, "s0 s1 s6")
+        await until(lambda: "'bad': the elements of" in leaders.sentence() and "(photos)" in leaders.sentence())
+        await until(lambda: len(tries) == 3)
+        assert tries[1] - tries[0] >= 0.5
+        assert tries[2] - tries[1] >= 1.0
+        await photos.delete("bad")
+        await becomes(user, "s0 s3 s4 s5", "photos")
+        await until(lambda: "(photos)" not in leaders.sentence())
+    assert await photos.read("cat") == b"c" * 100

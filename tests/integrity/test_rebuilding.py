@@ -112,7 +112,7 @@ def test_elements_that_fit_no_value():
     """Sealed so by whoever wrote them."""
     world = Cluster(EC, {}, ())
     for server, replica in world.replicas.items():
-        odd = sealed(EC.id, "o", TAG, EC.server_ids.index(server), 10**6, (b"x" * 10,))
+        odd = sealed(EC.id, "o", TAG, EC.server_ids.index(server), 20, (b"x" * 10,))
         replica.handle(PutData(1, EC.id, "o", TAG, odd))
     with pytest.raises(DecodeFailed):
         world.rebuilt()

@@ -213,8 +213,8 @@ def as_published(monkeypatch):
     """Section 5 without rule R1: requests that move data carry no successor; put-config alone tells of it."""
     true_page, true_version, true_data = listing.list_page, DataAccess.get_version, DataAccess.get_data
     monkeypatch.setattr("ares.reconfig.mover.list_page", lambda configuration, after, carry=None: true_page(configuration, after))
-    monkeypatch.setattr(DataAccess, "get_version", lambda self, object, carry=None: true_version(self, object))
-    monkeypatch.setattr(DataAccess, "get_data", lambda self, object, carry=None: true_data(self, object))
+    monkeypatch.setattr(DataAccess, "get_version", lambda self, object, carry=None, effort=None: true_version(self, object))
+    monkeypatch.setattr(DataAccess, "get_data", lambda self, object, carry=None, effort=None: true_data(self, object))
 
 
 def counterexample():

@@ -19,7 +19,7 @@ def hosting(configuration: Configuration = EC) -> Hosting:
     return Hosting(configuration, ME)
 
 
-def put(host: Hosting, name: str, number: int, data: bytes = b"data", index: int | None = None, length: int = 9) -> PutData:
+def put(host: Hosting, name: str, number: int, data: bytes = b"data", index: int | None = None, length: int = 3) -> PutData:
     own = ME if host.configuration.dap == "ec" else 0
     tag = Tag(number, 1)
     element = sealed(host.configuration.id, name, tag, own if index is None else index, length, (data,))
@@ -44,7 +44,7 @@ def test_all_tags_and_the_newest_element():
         host.put_data(put(host, "k", number, bytes([number])))
     reply = get(host)
     assert [tag.number for tag in reply.tags] == [3, 2, 1]
-    assert (reply.element.parts, reply.length, reply.trimmed) == ((b"\x03",), 9, TAG_ZERO)
+    assert (reply.element.parts, reply.length, reply.trimmed) == ((b"\x03",), 3, TAG_ZERO)
     assert host.get_tag(GetTag(7, EC.id, "k")).tag == Tag(3, 1)
     host.put_data(put(host, "k", 4))
     assert get(host).trimmed == Tag(1, 1)
@@ -84,7 +84,7 @@ def test_elements_that_do_not_fit_are_not_stored(configuration):
 def test_bytes_are_counted():
     host = hosting(ABD)
     for name, number, data in [("a", 1, b"12345"), ("a", 2, b"12"), ("b", 1, b"1"), ("a", 1, b"late")]:
-        host.put_data(put(host, name, number, data))
+        host.put_data(put(host, name, number, data, length=1))
     assert (host.bytes, host.describe().bytes, host.describe().objects) == (3, 3, 2)
 
 
@@ -166,7 +166,7 @@ def test_only_what_is_above_the_version_held_is_sent(configuration):
         for asked in (True, False):
             reply = host.get_data(GetData(7, configuration.id, "k", asked, held=held))
             assert (reply.element is not None) is sent
-            assert (reply.tags, reply.length) == ((Tag(2, 1),), 9), "tags always"
+            assert (reply.tags, reply.length) == ((Tag(2, 1),), 3), "tags always"
 
 
 def test_a_version_that_is_asked_for_by_name_is_compared_itself():
@@ -184,9 +184,9 @@ def test_an_element_in_smaller_parts_than_a_coding_makes_is_refused(configuratio
     host, tag = hosting(configuration), Tag(1, 1)
     own = ME if configuration.dap == "ec" else 0
     pieces = (b"p" * PART_BYTES_MIN,) * (parts - 1)
-    few = sealed(configuration.id, "k", tag, own, 1 << 20, (*(piece[:-1] for piece in pieces), b""))
+    few = sealed(configuration.id, "k", tag, own, 1, (*(piece[:-1] for piece in pieces), b""))
     with pytest.raises(BadElement, match="was not stored"):
         host.put_data(PutData(1, configuration.id, "k", tag, few))
     assert get(host).tags == ()
-    host.put_data(PutData(1, configuration.id, "k", tag, sealed(configuration.id, "k", tag, own, 1 << 20, (*pieces, b""))))
+    host.put_data(PutData(1, configuration.id, "k", tag, sealed(configuration.id, "k", tag, own, 1, (*pieces, b""))))
     assert get(host).tags == (tag,)

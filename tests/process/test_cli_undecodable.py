@@ -1,0 +1,90 @@
+"""What a hostile writer leaves, against real processes: an object that cannot be decoded, left behind by `reconfig` and listed by `status`."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ares
+from ares.dap.element import sealed
+from ares.effects import Gather
+from ares.errors import ElementRefused
+from ares.identity import ClientId, ObjectName
+from ares.messages import PutData
+from ares.tag import Tag, number_max
+
+from .command_line import Cli, running_cluster
+
+pytestmark = pytest.mark.process
+
+HOSTILE = ClientId(77)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    yield from running_cluster(tmp_path / "cluster", "--dap", "ec", "--k", "2", "--delta", "1")
+
+
+def hostile(cli: Cli, name: str, numbers: list[int], lie: bool = False) -> None:
+    """Puts elements by hand: one version with each of these numbers; with ``lie``, whose elements are no value together."""
+
+    async def put() -> None:
+        async with ares.connect(cli.settings.path) as store:
+            for number in numbers:
+                await store.run(lambda view, number=number: _put(view.sequence.last_known, name, Tag(number, HOSTILE), lie), "put")
+
+    asyncio.run(put())
+
+
+def _put(configuration, name, tag, lie):
+    size = lambda index: 90 + index * lie  # noqa: E731
+    elements = [sealed(configuration.id, name, tag, index, 100, (bytes(size(index)),)) for index in range(configuration.n)]
+    yield Gather(
+        configuration,
+        lambda call: [PutData(call, configuration.id, ObjectName(name), tag, element) for element in elements],
+        "put-data",
+        needed=configuration.n,
+    )
+
+
+def test_left_behind_and_listed_after_a_restart_until_it_is_written(cli: Cli) -> None:
+    cli.ok("write", "good", stdin=b"value")
+    cli.ok("write", "bad", stdin=b"value")
+    hostile(cli, "bad", [1000], lie=True)
+    assert "no version of 'bad' can be decoded" in cli.fails(1, "read", "bad")
+    assert cli.ok("ls") == b"bad\ngood\n"
+    wished = ("--dap", "abd", "--servers", "s1,s2,s3")
+    failed = cli.run("reconfig", *wished)
+    assert failed.returncode == 1
+    message = failed.stderr.decode()
+    assert "1 objects of domain 'default' cannot be moved" in message
+    assert "nothing was lost" in message
+    assert "'bad': the elements of s" in message
+    assert "--skip-undecodable" in message
+    assert cli.ok("read", "good") == b"value"
+    assert cli.json("status")["domains"][0]["left_behind"] == []
+    done = cli.json("reconfig", *wished, "--skip-undecodable")["domains"][0]
+    assert (done["left_behind"], done["after"]["servers"]) == (["bad"], ["s1", "s2", "s3"])
+    cli.ok("down", cli.directory)
+    cli.ok("up", cli.directory, "--detach")
+    assert cli.json("status")["domains"][0]["left_behind"] == ["bad"]
+    assert "left behind undecodable, until written or deleted: 'bad'" in cli.ok("status").decode()
+    assert "'bad' could not be decoded when its domain was moved, and was left behind" in cli.fails(1, "read", "bad")
+    assert cli.ok("read", "good") == b"value"
+    cli.ok("write", "bad", stdin=b"new")
+    assert cli.ok("read", "bad") == b"new"
+    assert cli.json("status")["domains"][0]["left_behind"] == []
+
+
+def test_the_highest_tag_that_servers_take_is_exceeded_by_anybody(cli: Cli) -> None:
+    for number in (2**63, 2**53, number_max(time.time() + 60)):
+        with pytest.raises(ElementRefused, match="to which no object gets by being written"):
+            hostile(cli, "k", [number])
+    hostile(cli, "k", [number_max(time.time())])
+    cli.ok("write", "k", stdin=b"mine")
+    assert cli.ok("read", "k") == b"mine"
+    cli.ok("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
+    cli.ok("delete", "k")
+    assert cli.ok("ls") == b""

@@ -1,0 +1,170 @@
+"""No tag freezes an object: what servers take grows with time, and what an earlier release took can be written over."""
+
+import msgspec
+import pytest
+
+from ares.client.operations import delete, read, write
+from ares.configuration import Configuration
+from ares.dap.element import sealed
+from ares.effects import Gather
+from ares.errors import ElementRefused
+from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
+from ares.messages import DELETED, LEFT, PutData, TagReply
+from ares.object_errors import NoTagLeft
+from ares.server.facts import Pointed
+from ares.server.hosting import BadElement, Hosting
+from ares.server.state import Outlasting
+from ares.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
+from ares.value import TOMBSTONE
+from tests.protocol.world import World, servers
+
+MEMBERS = servers(0, 1, 2)
+ABD = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
+EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 2).at(DEFAULT_DOMAIN, 0)
+NOW_S = 1_795_000_000.123456
+FROZEN = 2**63
+"""The highest number that the release before took, so that nothing could follow it."""
+
+
+def put_of(configuration: Configuration, tag: Tag, index: int = 0, data: bytes = b"data", length: int | None = None) -> PutData:
+    element = sealed(configuration.id, "k", tag, index, len(data) if length is None else length, (data,) if data else ())
+    return PutData(1, configuration.id, "k", tag, element)
+
+
+def put_by_hand(configuration: Configuration, number: int, to: tuple[str, ...] | None = None):
+    """What a hostile client sends; the servers of ``to`` have to take it."""
+    to = to or configuration.server_ids
+    yield Gather(configuration, lambda call: msgspec.structs.replace(put_of(configuration, Tag(number, 99)), call=call), "put-data", to, len(to))
+
+
+@pytest.mark.parametrize("number", [2**53, FROZEN - 1, FROZEN, FROZEN + 1, NUMBER_LAST])
+@pytest.mark.parametrize("now_s", [0.0, NOW_S])
+def test_a_number_that_nobody_reaches_is_refused(number, now_s):
+    host = Hosting(ABD, 0, lambda: now_s)
+    with pytest.raises(BadElement, match=f"the tag {number}.* is beyond {number_max(now_s)}"):
+        host.put_data(put_of(ABD, Tag(number, 1)))
+    assert host.describe().objects == 0
+
+
+def test_who_puts_the_highest_number_is_exceeded_a_microsecond_later():
+    clock = [NOW_S]
+    host = Hosting(ABD, 0, lambda: clock[0])
+    highest = number_max(NOW_S)
+    assert highest > NUMBER_FLOOR
+    host.put_data(put_of(ABD, Tag(highest, 2**64 - 1)))
+    other = Hosting(ABD, 0, lambda: clock[0])
+    with pytest.raises(BadElement):
+        other.put_data(put_of(ABD, Tag(highest + 1, 1)))
+    clock[0] += 1e-6
+    other.put_data(put_of(ABD, Tag(highest + 1, 1)))
+
+
+def test_a_million_writes_a_second_never_come_near():
+    assert number_max(NOW_S + 1) - number_max(NOW_S) == NUMBERS_PER_S
+    assert NUMBER_FLOOR / 1e6 > 8 * 365 * 86400
+    assert [number_max(now_s) for now_s in (-1e9, 0.0, 86400.0)] == [NUMBER_FLOOR] * 3
+
+
+def test_without_a_clock_the_floor_is_taken():
+    host = Hosting(ABD, 0)
+    host.put_data(put_of(ABD, Tag(NUMBER_FLOOR, 1)))
+    host.put_data(put_of(ABD, Tag(NUMBER_FLOOR + 1, 1)))
+
+
+@pytest.mark.parametrize(("length", "data"), [(LEFT - 1, b""), (13, b"four"), (VALUE_BYTES_MAX, b"four"), (2**62, b"four"), (-(2**63), b"")])
+def test_a_length_that_the_data_cannot_have_is_refused(length, data):
+    """A mover that goes slowly would wait for as many bytes."""
+    host = Hosting(EC, 2)
+    with pytest.raises(BadElement):
+        host.put_data(put_of(EC, Tag(1, 1), 2, data, length))
+    assert host.describe().objects == 0
+
+
+@pytest.mark.parametrize(("length", "data"), [(DELETED, b""), (LEFT, b""), (0, b""), (12, b"four")])
+def test_a_length_that_the_data_can_have_is_taken(length, data):
+    host = Hosting(EC, 2)
+    host.put_data(put_of(EC, Tag(1, 1), 2, data, length))
+    assert host.describe().objects == 1
+
+
+# -- objects that an earlier release let somebody freeze -----------------------------------------------------------------
+
+
+@pytest.fixture
+def frozen():
+    """A world whose servers were started from what the release before had stored."""
+    world = World(ABD, range(3))
+    for server in MEMBERS:
+        outlasting = Outlasting(server.id, server.identity, ABD, lambda: NOW_S)
+        outlasting.begin_restoring()
+        outlasting.restore(Pointed(ABD, None, False), 1)
+        outlasting.restore(put_of(ABD, Tag(FROZEN, 99)), 1)
+        outlasting.restored()
+        world.replicas[server.id] = outlasting.replica
+    return world
+
+
+def test_it_can_be_read_written_and_deleted(frozen):
+    client = frozen.client()
+    assert client.run(read(client.view, "k")).value == b"data"
+    assert client.run(write(client.view, "k", b"mine")) == Tag(FROZEN + 1, client.id)
+    frozen.down = {"s0"}
+    assert client.run(read(client.view, "k")).value == b"mine"
+    client.run(delete(client.view, "k"))
+    assert client.run(read(client.view, "k")).value is TOMBSTONE
+
+
+def test_nobody_gets_further_by_that_than_by_as_many_writes(frozen):
+    client = frozen.client()
+    with pytest.raises(ElementRefused):
+        client.run(put_by_hand(ABD, FROZEN + 2))
+    assert client.run(write(client.view, "k", b"mine")).number == FROZEN + 1
+
+
+# -- what a client is told -----------------------------------------------------------------------------------------------
+
+
+def test_the_refusal_says_what_where_and_that_nothing_was_changed():
+    world = World(ABD, range(3))
+    client = world.client()
+    began = world.now
+    with pytest.raises(ElementRefused, match=r"s0 \(the tag 9223372036854775808\..* is beyond .*; it was not stored") as caught:
+        client.run(put_by_hand(ABD, FROZEN))
+    assert caught.value.untouched
+    assert world.now - began < 1.0
+    assert client.run(read(client.view, "k")).value is TOMBSTONE
+
+
+@pytest.mark.parametrize("operation", [lambda view: write(view, "k", b"v"), lambda view: delete(view, "k")])
+def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
+    """Of a server that is not what it says: such a number cannot even be written down."""
+    world = World(ABD, range(3))
+    honest = world.client()
+    honest.run(write(honest.view, "k", b"v"))
+    for replica in world.replicas.values():
+        hosting = next(iter(replica.hosted.values()))
+        hosting.keep("k", Tag(NUMBER_LAST, 99), sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",)))
+    client, puts = world.client(), []
+    world.watch = lambda source, target, message: puts.append(message) if isinstance(message, PutData) else None
+    with pytest.raises(NoTagLeft, match=r"none can be above it.*nothing was lost"):
+        client.run(operation(client.view))
+    assert puts == []
+    assert client.view.tags._taken == {}
+
+
+def test_an_answer_with_such_a_tag_leaves_nothing_behind_in_the_client():
+    """The next write, of which the false server says nothing, is as if it had never been asked."""
+    world = World(ABD, range(3))
+    client = world.client()
+    real = world.replicas["s0"].handle
+
+    def false(request):
+        reply = real(request)
+        return msgspec.structs.replace(reply, tag=Tag(NUMBER_LAST, 1)) if isinstance(reply, TagReply) else reply
+
+    world.replicas["s0"].handle = false
+    world.down = {"s2"}
+    with pytest.raises(NoTagLeft):
+        client.run(write(client.view, "k", b"v"))
+    world.down = {"s0"}
+    assert client.run(write(client.view, "k", b"v")).number == 1
