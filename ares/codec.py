@@ -5,6 +5,7 @@ parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -21,9 +22,14 @@ HEADER_BYTES_MAX = 32 * 1024 * 1024
 
 FRAMES_MAX = 65_536
 
+BATCH_MESSAGES_MAX = 4096
+"""Of a batch, in what is sent and in what is read."""
+
 _PREFIX = bytes([VERSION])
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[AnyMessage])
+_decoder: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(
+    Annotated[list[AnyMessage], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
+)
 
 Frame = bytes
 

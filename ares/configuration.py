@@ -12,13 +12,13 @@ import enum
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ares.errors import BadInput, ConfigurationRefused
-from ares.identity import DEFAULT_DOMAIN, ConfigurationId, DomainName, ServerId
+from ares.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, ConfigurationId, DomainName, ServerId, is_domain_name
 
 Algorithm = Literal["abd", "ec"]
 
@@ -27,6 +27,9 @@ SERVERS_MAX = 32
 
 DELTA_DEFAULT = 8
 DELTA_MAX = 1000
+CONFIGURATION_BYTES_MAX = 32 * 1024
+"""As it travels. 32 servers with long names, addresses and keys take half of it."""
+
 BACKEND_DEFAULT = "isa_l_rs_cauchy"
 BACKENDS = (BACKEND_DEFAULT, "isa_l_rs_vand_inv", "liberasurecode_rs_vand", "jerasure_rs_vand", "jerasure_rs_cauchy")
 """Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
@@ -57,7 +60,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     """
 
     dap: Algorithm
-    servers: tuple[Server, ...]
+    servers: Annotated[tuple[Server, ...], Meta(max_length=SERVERS_MAX)]
     k: int = 1
     delta: int = 0
     backend: str = ""
@@ -67,10 +70,10 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     certificate: bytes = b""
 
     def __post_init__(self) -> None:
+        if not 1 <= len(self.servers) <= SERVERS_MAX:
+            raise BadInput(f"a configuration needs 1 to {SERVERS_MAX} servers, not {len(self.servers)}")
         names = [server.id for server in self.servers]
         twice = sorted({name for name in names if names.count(name) > 1})
-        if not names or len(names) > SERVERS_MAX:
-            raise BadInput(f"a configuration needs 1 to {SERVERS_MAX} servers, not {len(names)}")
         if twice:
             raise BadInput(f"server {', '.join(twice)} is named twice in one configuration")
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
@@ -104,6 +107,13 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         if self.crashes_survived == 0 and not allow_no_faults:
             raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers or a smaller k, or say --allow-no-faults")
         return self
+
+    def check_bounds(self) -> None:
+        """Raises :class:`BadInput` for one from a peer that is too large to be kept, or whose domain can have no such name."""
+        if not is_domain_name(self.domain):
+            raise BadInput(f"a configuration of a domain that has no name, or whose name is not printable text of at most {DOMAIN_BYTES_MAX} bytes")
+        if len(msgspec.msgpack.encode(self)) > CONFIGURATION_BYTES_MAX:
+            raise BadInput(f"a configuration of more than {CONFIGURATION_BYTES_MAX} bytes")
 
     @cached_property
     def n(self) -> int:

@@ -35,7 +35,24 @@ DIRECTORY = RESERVED + "domain/"
 """Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
 
 KEY_BYTES_MAX = 1024
+DOMAIN_BYTES_MAX = 1000
 VALUE_BYTES_MAX = 256 * 1024 * 1024
+
+
+def fits(text: str, bytes_max: int) -> bool:
+    """Whether ``text`` takes at most so many bytes as UTF-8. A text of any length is looked at in the same time."""
+    characters = len(text)
+    return 4 * characters <= bytes_max or (characters <= bytes_max and len(text.encode(errors="replace")) <= bytes_max)
+
+
+def is_object_name(name: str) -> bool:
+    """Whether an object can have this name, be it a user's key or one of the project's own."""
+    return name != "" and fits(name, KEY_BYTES_MAX)
+
+
+def is_domain_name(name: str) -> bool:
+    """Whether a domain can have this name."""
+    return name != "" and fits(name, DOMAIN_BYTES_MAX) and name.isprintable()
 
 
 def shown(name: str) -> str:

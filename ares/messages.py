@@ -204,6 +204,10 @@ class Reason(enum.IntEnum):
     NOT_CERTIFIED = 10  # nothing proves that the consensus service decided this configuration
 
 
+DETAIL_CHARACTERS_MAX = 300
+"""Of a refusal that may repeat what was asked."""
+
+
 class Refused(Message, frozen=True, tag=36):
     reason: Reason
     detail: str

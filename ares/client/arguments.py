@@ -1,7 +1,7 @@
 """What users hand in, looked at before anything is sent: one of the wrong kind is refused here, by name, and not somewhere deep below."""
 
 from ares.errors import BadInput
-from ares.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, ObjectName
+from ares.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, ObjectName, fits
 from ares.tag import Tag
 
 
@@ -25,10 +25,17 @@ def is_tag(version: object) -> bool:
     return all(isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer))
 
 
-def checked_prefix(prefix: str) -> None:
-    """Raises :class:`BadInput` for what no name can begin with."""
+def checked_prefix(prefix: str, before: str = "") -> None:
+    """Raises :class:`BadInput` for what no name can begin with, ``before`` being put before it."""
     if not isinstance(prefix, str):
         raise BadInput(f"names begin with text (str), not with {type(prefix).__name__}")
+    try:
+        prefix.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"names begin with valid text (UTF-8): {error}") from error
+    bytes_max = KEY_BYTES_MAX - len(before)
+    if not fits(prefix, bytes_max):
+        raise BadInput(f"names begin with at most {bytes_max} bytes of UTF-8: no name is that long")
 
 
 def check_progress(progress: object) -> None:

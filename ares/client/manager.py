@@ -18,7 +18,7 @@ from ares.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNo
 from ares.fragment.block import genesis_name
 from ares.fragment.division import Sizes
 from ares.fragment.store import File
-from ares.identity import DEFAULT_DOMAIN, DIRECTORY, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId
+from ares.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId, is_domain_name
 from ares.messages import ConsensusDescription, Description
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, agree
@@ -26,7 +26,6 @@ from ares.reconfig.view import Switches, View
 from ares.runtime.ports import Connections, Consensus
 
 DESCRIBE_S = 1.0
-DOMAIN_BYTES_MAX = 1000
 
 
 class Status(Struct, frozen=True):
@@ -135,7 +134,7 @@ class Manager(ObjectStore):
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """The names of the files that are domains of their own and start with ``prefix``, in order."""
-        checked_prefix(prefix)
+        checked_prefix(prefix, DIRECTORY + FILE_DOMAINS)
         names: list[str] = []
         async for entry in self.list_named(_entry(DomainName(FILE_DOMAINS + prefix)), timeout_s):
             store = await self.domain(entry.removeprefix(DIRECTORY), timeout_s=timeout_s)
@@ -227,6 +226,6 @@ def _decoded(entry: bytes, domain: DomainName) -> Configuration:
 def _checked_domain(name: str) -> DomainName:
     if not isinstance(name, str):
         raise BadInput(f"a domain's name is text (str), not {type(name).__name__}")
-    if not name or len(name.encode(errors="replace")) > DOMAIN_BYTES_MAX or not name.isprintable():
+    if not is_domain_name(name):
         raise BadInput(f"a domain's name has 1 to {DOMAIN_BYTES_MAX} bytes of printable text, not {name!r}")
     return DomainName(name)

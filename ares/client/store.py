@@ -14,6 +14,7 @@ from ares.configuration import Configuration
 from ares.dap.client import Found
 from ares.effects import Operation
 from ares.errors import BadInput, ObjectNotFound
+from ares.fragment.block import GENESIS_NAMES
 from ares.fragment.division import Sizes
 from ares.fragment.memory import Blocks, SharedMemory, list_files
 from ares.fragment.reading import FileProgress
@@ -222,7 +223,7 @@ class ObjectStore:
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """The names of the files of this domain that start with ``prefix``, in order."""
-        checked_prefix(prefix)
+        checked_prefix(prefix, GENESIS_NAMES)
         return await self.run_on_blocks(lambda blocks: list_files(blocks, prefix), f"listing of {self.name!r}", timeout_s=timeout_s)
 
     async def run_on_blocks(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ares.configuration import Configuration, Successor
 from ares.effects import Gather, Operation
-from ares.identity import ObjectName, ServerId
+from ares.identity import ObjectName, ServerId, is_object_name
 from ares.messages import Listed, ListObjects, ObjectsReply
 from ares.pointer import latest
 
@@ -44,6 +44,6 @@ def _united(replies: Sequence[ObjectsReply]) -> Page:
     objects: dict[ObjectName, list[Listed]] = {}
     for reply in replies:
         for listed in reply.objects:
-            if certain is None or listed.name <= certain:
+            if (certain is None or listed.name <= certain) and is_object_name(listed.name):
                 objects.setdefault(listed.name, []).append(listed)
     return Page(dict(sorted(objects.items())), len(replies), certain, latest([reply.successor for reply in replies]))

@@ -10,22 +10,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from ares.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.codec import Frame, decode, encode
 from ares.errors import BadMessage
 from ares.identity import CallId, ServerId
-from ares.messages import AnyMessage, DataReply, PutData, Reason, Refused
+from ares.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, PutData, Reason, Refused
 from ares.runtime.ports import Handle, Sender
 from ares.server.metrics import Traffic
 
-BATCH_MESSAGES_MAX = 4096
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
 
 WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
 """What is kept for a peer that takes nothing; bytes of element data."""
-
-DETAIL_CHARACTERS_MAX = 300
 
 _log = logging.getLogger(__name__)
 

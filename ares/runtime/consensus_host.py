@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ares.errors import AresError, BadInput, ConsensusUnavailable
-from ares.identity import ServerId
+from ares.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
 from ares.messages import (
     AnyMessage,
     ConsensusDescription,
@@ -108,6 +108,8 @@ class ConsensusHost:
         for message in messages:
             if not isinstance(message, ConsensusRequest):
                 at_once.append(Refused(message.call, Reason.BAD_REQUEST, "this is a consensus member, not a storage server"))
+            elif why := _out_of_bounds(message):
+                at_once.append(Refused(message.call, Reason.BAD_REQUEST, why))
             elif len(self._under_way) >= UNDER_WAY_MAX:
                 at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_MAX} requests are under way"))
             elif self._of_client[sender] >= UNDER_WAY_OF_CLIENT_MAX:
@@ -155,6 +157,18 @@ class ConsensusHost:
             case SetLogLevel(call, level):
                 set_level(level)
                 return Done(call)
+
+
+def _out_of_bounds(request: ConsensusRequest) -> str:
+    """Why a member will not even look at it; empty if it does."""
+    if isinstance(request, Propose | TellFinalized):
+        try:
+            request.configuration.check_bounds()
+        except BadInput as error:
+            return str(error)
+    elif isinstance(request, GetHint) and not is_domain_name(request.domain):
+        return f"a domain has a name of at most {DOMAIN_BYTES_MAX} bytes of printable text"
+    return ""
 
 
 async def run_consensus_member(

@@ -14,8 +14,8 @@ from ares.configuration import Configuration, Successor
 from ares.dap.element import intact, is_in_crumbs
 from ares.dap.registry import capacity
 from ares.dap.server import Versions
-from ares.errors import AresError
-from ares.identity import ObjectName
+from ares.errors import AresError, BadInput
+from ares.identity import KEY_BYTES_MAX, ObjectName, fits, is_object_name
 from ares.messages import (
     LEFT,
     Ack,
@@ -42,6 +42,12 @@ INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
 
 PAGE_OBJECTS_MAX = 1000
+
+PAGE_CHARACTERS_MAX = 128 * 1024
+"""Of the names on a page; a character takes at most four bytes."""
+
+NAME_CHARACTERS_SURE = KEY_BYTES_MAX // 4
+"""A name of up to so many need not be looked at: a character takes at most four bytes."""
 
 LEFT_NAMED_MAX = 20
 """How many objects that were left behind a server names when it is asked what it holds."""
@@ -107,19 +113,31 @@ class Hosting:
     def read_config(self, request: ReadConfig) -> Ack:
         return Ack(request.call, self.successor)
 
+    def learn(self, successor: Successor) -> None:
+        """:meth:`install`, for what a client told. Raises :class:`BadInput`, too, for more than servers keep."""
+        if successor != self.successor:
+            successor.configuration.check_bounds()
+        self.install(successor)
+
     def write_config(self, request: WriteConfig) -> Ack:
-        self.install(request.successor)
+        self.learn(request.successor)
         return Ack(request.call, self.successor)
 
     def get_tag(self, request: GetTag) -> TagReply:
+        """Raises :class:`BadInput` for what can be no object's name, unless it is there: an earlier release stored any."""
         versions = self._objects.get(request.object)
+        if versions is None and not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
+            check_name(request.object)
         return TagReply(request.call, versions.newest if versions is not None else TAG_ZERO, self.successor)
 
     def get_data(self, request: GetData) -> DataReply:
+        """Raises what :meth:`get_tag` does, and :meth:`learn`."""
         if request.successor is not None:
-            self.install(request.successor)
+            self.learn(request.successor)
         versions = self._objects.get(request.object)
         if versions is None:
+            if not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
+                check_name(request.object)
             return DataReply(request.call, (), -1, TAG_ZERO, None, self.successor)
         tag, element = versions.entries[0]
         length = element.length
@@ -142,8 +160,10 @@ class Hosting:
         return True
 
     def put_data(self, request: PutData) -> Ack:
-        """Raises :class:`BadElement`; nothing is stored then. (t0, v0) is in every List without being stored."""
+        """Raises :class:`BadElement` or :class:`BadInput`; nothing is stored then. (t0, v0) is in every List without being stored."""
         object, tag, element = request.object, request.tag, request.element
+        if not 0 < len(object) <= NAME_CHARACTERS_SURE:
+            check_name(object)
         if (
             element.index != self._element_index
             or not LEFT <= element.length <= element.size * self.configuration.k
@@ -191,7 +211,7 @@ class Hosting:
 
     def collect(self, request: CollectConfig) -> Ack:
         """gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
-        self.install(request.successor)
+        self.learn(request.successor)
         if self.successor is not None and self.successor.finalized:
             self.let_go()
         return Ack(request.call, self.successor)
@@ -205,19 +225,26 @@ class Hosting:
         self._left.clear()
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
+        """Raises :class:`BadInput`. What can be no object's name is passed over: an earlier release stored any, and nobody can read it."""
+        if not fits(request.after, KEY_BYTES_MAX) or not fits(request.prefix, KEY_BYTES_MAX):
+            raise BadInput(f"a listing begins after a name, and with a prefix, of at most {KEY_BYTES_MAX} bytes")
         if request.successor is not None:
-            self.install(request.successor)
+            self.learn(request.successor)
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
         after = max(request.after, request.prefix)
         page: list[Listed] = []
+        characters = 0
         for name in self._objects.irange(ObjectName(after), inclusive=(after != request.after, True)):
-            if not name.startswith(request.prefix) or len(page) == limit:
+            if not name.startswith(request.prefix):
                 break
+            if not 0 < len(name) <= NAME_CHARACTERS_SURE and not is_object_name(name):
+                continue
+            characters += len(name)
+            if len(page) == limit or characters > PAGE_CHARACTERS_MAX:
+                return ObjectsReply(request.call, tuple(page), True, self.successor)
             versions = self._objects[name]
             page.append(Listed(name, versions.newest, versions.deleted))
-        else:
-            return ObjectsReply(request.call, tuple(page), False, self.successor)
-        return ObjectsReply(request.call, tuple(page), len(page) == limit, self.successor)
+        return ObjectsReply(request.call, tuple(page), False, self.successor)
 
     def describe(self) -> Hosted:
         left = self.left_behind()
@@ -228,3 +255,9 @@ class Hosting:
         objects = self._objects
         self._left = {name: None for name in self._left if name in objects and objects[name].entries and objects[name].entries[0][1].length == LEFT}
         return sorted(self._left)
+
+
+def check_name(name: ObjectName) -> None:
+    """Raises :class:`BadInput` for what can be no object's name."""
+    if not is_object_name(name):
+        raise BadInput(f"the name of an object has 1 to {KEY_BYTES_MAX} bytes of UTF-8")

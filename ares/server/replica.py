@@ -8,12 +8,15 @@ its state has a new identity, so configurations that name the old one are refuse
 from collections.abc import Callable, Mapping
 
 from ares.configuration import Configuration
+from ares.errors import BadInput
 from ares.identity import ConfigurationId, DomainName, ServerId
 from ares.messages import (
+    DETAIL_CHARACTERS_MAX,
     Describe,
     Description,
     Introduce,
     Keyed,
+    Message,
     Reason,
     Refused,
     Reply,
@@ -55,9 +58,11 @@ class Replica:
         try:
             return hosting.answers[type(request)](request)
         except ConflictingSuccessor as error:
-            return Refused(request.call, Reason.CONFLICTING_SUCCESSOR, str(error))
+            return refusal(request, Reason.CONFLICTING_SUCCESSOR, str(error))
         except BadElement as error:
-            return Refused(request.call, Reason.BAD_ELEMENT, str(error))
+            return refusal(request, Reason.BAD_ELEMENT, str(error))
+        except BadInput as error:
+            return refusal(request, Reason.BAD_REQUEST, str(error))
 
     def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
         """Keep state for ``configuration``, or say why not."""
@@ -84,5 +89,14 @@ class Replica:
         return Description(request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
 
     def _introduced(self, request: Introduce) -> Reply | None:
-        refusal = self.introduce(request.configuration)
-        return None if refusal is None else Refused(request.call, *refusal)
+        try:
+            request.configuration.check_bounds()
+        except BadInput as error:
+            return refusal(request, Reason.BAD_REQUEST, str(error))
+        refused = self.introduce(request.configuration)
+        return None if refused is None else refusal(request, *refused)
+
+
+def refusal(request: Message, reason: Reason, detail: str) -> Refused:
+    """Of ``detail``, which may repeat what was asked, no more than a person reads."""
+    return Refused(request.call, reason, detail[:DETAIL_CHARACTERS_MAX])
