@@ -8,7 +8,8 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import length_hint
 
 from ares.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.codec import Frame, decode, encode
@@ -16,6 +17,7 @@ from ares.errors import BadMessage
 from ares.identity import CallId, ServerId
 from ares.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, PutData, Reason, Refused
 from ares.runtime.ports import Handle, Sender
+from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, NOTHING, TURN_S, Line, bytes_of, within
 from ares.server.metrics import Traffic
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -127,6 +129,9 @@ class BatchListener(ABC):
         self._traffic = traffic
         self._serving = False
         self._paused = False
+        self._lines: dict[Sender, Line] = {}
+        self._standing_bytes = 0
+        self._going_on = False
 
     def _start(self, handle: Handle, address: str) -> None:
         self.address = address
@@ -142,6 +147,7 @@ class BatchListener(ABC):
             self._paused = False
             if self._serving:
                 self._loop.call_soon(self._drain)
+                self._go_on_soon()
 
     def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         if self._traffic is not None:
@@ -164,28 +170,114 @@ class BatchListener(ABC):
             except Exception:
                 _log.exception("%d messages could not be sent", len(messages))
 
-    def _receive(self, sender: Sender, frames: Sequence[Frame]) -> int:
-        """Treat one batch, and send the replies that can be given at once; returns how many messages it held."""
-        count, replies = self._treat(sender, frames)
-        self._respond(sender, replies)
-        return count
+    def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> int:
+        """What came from one client at a time is answered in one batch, as far as its turn reaches. Returns how many messages were read."""
+        if self._lines and (line := self._lines.get(sender)) is not None:
+            self._join(line, came)
+            return 0
+        messages = self._read(sender, came[0])
+        if len(came) > 1:
+            self._take_turn(sender, Line(iter(messages), came))
+        elif len(messages) <= GROUP_MESSAGES:
+            self._respond(sender, self._answered(sender, messages))
+        else:
+            rest = iter(messages)
+            replies = self._answered(sender, within(rest, time.perf_counter() + TURN_S))
+            if length_hint(rest):
+                self._line_up(sender, Line(rest, came))
+            self._respond(sender, replies)
+        return len(messages)
 
-    def _treat(self, sender: Sender, frames: Sequence[Frame]) -> tuple[int, Sequence[AnyMessage]]:
-        """How many messages this batch held, and the replies that can be given at once."""
-        traffic = self._traffic
-        begin_s = time.perf_counter() if traffic is not None else 0.0
-        messages: Sequence[AnyMessage] = ()
-        replies: Sequence[AnyMessage] = ()
+    def _read(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
+        messages = NOTHING
         try:
             messages = decode(frames)
-            replies = self._handle(sender, messages)
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
+        if self._traffic is not None:
+            self._traffic.count_batch(messages, frames)
+        return messages
+
+    def _answered(self, sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
+        """The replies that can be given at once."""
+        traffic = self._traffic
+        begin_s = time.perf_counter() if traffic is not None else 0.0
+        replies = NOTHING
+        try:
+            replies = self._handle(sender, messages) if messages else NOTHING
         except Exception:
-            _log.exception("a batch of %d requests failed and gets no reply", len(messages))
+            _log.exception("a batch, or what of it was answered at a stretch, failed and gets no reply")
         if traffic is not None:
-            traffic.count_batch(messages, replies, frames, time.perf_counter() - begin_s)
-        return len(messages), replies
+            traffic.count_turn(replies, time.perf_counter() - begin_s)
+        return replies
+
+    # -- those whose turn was too short ---------------------------------------------------------------------------------
+
+    def _take_turn(self, sender: Sender, line: Line) -> None:
+        """Answer what is in ``line`` for as long as a turn is."""
+        until_s = time.perf_counter() + TURN_S
+        replies: list[AnyMessage] = []
+        while line:
+            if not length_hint(line.rest):
+                line.rest = iter(self._read(sender, line.came.popleft()))
+            if length_hint(line.rest):
+                turn = within(line.rest, until_s)
+                replies += self._answered(sender, turn)
+                if next(turn, None) is not None:  # the handler has failed, or is about to stop: it did not take all that was its turn
+                    line.rest = iter(NOTHING)
+            if length_hint(line.rest) or time.perf_counter() >= until_s:
+                break
+        self._line_up(sender, line)
+        self._respond(sender, replies)
+
+    def _line_up(self, sender: Sender, line: Line) -> None:
+        """Behind the others, if there is more in ``line``."""
+        stood = self._lines.pop(sender, None) is not None
+        if line and (stood or self._may_stand(line.bytes)):
+            self._lines[sender] = line
+            self._go_on_soon()
+            if not stood:
+                self._stands(sender, line.bytes)
+        elif stood:
+            self._leaves(sender, line.bytes)
+
+    def _go_on_soon(self) -> None:
+        if self._lines and not self._going_on:
+            self._going_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The turn of whoever stands in front; what came from others meanwhile is read before the next one's."""
+        self._going_on = False
+        if self._lines and self._serving and not self._paused:
+            self._take_turn(*next(iter(self._lines.items())))
+            self._go_on_soon()
+
+    def _join(self, line: Line, came: Sequence[Sequence[Frame]]) -> None:
+        """What is too much is dropped, the client asks again."""
+        bytes = bytes_of(came)
+        if len(line.came) < LINE_BATCHES_MAX and self._may_stand(bytes):
+            line.came.extend(came)
+            line.bytes += bytes
+            self._standing_bytes += bytes
+
+    def _give_up(self, sender: Sender) -> None:
+        """The client has left: nobody waits for what it asked."""
+        line = self._lines.pop(sender, None)
+        if line is not None:
+            self._leaves(sender, line.bytes)
+
+    def _may_stand(self, bytes: int) -> bool:
+        """Whether there is room for so many bytes more in line."""
+        return True
+
+    def _stands(self, sender: Sender, bytes: int) -> None:
+        """This client begins to stand in line, with so many bytes."""
+        self._standing_bytes += bytes
+
+    def _leaves(self, sender: Sender, bytes: int) -> None:
+        """It stands there no more."""
+        self._standing_bytes -= bytes
 
     def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:
         self.bad_batches += 1

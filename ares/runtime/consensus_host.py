@@ -7,7 +7,7 @@ after a while (``Undecided``), and the client asks another.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -99,7 +99,7 @@ class ConsensusHost:
         await asyncio.gather(*under_way, return_exceptions=True)
         await self._listener.close()
 
-    def _handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def _handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         at_once: list[AnyMessage] = []
         if self._finishing:
             return at_once

@@ -90,7 +90,8 @@ class InprocListener(BatchListener):
 
     def _drain(self) -> None:
         while self._held and self._serving and not self._paused:
-            self._receive(*self._held.popleft())
+            origin, frames = self._held.popleft()
+            self._receive(origin, [frames])
 
     def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         assert isinstance(sender, _Origin)

@@ -4,7 +4,7 @@ Nothing here waits for an answer: requests are posted, replies are delivered, an
 """
 
 import enum
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,8 +19,11 @@ Sender = Hashable
 """Names the client that a request came from, for the reply; valid while its connection lasts."""
 
 
-Handle = Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]
-"""What a server does with a batch: the replies to that sender that can be given at once."""
+Handle = Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]
+"""What a server does with requests that came together: the replies to that sender that can be given at once.
+
+They end when the client's turn does (ares/runtime/turns.py), so each is to be answered before the next is taken, and all are to be taken.
+"""
 
 
 class Loop(Protocol):
@@ -70,9 +73,9 @@ class Throttle(Protocol):
 class Listener(Throttle, Protocol):
     """A server's side of a transport.
 
-    ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. A batch that is not one (garbage, another
-    version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0, BAD_REQUEST)`` if it had a
-    version, and otherwise dropped.
+    ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. Clients take turns at it. A batch that is not
+    one (garbage, another version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0,
+    BAD_REQUEST)`` if it had a version, and otherwise dropped.
     """
 
     bad_batches: int

@@ -7,6 +7,7 @@ With a :class:`ares.runtime.lock.Lock`, clients are let in by their keys, and a 
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import zmq
@@ -20,6 +21,7 @@ from ares.runtime.limits import Limits
 from ares.runtime.lock import Lock
 from ares.runtime.ports import Handle, Sender
 from ares.runtime.resident import memory_bytes
+from ares.runtime.turns import TURN_S
 from ares.runtime.zmq_connections import Connections
 from ares.runtime.zmq_gate import Gate, keyed_sender
 from ares.runtime.zmq_sockets import BACKLOG, Socket, create_socket, descriptor_of, endpoint, ready, receive_from, send
@@ -28,7 +30,7 @@ from ares.server.metrics import Traffic
 
 DRAIN_BATCHES_MAX = 64
 DRAIN_MESSAGES_MAX = 4096
-"""One pass over what clients sent ends at either; then their replies leave and the event loop has its turn."""
+"""One pass over what clients sent ends at either, or when it took as long as a turn; then their replies leave and the event loop goes on."""
 
 RECEIVED_BATCHES_MAX = 8
 """What ZeroMQ takes in from one client before the server gets to it: then the client's own TCP stream stands still."""
@@ -68,7 +70,7 @@ class ZmqListener(BatchListener):
         if self._lock is not None:
             self._gate = Gate(context, asyncio.get_running_loop(), self._lock)
             self._gate.secure(socket)
-        connections = Connections(context, socket, self._limits, self._lock is not None, self._unread.forget)
+        connections = Connections(context, socket, self._limits, self._lock is not None, self._left)
         try:
             socket.bind(place)
         except zmq.ZMQError as error:
@@ -95,7 +97,7 @@ class ZmqListener(BatchListener):
         self._draining_soon = False
         if not self._serving:
             return
-        messages = 0
+        messages, until_s = 0, time.perf_counter() + TURN_S
         for _ in range(0 if self._paused else DRAIN_BATCHES_MAX):
             came = receive_from(self._socket)
             if came is None:
@@ -103,10 +105,22 @@ class ZmqListener(BatchListener):
             connection, frames = came
             sender = connection.bytes if self._lock is None else keyed_sender(connection)
             self.connections.took(descriptor_of(connection), sender, frames)
-            messages += self._receive(sender, frames)
-            if messages >= DRAIN_MESSAGES_MAX or self._paused:
+            messages += self._receive(sender, [frames])
+            if messages >= DRAIN_MESSAGES_MAX or self._paused or time.perf_counter() >= until_s:
                 break
         self._look_again()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        if self._serving:
+            self._look_again()
+
+    def _left(self, sender: Sender) -> None:
+        self._unread.forget(sender)
+        self._give_up(sender)
+
+    def _may_stand(self, bytes: int) -> bool:
+        return self._standing_bytes + bytes <= self._limits.received_bytes
 
     def _look_again(self) -> None:
         """The descriptor tells of what comes, not of what is there already."""

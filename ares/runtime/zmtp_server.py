@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
-from ares.codec import Frame
 from ares.errors import BadInput
 from ares.messages import AnyMessage
 from ares.runtime import lock as locks
@@ -82,7 +81,7 @@ class ZmtpListener(BatchListener):
             return self._lock.doorkeeper.admits(key, connection.host)
 
         handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
-        connection = ZmtpConnection(ROUTER, handshake, self._scratch, self._met, self._take, self._lost, holds=self._holds, made=self._made)
+        connection = ZmtpConnection(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
         return connection
 
     def _made(self, connection: ZmtpConnection) -> None:
@@ -104,15 +103,27 @@ class ZmtpListener(BatchListener):
         if self._paused:
             connection.pause()
 
-    def _take(self, connection: ZmtpConnection, came: list[list[Frame]]) -> None:
-        """What one read brought is answered in one batch."""
-        if len(came) == 1:
-            self._receive(connection, came[0])
-        else:
-            self._respond(connection, [reply for frames in came for reply in self._treat(connection, frames)[1]])
+    def _stands(self, sender: Sender, bytes: int) -> None:
+        assert isinstance(sender, ZmtpConnection)
+        super()._stands(sender, bytes)
+        sender.pause()
+        self._holds(bytes)
+
+    def _leaves(self, sender: Sender, bytes: int) -> None:
+        assert isinstance(sender, ZmtpConnection)
+        super()._leaves(sender, bytes)
+        self._holds(-bytes)
+        if not self._paused:
+            sender.resume()
+
+    def _weight(self, connection: ZmtpConnection) -> int:
+        """What is held of what came from it."""
+        line = self._lines.get(connection)
+        return connection.held_bytes + (line.bytes if line is not None else 0)
 
     def _lost(self, connection: ZmtpConnection) -> None:
         self._forget(connection)
+        self._give_up(connection)
         self._note_unread(connection, 0)
         if connection.trouble is not None and not isinstance(connection.trouble, NotAdmitted):
             self._strange += 1
@@ -129,13 +140,14 @@ class ZmtpListener(BatchListener):
     def _drain(self) -> None:
         if not self._paused:
             for connection in self.connections:
-                connection.resume()
+                if connection not in self._lines:
+                    connection.resume()
 
     def _holds(self, more_bytes: int) -> None:
-        """Somebody is in the middle of a message: hang up on whoever holds most until all together are within the bound."""
+        """Somebody is in the middle of a message, or stands in line: hang up on whoever holds most until all together are within the bound."""
         self._held_bytes += more_bytes
         if self._held_bytes > self._limits.received_bytes:
-            self._hang_up_beyond(self._limits.received_bytes, lambda connection: connection.held_bytes, "sent of a message that is not complete")
+            self._hang_up_beyond(self._limits.received_bytes, self._weight, "sent of messages that are not complete, or not answered")
 
     def _hang_up_beyond(self, most: int, weight: Callable[[ZmtpConnection], int], what: str) -> None:
         total = sum(map(weight, self.connections))

@@ -8,7 +8,7 @@ drops data. And a domain's directory entry says where the domain begins, so that
 """
 
 import enum
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -107,23 +107,30 @@ class Admission:
         return self._authorised.unknown_keys
 
     def admit(
-        self, sender: Hashable, messages: Sequence[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED
-    ) -> tuple[list[AnyMessage], list[AnyMessage]]:
-        """What of a batch may be handled, and the refusals of the rest. ``hosted``: what the server keeps.
+        self, sender: Hashable, messages: Iterable[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED
+    ) -> tuple[Iterator[AnyMessage], list[AnyMessage]]:
+        """What of these may be handled, one looked at after the other was handled, and the refusals of the rest, complete when all were looked at.
+        ``hosted``: what the server keeps.
 
-        After one forgery no certificate of the batch is looked at any more: each takes a third of a millisecond, and a batch has room for thousands.
+        After one forgery no certificate among them is looked at any more: each takes a third of a millisecond, and a batch has room for thousands.
         """
+        refused: list[AnyMessage] = []
+        return self._admitted(sender, messages, hosted, refused), refused
+
+    def _admitted(
+        self, sender: Hashable, messages: Iterable[AnyMessage], hosted: Mapping[ConfigurationId, Hosting], refused: list[AnyMessage]
+    ) -> Iterator[AnyMessage]:
         client = self._authorised.client(sender)
         if client is None:
-            return [], [Refused(message.call, Reason.NOT_AUTHORIZED, "this client's key is not authorised (any more)") for message in messages]
-        admitted: list[AnyMessage] = []
-        refused: list[AnyMessage] = []
+            why = "this client's key is not authorised (any more)"
+            refused.extend(Refused(message.call, Reason.NOT_AUTHORIZED, why) for message in messages)
+            return
         introduced: dict[ConfigurationId, Configuration] = {}
         forged = False
         may_write = client.role >= Role.WRITE
         for message in messages:
             if _is_plain(message, may_write):
-                admitted.append(message)
+                yield message
                 continue
             refusal = self._refusal(client, message, forged)
             if refusal is not None:
@@ -135,8 +142,7 @@ class Admission:
             elif client.role < Role.RECONFIGURE and isinstance(message, GetData | ListObjects | WriteConfig):
                 own = hosted.get(message.configuration)
                 message = _hearsay(message, own.configuration if own is not None else introduced.get(message.configuration))
-            admitted.append(message)
-        return admitted, refused
+            yield message
 
     def _refusal(self, client: Client, message: AnyMessage, forged: bool) -> Refused | None:
         """``forged``: a certificate in the same batch was."""

@@ -11,7 +11,7 @@ A disk that is full refuses what would change something and leaves the rest as i
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import msgspec
 
@@ -91,7 +91,7 @@ class DurableHost(Host):
 
     # -- requests -------------------------------------------------------------------------------------------------------
 
-    def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         """The replies that need not wait; the others follow. After the disk failed there are none."""
         replies: list[AnyMessage] = []
         answer = self.replica.answer
@@ -145,12 +145,11 @@ class DurableHost(Host):
         """Keep the reply until what it shows is durable."""
         gathering, syncing = self._gathering, self._syncing
         if gathering.appended and gathering.shown_by(request):
-            waiting = gathering.replies
+            gathering.keep(sender, reply)
         elif syncing is not None and syncing.shown_by(request):
-            waiting = syncing.replies
+            syncing.keep(sender, reply)
         else:
             return False
-        waiting.setdefault(sender, []).append(reply)
         return True
 
     def _with_vitals(self, description: Description) -> Description:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeGuard, get_args
 
@@ -14,7 +14,7 @@ from ares.errors import BadInput
 from ares.identity import CallId, ServerId
 from ares.messages import AnyMessage, Describe, Description, Done, Keyed, Reason, Refused, Reply, Request, Scrub, SetLogLevel
 from ares.runtime.logs import set_level
-from ares.runtime.ports import Listener, Loop, Sender
+from ares.runtime.ports import Handle, Listener, Loop, Sender
 from ares.runtime.resident import memory_bytes
 from ares.server.admission import Admission
 from ares.server.hosting import Hosting
@@ -47,19 +47,20 @@ class Host:
         self._started = self._loop.time()
 
     @property
-    def handler(self) -> Callable[[Sender, Sequence[AnyMessage]], Sequence[AnyMessage]]:
+    def handler(self) -> Handle:
         """For a listener: :meth:`handle` of what is admitted."""
         admission, handle, hosted = self._admission, self.handle, self.replica.hosted
         if admission is None:
             return handle
 
-        def handle_admitted(sender: Sender, messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
+        def handle_admitted(sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
             admitted, refused = admission.admit(sender, messages, hosted)
-            return [*refused, *handle(sender, admitted)]
+            replies = handle(sender, admitted)
+            return [*refused, *replies] if refused else replies
 
         return handle_admitted
 
-    def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         """The replies to a batch of requests; what is no request of a storage server is refused."""
         replies: list[AnyMessage] = []
         answer = self.replica.answer

@@ -38,7 +38,8 @@ class Histogram:
 
 
 class Traffic:
-    """What came to a listener and left it: requests by type, refusals by reason, bytes, and the seconds that a batch took to be handled.
+    """What came to a listener and left it: requests by type, refusals by reason, bytes, and the seconds that a batch, or what of it is
+    answered at a stretch, took to be handled.
 
     A batch of requests that wait for a disk, or for a decision, is handled as soon as they wait.
     """
@@ -50,13 +51,16 @@ class Traffic:
         self.sent_bytes = 0
         self.batches = Histogram(BATCH_S)
 
-    def count_batch(self, messages: Sequence[AnyMessage], replies: Sequence[AnyMessage], frames: Sequence[bytes], seconds: float) -> None:
-        """What came, the replies that were given at once, and how long that took."""
+    def count_batch(self, messages: Sequence[AnyMessage], frames: Sequence[bytes]) -> None:
+        """What came."""
         requests = self.requests
         for message in messages:
             requests[type(message)] += 1
-        self.count_replies(replies)
         self.received_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+
+    def count_turn(self, replies: Sequence[AnyMessage], seconds: float) -> None:
+        """The replies to a batch, or to a part of it, that were given at once, and how long that took."""
+        self.count_replies(replies)
         batches = self.batches
         batches.counts[bisect_left(BATCH_S, seconds)] += 1
         batches.sum_s += seconds

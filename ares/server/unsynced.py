@@ -7,17 +7,24 @@ from ares.identity import ConfigurationId, ObjectName
 from ares.messages import (
     AnyMessage,
     CollectConfig,
+    DataReply,
     Describe,
+    Description,
     GetData,
     GetTag,
     Introduce,
     ListObjects,
+    ObjectsReply,
     PutData,
     ReadConfig,
+    Reply,
     Request,
     WriteConfig,
 )
 from ares.server.facts import Fact, Pointed
+
+ROWS_MAX = 262_144
+"""Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
 
 
 class Unsynced:
@@ -28,6 +35,7 @@ class Unsynced:
         self.listings: set[ConfigurationId] = set()
         self.pointers: set[ConfigurationId] = set()
         self.replies: dict[Hashable, list[AnyMessage]] = {}
+        self._rows: dict[Hashable, int] = {}
         self.appended = False
         self.bytes = 0
 
@@ -40,6 +48,13 @@ class Unsynced:
         else:
             self.objects.add((fact.configuration, fact.object))
             self.listings.add(fact.configuration)
+
+    def keep(self, sender: Hashable, reply: Reply) -> None:
+        """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
+        rows = self._rows.get(sender, 0) + _rows(reply)
+        if rows <= ROWS_MAX:
+            self._rows[sender] = rows
+            self.replies.setdefault(sender, []).append(reply)
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
@@ -56,3 +71,11 @@ class Unsynced:
                 return request.configuration.id in self.pointers
             case _:
                 assert_never(request)
+
+
+def _rows(reply: Reply) -> int:
+    if type(reply) is DataReply:
+        return 1 + len(reply.tags)
+    if type(reply) is ObjectsReply:
+        return 1 + len(reply.objects)
+    return 1 + len(reply.hosted) if type(reply) is Description else 1

@@ -1,6 +1,7 @@
 """A whole cluster in one event loop: hosts, managers and consensus over the in-process transport."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from ares.client.manager import Manager
@@ -36,7 +37,8 @@ class Cluster:
             self.listeners.append(listener)
 
     def _counting(self, host: Host) -> Any:
-        def handle(sender: Any, messages: list[AnyMessage]) -> list[AnyMessage]:
+        def handle(sender: Any, asked: Iterable[AnyMessage]) -> list[AnyMessage]:
+            messages = list(asked)
             self.requests += len(messages)
             if any(isinstance(message, PutData) for message in messages):
                 self.put_taken.set()

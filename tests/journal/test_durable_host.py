@@ -17,6 +17,7 @@ from ares.runtime.journal_log import LogJournal, open_journal
 from ares.runtime.journal_segments import Owner
 from ares.runtime.journal_thread import WriterThread
 from ares.runtime.local_consensus import LocalConsensus
+from ares.server import unsynced
 from ares.server.durable_host import DurableHost
 from ares.server.durable_server import run_durable_server
 
@@ -76,6 +77,17 @@ async def test_what_shows_an_unsynced_element_waits(waiting, shows):
     assert first[:2] == [7, 1]
     assert (await waiting.synced() or first[2:])[-1] in (1, 7)
     assert waiting.calls(shows) == [1]
+
+
+async def test_a_client_has_so_much_waiting_for_a_slow_disk_and_no_more(waiting, monkeypatch):
+    """A disk that stands still for seconds must not make what was asked meanwhile fill memory."""
+    monkeypatch.setattr(unsynced, "ROWS_MAX", 30)
+    waiting.calls(put("new", 1, b"x"))
+    for call in range(100, 200):
+        assert waiting.calls(ListObjects(call, INITIAL.id, "", 9)) == []  # three rows: two objects, and itself
+    assert waiting.host.handle("another client", [GetTag(2, INITIAL.id, "new")]) == []
+    assert await waiting.synced() == [7, *range(100, 109), 2]
+    assert waiting.calls(ListObjects(109, INITIAL.id, "", 9)) == [109]
 
 
 async def test_a_resend_of_what_is_not_durable_waits(waiting):

@@ -26,7 +26,8 @@ def test_a_histogram_puts_a_duration_where_it_belongs():
 def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
     traffic = Traffic()
     asked = [GetTag(1, INITIAL.id, "a"), GetTag(2, INITIAL.id, "a"), put("a", 1)]
-    traffic.count_batch(asked, [Ack(1, None), Refused(2, Reason.STORAGE, "full")], [b"12345", b"678"], 0.01)
+    traffic.count_batch(asked, [b"12345", b"678"])
+    traffic.count_turn([Ack(1, None), Refused(2, Reason.STORAGE, "full")], 0.01)
     traffic.count_replies([Refused(3, Reason.STORAGE, "full")])
     found = samples(render(of_traffic(traffic, 3, 2)).decode())
     assert found['ares_requests_total{kind="get_tag"}'] == 2
@@ -117,8 +118,8 @@ async def test_bad_and_failing_batches_are_counted(caplog):
     traffic = Traffic()
     listener = Deaf(traffic)
     listener._start(lambda sender, messages: 1 / 0, "nowhere")
-    listener._receive("client", [b"\x07garbage"])
-    listener._receive("client", encode([GetTag(1, INITIAL.id, "a")]))
+    listener._receive("client", [[b"\x07garbage"]])
+    listener._receive("client", [encode([GetTag(1, INITIAL.id, "a")])])
     assert traffic.received_bytes > 8
     assert sum(traffic.batches.counts) == 2
     assert traffic.requests[GetTag] == 1

@@ -1,12 +1,12 @@
 """Admission as a function: every request has its role, and what is let through is what may be."""
 
 import typing
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
 
 from ares.configuration import Configuration, Server, Status, Successor
-from ares.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ObjectName, ServerId
+from ares.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.messages import (
     Ack,
     AnyMessage,
@@ -34,6 +34,7 @@ from ares.messages import (
 )
 from ares.server import admission
 from ares.server.admission import Admission, Client, Role
+from ares.server.hosting import Hosting
 from ares.server.replica import Replica
 from ares.tag import Tag
 
@@ -55,6 +56,14 @@ class Everybody:
 
     def client(self, sender: Hashable) -> Client | None:
         return Client("name", "key", sender) if isinstance(sender, Role) else None
+
+
+def admit(
+    gate: Admission, sender: Hashable, messages: Sequence[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = admission.NOTHING_HOSTED
+) -> tuple[list[AnyMessage], list[AnyMessage]]:
+    """All at once."""
+    admitted, refused = gate.admit(sender, messages, hosted)
+    return list(admitted), refused
 
 
 def put(key: str) -> PutData:
@@ -97,7 +106,7 @@ def test_a_role_includes_the_ones_before(role: Role) -> None:
     gate = Admission(Everybody(), lambda _: True)
     for needed, requests in REQUESTS.items():
         for request in requests:
-            admitted, refused = gate.admit(role, [request], HOSTED)
+            admitted, refused = admit(gate, role, [request], HOSTED)
             if role >= needed:
                 assert (admitted, refused) == ([request], [])
             else:
@@ -108,7 +117,7 @@ def test_a_role_includes_the_ones_before(role: Role) -> None:
 def test_who_is_nobody_may_nothing() -> None:
     gate = Admission(Everybody(), lambda _: True)
     batch = [request for requests in REQUESTS.values() for request in requests]
-    admitted, refused = gate.admit("stranger", batch, HOSTED)
+    admitted, refused = admit(gate, "stranger", batch, HOSTED)
     assert admitted == []
     assert [refusal.call for refusal in refused] == [CALL] * len(batch)
     assert gate.unknown_keys == 3
@@ -129,7 +138,7 @@ CARRYING: list[AnyMessage] = [
 def test_what_was_not_decided_is_refused_from_everybody(role: Role, request_: AnyMessage) -> None:
     asked: list[Configuration] = []
     gate = Admission(Everybody(), lambda configuration: bool(asked.append(configuration)))
-    admitted, [refusal] = gate.admit(role, [request_], HOSTED)
+    admitted, [refusal] = admit(gate, role, [request_], HOSTED)
     assert admitted == []
     assert isinstance(refusal, Refused)
     assert refusal.reason is Reason.NOT_CERTIFIED
@@ -141,18 +150,18 @@ def test_after_one_forgery_no_certificate_of_a_batch_is_looked_at() -> None:
     asked: list[Configuration] = []
     gate = Admission(Everybody(), lambda configuration: not asked.append(configuration) and configuration != FORGED)
     good, bad, plain = (WriteConfig(CallId(1), C0.id, PENDING), Introduce(CallId(2), FORGED), GetTag(CallId(3), C0.id, KEY))
-    admitted, refused = gate.admit(Role.READ, [good, bad, bad, good, plain], HOSTED)
+    admitted, refused = admit(gate, Role.READ, [good, bad, bad, good, plain], HOSTED)
     assert admitted == [good, plain]
     assert [(refusal.call, refusal.reason) for refusal in refused if isinstance(refusal, Refused)] == [
         (CallId(call), Reason.NOT_CERTIFIED) for call in (2, 2, 1)
     ]
     assert asked == [NEXT, FORGED]
-    assert gate.admit(Role.READ, [good], HOSTED)[0] == [good]
+    assert admit(gate, Role.READ, [good], HOSTED)[0] == [good]
 
 
 def test_a_proposal_need_not_be_decided() -> None:
     proposal = Propose(CALL, NEXT, ClientId(1))
-    assert Admission(Everybody(), lambda _: False).admit(Role.RECONFIGURE, [proposal]) == ([proposal], [])
+    assert admit(Admission(Everybody(), lambda _: False), Role.RECONFIGURE, [proposal]) == ([proposal], [])
 
 
 @pytest.mark.parametrize("role", [Role.READ, Role.WRITE])
@@ -163,7 +172,7 @@ def test_hearsay_is_pending(role: Role) -> None:
         GetData(CALL, C0.id, KEY, True, None, FINAL),
         ListObjects(CALL, C0.id, "", 10, "", FINAL),
     ]
-    admitted, refused = gate.admit(role, batch, HOSTED)
+    admitted, refused = admit(gate, role, batch, HOSTED)
     assert refused == []
     assert admitted == [
         WriteConfig(CALL, C0.id, PENDING),
@@ -181,7 +190,7 @@ def test_hearsay_of_a_later_one_is_left_out(known: str) -> None:
         GetData(CALL, C0.id, KEY, True, None, JUMP),
         ListObjects(CALL, C0.id, "", 10, "", JUMP),
     ]
-    admitted, refused = gate.admit(Role.READ, batch, HOSTED if known == "hosted" else {})
+    admitted, refused = admit(gate, Role.READ, batch, HOSTED if known == "hosted" else {})
     assert refused == []
     assert admitted == [Introduce(CALL, C0), ReadConfig(CALL, C0.id), GetData(CALL, C0.id, KEY, True), ListObjects(CALL, C0.id, "", 10)]
 
@@ -189,9 +198,9 @@ def test_hearsay_of_a_later_one_is_left_out(known: str) -> None:
 def test_who_may_reconfigure_finalizes() -> None:
     gate = Admission(Everybody(), lambda _: True)
     batch: list[AnyMessage] = [WriteConfig(CALL, C0.id, FINAL), WriteConfig(CALL, C0.id, JUMP)]
-    assert gate.admit(Role.RECONFIGURE, batch, HOSTED) == (batch, [])
+    assert admit(gate, Role.RECONFIGURE, batch, HOSTED) == (batch, [])
 
 
 def test_what_is_no_request_is_for_the_host_to_refuse() -> None:
     strange: list[AnyMessage] = [Ack(CALL, None), Refused(CALL, Reason.STORAGE, "says a client")]
-    assert Admission(Everybody(), lambda _: True).admit(Role.READ, strange, HOSTED) == (strange, [])
+    assert admit(Admission(Everybody(), lambda _: True), Role.READ, strange, HOSTED) == (strange, [])

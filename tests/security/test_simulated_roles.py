@@ -38,7 +38,8 @@ def admitting() -> Iterator[list[AnyMessage]]:
     receive, judged = SimServer.receive, admission._hearsay
 
     def receive_admitted(server: SimServer, client: str, frames: list[bytes]) -> None:
-        admitted, refused = gate.admit(client, decode(frames), server.replica.hosted)
+        waiting, refused = gate.admit(client, decode(frames), server.replica.hosted)
+        admitted = list(waiting)
         assert refused == []
         receive(server, client, encode(admitted))
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import zmq
 import zmq.asyncio
@@ -69,9 +69,10 @@ class Server:
     def received(self) -> list[AnyMessage]:
         return [message for _, batch in self.batches for message in batch]
 
-    def handle(self, sender: Sender, messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
-        self.batches.append((sender, list(messages)))
-        return self.answer(messages)
+    def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
+        batch = list(messages)
+        self.batches.append((sender, batch))
+        return self.answer(batch)
 
 
 class Client:

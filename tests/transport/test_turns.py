@@ -1,0 +1,260 @@
+"""Clients take turns at a server (ares/runtime/turns.py): one that asks for much at a time does not keep the others waiting."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from ares.codec import encode
+from ares.configuration import Configuration, Server
+from ares.dap.element import sealed
+from ares.identity import DEFAULT_DOMAIN, CallId, ObjectName, ServerId
+from ares.messages import Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
+from ares.runtime import batching, turns
+from ares.runtime.batching import BatchListener, batches
+from ares.runtime.ports import Sender
+from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S
+from ares.server.host import Host
+from ares.server.hosting import PAGE_CHARACTERS_MAX, PAGE_OBJECTS_MAX
+from ares.server.replica import Replica
+from ares.tag import TAG_ZERO, Tag
+
+from .wires import S0, ZmqWire, get_tag, until
+
+MIB = 1024 * 1024
+SLOWLY_S = 0.001
+MUCH = 600
+IN_A_TURN = int(TURN_S / SLOWLY_S) + GROUP_MESSAGES
+
+
+class Steps:
+    """A loop whose steps the test makes, and a clock that goes when something is answered."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.now_s = 0.0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def time(self) -> float:
+        return self.now_s
+
+    def step(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+class Recording(BatchListener):
+    """Replies, by sender, a list for each time that some were sent."""
+
+    def __init__(self, loop: Steps, handle: Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]) -> None:
+        super().__init__()
+        self.sent: list[tuple[Sender, Sequence[AnyMessage]]] = []
+        self._handle, self._loop, self._serving = handle, loop, True  # type: ignore[assignment]
+
+    def _drain(self) -> None: ...
+
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        self.sent.append((sender, messages))
+
+    def receive(self, sender: Sender, *came: Sequence[AnyMessage]) -> None:
+        self._receive(sender, [encode(messages) for messages in came])
+
+    def calls(self, sender: Sender) -> list[list[int]]:
+        return [[message.call for message in messages] for receiver, messages in self.sent if receiver == sender]
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    steps = Steps()
+    for module in (turns, batching):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=steps.time))
+    return steps
+
+
+@pytest.fixture
+def listener(loop: Steps) -> Recording:
+    def slowly(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+        replies: list[AnyMessage] = []
+        for message in messages:
+            loop.now_s += SLOWLY_S
+            replies.append(Ack(message.call, None))
+        return replies
+
+    return Recording(loop, slowly)
+
+
+def asks(first: int, count: int) -> list[AnyMessage]:
+    return [get_tag(call) for call in range(first, first + count)]
+
+
+def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
+    listener.receive("greedy", asks(0, MUCH))
+    for call in range(MUCH):
+        if not loop.soon:
+            break
+        before_s = loop.now_s
+        listener.receive("other", asks(call, 1))
+        assert listener.sent[-1] == ("other", [Ack(CallId(call), None)])
+        loop.step()
+        assert loop.now_s - before_s <= (IN_A_TURN + 1) * SLOWLY_S
+    answered = listener.calls("greedy")
+    assert [call for calls in answered for call in calls] == list(range(MUCH)), "in order, and nothing is lost"
+    assert max(map(len, answered)) <= IN_A_TURN
+    assert listener._standing_bytes == 0
+
+
+def test_those_in_line_take_turns(loop: Steps, listener: Recording) -> None:
+    for sender in ("a", "b", "c"):
+        listener.receive(sender, asks(0, MUCH))
+    listener.sent.clear()
+    for _ in range(6):
+        loop.step()
+    assert [sender for sender, _ in listener.sent] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_a_turn_spans_all_that_came_together(loop: Steps, listener: Recording) -> None:
+    """Or whoever asks in thousands of small batches would have thousands of turns at once."""
+    listener.receive("greedy", *[asks(call, 1) for call in range(MUCH)])
+    assert len(listener.calls("greedy")[0]) <= IN_A_TURN
+    while loop.soon:
+        loop.step()
+    assert [call for calls in listener.calls("greedy") for call in calls] == list(range(MUCH))
+
+
+def test_a_turn_has_so_many_messages_however_fast_they_are_answered(loop: Steps) -> None:
+    listener = Recording(loop, lambda sender, messages: [Ack(message.call, None) for message in messages])
+    listener.receive("greedy", asks(0, 4096))
+    while loop.soon:
+        loop.step()
+    assert [len(calls) for calls in listener.calls("greedy")] == [TURN_MESSAGES_MAX] * (4096 // TURN_MESSAGES_MAX)
+
+
+def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bound(loop: Steps, listener: Recording) -> None:
+    listener.receive("greedy", asks(0, MUCH))
+    for number in range(LINE_BATCHES_MAX + 10):
+        listener.receive("greedy", asks(MUCH + number, 1))
+    while loop.soon:
+        loop.step()
+    assert [call for calls in listener.calls("greedy") for call in calls] == list(range(MUCH + LINE_BATCHES_MAX))
+    listener.receive("greedy", asks(5, 1))
+    assert listener.calls("greedy")[-1] == [5]
+
+
+def test_nobody_has_a_turn_while_requests_are_kept_away(loop: Steps, listener: Recording) -> None:
+    listener.receive("greedy", asks(0, MUCH))
+    listener.pause()
+    for _ in range(3):
+        loop.step()
+    assert len(listener.sent) == 1
+    listener.resume()
+    while loop.soon:
+        loop.step()
+    assert sum(map(len, listener.calls("greedy"))) == MUCH
+
+
+def test_what_a_client_that_left_had_in_line_is_forgotten(loop: Steps, listener: Recording) -> None:
+    listener.receive("greedy", asks(0, MUCH))
+    assert listener._standing_bytes > 0
+    listener._give_up("greedy")
+    while loop.soon:
+        loop.step()
+    assert (len(listener.sent), listener._standing_bytes) == (1, 0)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_handler_that_fails_or_stops_has_dropped_the_rest(loop: Steps, fails: bool) -> None:
+    taken: list[int] = []
+
+    def handle(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+        for message in messages:
+            taken.append(message.call)
+            loop.now_s += SLOWLY_S
+            if len(taken) == 3:
+                if fails:
+                    raise ZeroDivisionError
+                return []
+        return []
+
+    listener = Recording(loop, handle)
+    listener.receive("client", asks(0, MUCH))
+    while loop.soon:
+        loop.step()
+    assert (taken[:3], len(taken) < MUCH, listener._standing_bytes) == ([0, 1, 2], True, 0)
+
+
+# -- what a server says at most at a stretch ------------------------------------------------------------------------------
+
+ME = Server(ServerId("s0"), "h:1", f"{0:032x}")
+C0 = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
+
+
+def crowded() -> Replica:
+    """More objects than a page has, with the longest names, and many domains."""
+    replica = Replica(ME.id, ME.identity, C0)
+    for number in range(PAGE_OBJECTS_MAX + 10):
+        name, tag = ObjectName(f"{number:04d}".ljust(1024, "n")), Tag(1, TAG_ZERO.writer)
+        assert isinstance(replica.answer(PutData(CallId(1), C0.id, name, tag, sealed(C0.id, name, tag, 0, 1, (b"x",)))), Ack)
+    for number in range(300):
+        assert replica.introduce(C0.at(f"domain {number}", 0, C0.id)) is None  # type: ignore[arg-type]
+    return replica
+
+
+@pytest.mark.parametrize(("request_", "kind"), [(ListObjects(CallId(1), C0.id, "", 1000), ObjectsReply), (Describe(CallId(1)), Description)])
+def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(loop: Steps, request_: AnyMessage, kind: type) -> None:
+    host = Host(crowded(), loop=loop)  # type: ignore[arg-type]
+
+    def handle(sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
+        def slowly() -> Iterator[AnyMessage]:
+            for message in messages:
+                loop.now_s += SLOWLY_S
+                yield message
+
+        return host.handle(sender, slowly())
+
+    listener = Recording(loop, handle)
+    listener.receive("greedy", [request_] * 64)
+    while loop.soon:
+        loop.step()
+    replies = [message for _, messages in listener.sent for message in messages]
+    assert [type(reply) for reply in replies] == [kind] * 64
+    for _, messages in listener.sent:
+        assert len(messages) <= IN_A_TURN
+        assert sum(len(frame) for _, frames in batches(messages) for frame in frames) <= IN_A_TURN * 2 * PAGE_CHARACTERS_MAX
+
+
+# -- over sockets ---------------------------------------------------------------------------------------------------------
+
+
+async def test_over_a_wire_others_are_served_between(zmq_wire: ZmqWire) -> None:
+    order: list[int] = []
+
+    def slowly(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+        replies: list[AnyMessage] = []
+        for message in messages:
+            time.sleep(SLOWLY_S)
+            order.append(message.call)
+            replies.append(Ack(message.call, None))
+        return replies
+
+    listener = zmq_wire.make_listener(zmq_wire.fresh_address())
+    address = await listener.serve(slowly)
+    try:
+        greedy, other = zmq_wire.connect(address), zmq_wire.connect(address)
+        for client, call in ((greedy, 90_001), (other, 90_002)):
+            await client.insist(S0, call)
+        greedy.connections.post(S0, asks(0, MUCH))
+        greedy.connections.post(S0, asks(MUCH, 10))
+        await until(lambda: 0 in order)
+        other.connections.post(S0, asks(90_003, 1))
+        await until(lambda: {90_003} <= other.calls() and MUCH + 9 in greedy.calls())
+        assert [call for call in order if call < 90_000] == list(range(MUCH + 10))
+        assert order.index(90_003) < order.index(MUCH - 1), "before the first batch was answered to its end"
+        await greedy.insist(S0, 90_004)
+        await asyncio.sleep(0)
+    finally:
+        await listener.close()
