@@ -19,7 +19,7 @@ TURN_MESSAGES_MAX = 512
 """A turn ends at either, and then its replies are sent: those with small values are 8 KiB each."""
 
 GROUP_MESSAGES = 4
-"""The clock is looked at before so many messages: to look at it before each costs a twentieth of what it takes to answer a small one."""
+"""The clock is looked at before so many messages. With 8, a small one would cost 0.04 µs less, and descriptions keep others waiting twice as long."""
 
 LINE_BATCHES_MAX = 256
 """Of a client that stands in line and from which more comes."""
