@@ -1,5 +1,6 @@
 """What the two security mechanisms of ZMTP have in common, and the one that secures nothing: NULL. The other one is in ares/runtime/curve.py."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -16,6 +17,8 @@ GREETING_BYTES = 64
 SHORT_MAX = 255
 _SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
 _AS_SERVER_AT = 32
+_NAME = re.compile(rb"[a-z0-9._+-]{1,255}")
+_SIZE_BYTES = 4
 
 
 class NotZmtp(AresError):
@@ -135,18 +138,25 @@ def refusal(command: bytes) -> TurnedAway | None:
 
 
 def _code(rest: bytes) -> str:
-    return rest[1 : 1 + rest[0]].decode("ascii", "replace")[:100] if rest else ""
+    if not rest or len(rest) != 1 + rest[0]:
+        raise NotZmtp("an ERROR whose reason is not as long as it says")
+    return rest[1:].decode("ascii", "replace")[:100]
 
 
 def parsed(metadata: bytes) -> dict[bytes, bytes]:
-    """Properties by lower-case name. Raises :class:`NotZmtp`."""
-    found = {}
-    while metadata:
-        name_end = 1 + metadata[0]
-        size = int.from_bytes(metadata[name_end : name_end + 4], "big")
-        value_end = name_end + 4 + size
-        if value_end > len(metadata):
+    """Properties by lower-case name: case tells no names apart. Raises :class:`NotZmtp` for what RFC 37 does not allow, and for a name twice."""
+    found: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(metadata):
+        value_at = at + 1 + metadata[at] + _SIZE_BYTES
+        name = metadata[at + 1 : value_at - _SIZE_BYTES].lower()
+        end = value_at + int.from_bytes(metadata[value_at - _SIZE_BYTES : value_at], "big")
+        if end > len(metadata):
             raise NotZmtp("a handshake that ends in the middle of a property")
-        found[metadata[1:name_end].lower()] = metadata[name_end + 4 : value_end]
-        metadata = metadata[value_end:]
+        if not _NAME.fullmatch(name):
+            raise NotZmtp(f"a property with the name {name[:20]!r}")
+        if name in found:
+            raise NotZmtp(f"two properties with the name {name[:20]!r}")
+        found[name] = metadata[value_at:end]
+        at = end
     return found

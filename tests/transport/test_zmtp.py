@@ -15,7 +15,7 @@ from ares.messages import DataReply, Element
 from ares.runtime.limits import Limits
 from ares.runtime.zmtp import LARGE_BYTES_MIN, SCRATCH_BYTES, Incoming, pong, wire
 from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_handshake import DEALER, ROUTER, NotZmtp, Null, framed
+from ares.runtime.zmtp_handshake import DEALER, ROUTER, NotZmtp, Null, TurnedAway, framed, greeting, parsed, properties
 from ares.runtime.zmtp_server import ZmtpListener
 from ares.tag import TAG_ZERO
 
@@ -66,6 +66,51 @@ def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list
     side = incoming()
     assert feed(side, opening(DEALER) + on_wire(*messages), pieces) == messages
     assert side.held_bytes == 0
+
+
+BAD_METADATA = {
+    "no name": b"\x00" + bytes(4),
+    "no name, and a value": b"\x00" + b"\x00\x00\x00\x05value",
+    "a space in a name": b"\x03a b" + bytes(4),
+    "a zero in a name": b"\x03a\x00b" + bytes(4),
+    "a letter of another alphabet": b"\x02" + "é".encode() + bytes(4),
+    "a line's end": b"\x02a\n" + bytes(4),
+    "a name twice": b"\x01x" + bytes(4) + b"\x01x" + bytes(4),
+    "a name twice, in other letters": b"\x0bSOCKET-TYPE\x00\x00\x00\x06DEALER",
+    "a value that is not there": b"\x01x\x00\x00\x00\x02v",
+    "a value of 2 GiB": b"\x01x\x80\x00\x00\x00",
+    "a size that is not there": b"\x01x\x00\x00",
+    "a name that is not there": b"\x09x",
+    "a byte more": b"\x01x" + bytes(4) + b"\x01",
+}
+"""By the grammar of RFC 37; after properties that are as they should be."""
+
+
+@pytest.mark.parametrize("said", BAD_METADATA.values(), ids=BAD_METADATA)
+@pytest.mark.parametrize("kind", [ROUTER, DEALER])
+def test_what_is_no_metadata_ends_the_handshake(kind: bytes, said: bytes) -> None:
+    side = incoming(kind)
+    with pytest.raises(NotZmtp, match="propert"):
+        feed(side, greeting(b"NULL") + framed(b"\x05READY" + properties(DEALER if kind == ROUTER else ROUTER) + said))
+    assert not side.ready
+
+
+def test_metadata_is_what_the_grammar_says() -> None:
+    """Names of 1 to 255 characters, whose case says nothing; values may be empty."""
+    longest = b"aZ09-_.+" * 31 + b"x" * 7
+    said = b"\x01X" + bytes(4) + b"\xff" + longest + b"\x00\x00\x01\x00" + bytes(256)
+    assert parsed(said) == {b"x": b"", longest.lower(): bytes(256)}
+    assert parsed(b"") == {}
+    side = incoming()
+    feed(side, greeting(b"NULL") + framed(b"\x05READY" + b"\x0bsOCKET-tYPE\x00\x00\x00\x06DEALER" + said))
+    assert side.ready
+
+
+@pytest.mark.parametrize("reason", [b"", b"\x03", b"\x0340", b"\x03400 and more", b"\xff400"])
+def test_an_error_whose_reason_is_not_as_long_as_it_says_is_none(reason: bytes) -> None:
+    with pytest.raises(NotZmtp, match="not as long as it says") as refused:
+        feed(incoming(DEALER), greeting(b"NULL") + framed(b"\x05ERROR" + reason))
+    assert not isinstance(refused.value, TurnedAway)
 
 
 def test_an_incomplete_message_is_on_the_books() -> None:
