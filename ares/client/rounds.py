@@ -151,6 +151,10 @@ class Denial(Refusal):
     """Why a server refuses this client."""
 
 
+class Unproven(Denial):
+    """The same, said in the handshake: anybody may have said it who answers at the server's address, or is on the way there."""
+
+
 class Round(Tally[Any], eq=False, kw_only=True):
     """A Gather under way, and who has answered it. ``requests`` are kept for sending again; times are the session's.
 

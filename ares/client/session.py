@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ares.client.jobs import Jobs
-from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task, Unfit, begin
+from ares.client.rounds import RESEND_S_MAX, Denial, Refusal, Round, Task, Unfit, Unproven, begin
 from ares.configuration import Configuration, Server
 from ares.effects import Gather
 from ares.errors import ConfigurationRefused, ElementRefused, NotAuthorized, Superseded, Unavailable, Uncertain
@@ -141,9 +141,15 @@ class Session(Jobs):
         self._step(round.task, None, error)
 
     def _denied(self, round: Round) -> None:
-        """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing."""
+        """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing.
+
+        Where that is not proven, the servers may have been replaced by others, and somebody else be at their addresses: the hint tells.
+        """
         if round.outcome is Outcome.REACHED:
             self._look(round)
+        elif round.outcome is Outcome.UNREACHABLE and any(isinstance(why, Unproven) for why in round.refusals.values()):
+            self._give_up_soon(round)
+            self._want_hint(round.gather.configuration.domain, urgent=True)
         elif round.complete:
             self._throw(round, self._unavailable(round))
         elif round.outcome is Outcome.UNREACHABLE:
@@ -155,8 +161,9 @@ class Session(Jobs):
     def _unavailable(self, round: Round) -> Uncertain:
         untouched = sum(isinstance(why, Refusal) and why.untouched for why in round.refusals.values()) == len(round.asked)
         denials = {server: why for server, why in round.refusals.items() if isinstance(why, Denial)}
-        if denials and round.outcome is Outcome.UNREACHABLE:
-            server, why = next(iter(denials.items()))
+        proven = {server: why for server, why in denials.items() if not isinstance(why, Unproven)}
+        if round.outcome is Outcome.UNREACHABLE and (proven or len(round.asked) - len(denials) < round.needed):
+            server, why = next(iter((proven or denials).items()))
             return NotAuthorized(f"{server}: {why}", round.story(), untouched)
         unfit = round.outcome is Outcome.UNREACHABLE and any(isinstance(why, Unfit) for why in round.refusals.values())
         kind = ElementRefused if unfit else Unavailable
@@ -176,7 +183,8 @@ class Session(Jobs):
             self._outbox[server].append(round.request_for(server))
             return
         denied = refusal.reason is Reason.NOT_AUTHORIZED
-        why = _KINDS.get(refusal.reason, Refusal)(refusal.detail)
+        kind = _KINDS.get(refusal.reason, Refusal)
+        why = (Unproven if denied and not refusal.call else kind)(refusal.detail)
         why.untouched = refusal.call == round.call and not round.resent
         round.refuse(server, why)
         self._ask_rest(round)

@@ -76,8 +76,8 @@ class CurveClient:
         return greeting(self.mechanism) + framed(_HELLO + _VERSION + _HELLO_PAD + self._public + count + signature)
 
     def hear(self, command: bytes) -> bytes:
-        if (refused := refusal(command)) is not None:
-            raise refused
+        if (refused := refusal(command)) is not None:  # nobody signs it; but before INITIATE a server has no key to refuse
+            raise refused if self._key else NotZmtp("it refuses before it has shown to own the server's key")
         if not self._key:
             return self._initiate(command)
         if self.traffic is None:

@@ -1,7 +1,8 @@
 """What a client has towards each server, over sockets of whichever implementation: a link, or a reason why there is none.
 
 A server that refuses this client's key, or has keys where the client has none or the other way round, is left alone for a while, during which this
-client is told in its name that it is not authorised. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
+client is told so in its name: a Refused of call 0. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
+All of that is said in the handshake, where nothing proves who says it; so it is told as what somebody says who answers there.
 
 Whatever else is in the way (nothing listens, the host is not found, it hangs up) may be over soon: it is tried again, and told only where an
 operation got no answer in time.
@@ -25,7 +26,10 @@ from ares.runtime.zmq_sockets import endpoint
 BARRED_S = 1.0
 """How long a server that refused the key is left alone."""
 
-UNKNOWN_KEY = "it does not know this client's key (any more); `ares-cli keys list`, where keys are managed, tells whose it knows"
+UNKNOWN_KEY = (
+    "what answers there says that it does not know this client's key (any more), and nothing proves that it is the server; "
+    "`ares-cli keys list`, where keys are managed, tells whose the cluster knows"
+)
 REFUSED = "connection refused: is it running?"
 FAR = "no route to its machine"
 DEAF = "nothing answers at its address: is the machine up, and nothing in between that drops connections?"
@@ -33,7 +37,9 @@ MUTE = "it takes connections and says nothing: does it hang?"
 HUNG_UP = "it hung up during the handshake: it is ending, or has too many connections: its log tells"
 WRONG_KEY = "it hung up during the handshake: it is ending, has too many connections, or another key than the cluster file says: its log tells"
 NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
-NEEDS_KEYS = "it knows clients by their keys, and there are none in this cluster file: use the one that the server has"
+NEEDS_KEYS = "what answers there knows clients by their keys, and there are none in this cluster file: use the one that the server has"
+_ABOUT_THE_CLIENT = (UNKNOWN_KEY, NEEDS_KEYS)
+"""Why who answers there does not want this client; everything else is about who answers."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,13 +66,13 @@ class LinkedConnections(BatchConnections):
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
         self._links: dict[ServerId, Link | None] = {}
-        self._barred: dict[ServerId, tuple[float, str]] = {}
+        self._barred: dict[ServerId, tuple[float, Refused]] = {}
 
     def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         if self._barred and server in self._barred:
-            until_s, why = self._barred[server]
+            until_s, refusal = self._barred[server]
             if self._loop.time() < until_s:
-                self._loop.call_soon(self._refuse, server, why)
+                self._loop.call_soon(self._refuse, server, refusal)
                 return
             del self._barred[server]
         if server not in self._links:
@@ -95,12 +101,14 @@ class LinkedConnections(BatchConnections):
 
     def _shut_out(self, server: ServerId, why: str) -> None:
         """The server does not want this client, or speaks another mechanism: it makes no sense to try again at once."""
+        reason = Reason.NOT_AUTHORIZED if why in _ABOUT_THE_CLIENT else Reason.BAD_REQUEST
+        refusal = Refused(CallId(0), reason, f"at {without_key(self._addresses[server])[0]}: {why}")
         link = self._links.get(server)
         if link is not None:
             link.close()
             del self._links[server]
-            self._barred[server] = self._loop.time() + BARRED_S, why
-        self._refuse(server, why)
+            self._barred[server] = self._loop.time() + BARRED_S, refusal
+        self._refuse(server, refusal)
 
     def _trouble(self, server: ServerId, why: str) -> None:
         """No connection has come about, and why; empty: one has."""
@@ -109,9 +117,9 @@ class LinkedConnections(BatchConnections):
         else:
             self.troubles.pop(server, None)
 
-    def _refuse(self, server: ServerId, why: str) -> None:
+    def _refuse(self, server: ServerId, refusal: Refused) -> None:
         if self._opened:
-            self._deliver(server, [Refused(CallId(0), Reason.NOT_AUTHORIZED, why)])
+            self._deliver(server, [refusal])
 
     async def close(self) -> None:
         if not self._opened:

@@ -63,7 +63,7 @@ class RemoteConsensus:
         require_place(configuration)
         try:
             return await self._ask(Propose(self._next_call(), configuration, proposer), Decided, timeout_s)
-        except ConsensusUnavailable as error:
+        except (ConsensusUnavailable, NotAuthorized) as error:
             error.may_have_taken_effect = bool(self._order)
             raise
 
@@ -125,18 +125,19 @@ class RemoteConsensus:
         if not self._order:
             raise ConsensusUnavailable("the cluster file names no consensus members")
         said: dict[ServerId, str] = {}
-        denied: set[ServerId] = set()
+        denied: dict[ServerId, bool] = {}
         with self._mailbox(request) as mailbox:
             try:
                 async with asyncio.timeout(timeout_s):
                     for member in itertools.cycle(tuple(self._order)):
+                        first = member not in said
                         said.setdefault(member, "")
                         self._connections.post(member, [request])
-                        answer = await self._listen(mailbox, member, expected, said, denied)
+                        answer = await self._listen(mailbox, member, expected, said, denied, first)
                         if answer is not None:
                             return answer
                         if len(denied) == len(self._order):
-                            raise NotAuthorized(said[member], "asked the consensus service", by_everybody=True)
+                            raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", by_everybody=all(denied.values()))
             except TimeoutError:
                 pass
         said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
@@ -144,9 +145,12 @@ class RemoteConsensus:
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
 
     async def _listen(
-        self, mailbox: Mailbox, asked: ServerId, expected: type[Answer], said: dict[ServerId, str], denied: set[ServerId]
+        self, mailbox: Mailbox, asked: ServerId, expected: type[Answer], said: dict[ServerId, str], denied: dict[ServerId, bool], first: bool
     ) -> Answer | None:
-        """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client (``denied``)."""
+        """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client.
+
+        ``denied``: who will not; True of those that said so to the request itself when it was put to them ``first``, and so did nothing.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):
                 while True:
@@ -156,7 +160,7 @@ class RemoteConsensus:
                         return message
                     said[member] = _refusal(message)
                     if isinstance(message, Refused) and message.reason is Reason.NOT_AUTHORIZED:
-                        denied.add(member)
+                        denied[member] = denied.get(member, first and member == asked and message.call > 0)
                     if member == asked:
                         await asyncio.sleep(PAUSE_S)
                         return None

@@ -178,7 +178,7 @@ class _Link:
         match connection.trouble:
             case WrongMechanism():
                 self._shut_out(NO_SERVER if self._has_keys else NEEDS_KEYS)
-            case TurnedAway(code="400"):
+            case TurnedAway(code="400") if self._has_keys:
                 self._shut_out(UNKNOWN_KEY)
             case None:
                 self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that

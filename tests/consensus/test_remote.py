@@ -1,19 +1,20 @@
 """The client's side: which member is asked, what a failure says; and the host's side: what it answers to what it does not serve."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from ares.configuration import Configuration
-from ares.errors import ConsensusUnavailable
+from ares.errors import ConsensusUnavailable, NotAuthorized
 from ares.identity import CallId, ClientId, DomainName, ServerId
 from ares.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
 from ares.runtime.consensus_host import UNDER_WAY_OF_CLIENT_MAX, ConsensusHost
 from ares.runtime.home import prepare
 from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
 from ares.runtime.local_consensus import LocalConsensus
+from ares.runtime.ports import Sender
 from ares.runtime.raft_member import RaftMember
 from ares.runtime.remote_consensus import RemoteConsensus
 
@@ -90,6 +91,30 @@ async def test_a_failure_names_every_member_and_its_last_words(service: Service)
     with pytest.raises(ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(no leader\)") as caught:
         await client.propose(configuration(0), ME, 1.5)
     assert caught.value.may_have_taken_effect
+
+
+def denying(call: int | None) -> Callable[[Sender, Sequence[AnyMessage]], list[AnyMessage]]:
+    """Says over a connection that this client may not (None), or in the handshake (0)."""
+    return lambda _, messages: [Refused(CallId(message.call if call is None else call), Reason.NOT_AUTHORIZED, "no") for message in messages]
+
+
+@pytest.mark.parametrize(("call", "uncertain"), [(None, False), (0, True)], ids=["over a connection", "in the handshake"])
+async def test_what_all_members_deny_is_known_to_have_changed_nothing_if_they_said_so_to_it(
+    service: Service, call: int | None, uncertain: bool
+) -> None:
+    """What is said in a handshake nobody proves, and an earlier connection may have brought the proposal there."""
+    for place in ("a", "b"):
+        await InprocListener(service.network, place).serve(denying(call))
+    client = RemoteConsensus(InprocConnections(service.network), {R0: "a", R1: "b"})
+    with pytest.raises(NotAuthorized, match=r"r[01]: no") as caught:
+        await client.propose(configuration(0), ME, PATIENCE_S)
+    assert caught.value.may_have_taken_effect is uncertain
+
+
+async def test_one_member_that_denies_in_the_handshake_keeps_no_other_from_deciding(service: Service) -> None:
+    await InprocListener(service.network, "elsewhere").serve(denying(0))
+    client = RemoteConsensus(InprocConnections(service.network), {R0: "elsewhere", R1: R1})
+    assert (await client.propose(configuration(0), ME, PATIENCE_S)).configuration == configuration(0)
 
 
 async def test_a_failure_tells_why_a_member_could_not_be_reached(service: Service) -> None:

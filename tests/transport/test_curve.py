@@ -12,7 +12,7 @@ from ares.runtime.keys import SecretKey
 from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, pong
 from ares.runtime.zmtp_handshake import DEALER, GREETING_BYTES, ROUTER, NotAdmitted, NotZmtp, TurnedAway, WrongMechanism, framed, properties
 
-from .test_zmtp import SIZES, feed, opening
+from .test_zmtp import BAD_METADATA, SIZES, feed, opening
 
 SERVER, CLIENT, STRANGER = (SecretKey(bytes([number]) * 32) for number in (1, 2, 3))
 
@@ -74,6 +74,19 @@ def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list
         assert receiver.incoming.held_bytes == 0
 
 
+@pytest.mark.parametrize("said", BAD_METADATA.values(), ids=BAD_METADATA)
+def test_what_is_no_metadata_ends_the_handshake_of_either_side(said: bytes) -> None:
+    client, server = client_of(said=properties(DEALER) + said), server_of()
+    with pytest.raises(NotZmtp, match="propert"):
+        server.hear(client.hear(server.handshake.opening() + server.hear(client.handshake.opening())))
+    assert not server.incoming.ready
+    client, server = client_of(), server_of(said=properties(ROUTER) + said)
+    initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+    with pytest.raises(NotZmtp, match="propert"):
+        client.hear(server.hear(initiate))
+    assert not client.incoming.ready
+
+
 def test_the_same_message_never_looks_the_same_twice() -> None:
     client, server = met()
     sealed = {client.seal([b"message"]) for _ in range(10)} | {server.seal([b"message"]) for _ in range(10)}
@@ -104,6 +117,14 @@ def test_an_unknown_client_is_told() -> None:
     assert told.value.code == "400"
     assert not server.incoming.ready
     assert not client.incoming.ready
+
+
+def test_who_has_not_shown_the_servers_key_cannot_refuse_ours() -> None:
+    """Anybody can send an ERROR; a server that was shown no key has none to refuse."""
+    client = client_of()
+    with pytest.raises(NotZmtp, match="before it has shown to own the server's key") as refused:
+        client.hear(server_of().handshake.opening() + framed(b"\x05ERROR\x03400"))
+    assert not isinstance(refused.value, TurnedAway)
 
 
 def test_a_server_that_does_not_own_the_key_learns_nothing() -> None:

@@ -11,13 +11,14 @@ import pytest
 from ares.identity import CallId
 from ares.messages import Ack, Reason, Refused
 from ares.runtime import links, zmtp_client
+from ares.runtime.curve import CurveServer
 from ares.runtime.keys import SecretKey, keyed
 from ares.runtime.lock import Lock
 from ares.runtime.zmq_client import ZmqConnections
 from ares.runtime.zmq_server import ZmqListener
 from ares.runtime.zmtp_client import ZmtpConnections
 from ares.runtime.zmtp_connection import ZmtpConnection
-from ares.runtime.zmtp_handshake import DEALER, Null, framed
+from ares.runtime.zmtp_handshake import framed, greeting
 from ares.runtime.zmtp_server import ZmtpListener
 
 from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, until
@@ -133,25 +134,53 @@ async def test_what_is_no_server_is_told(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize(("code", "refused"), [(b"400", True), (b"300", False)])
-async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool) -> None:
-    """300 is what libzmq says when who knows the keys cannot be asked now."""
+def turning_away(code: bytes, shows_key: bool) -> Talk:
+    """A server that answers ERROR with this code: as one does that looked the client's key up, or at once, as anybody can."""
 
-    async def turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handshake = CurveServer(SERVER_KEY, lambda _: False, b"")
+        writer.write(handshake.opening())
         await reader.readexactly(64)
-        writer.write(Null(DEALER).opening()[:12] + b"CURVE".ljust(20, b"\0") + b"\1" + bytes(31) + framed(b"\x05ERROR\x03" + code))
+        if shows_key:
+            writer.write(handshake.hear((await reader.readexactly(2 + 200))[2:]))
+            await reader.read(1000)
+        writer.write(framed(b"\x05ERROR\x03" + code))
         await writer.drain()
         await reader.read()
         writer.close()
 
-    async with answering(turn_away) as address, client_of(keyed(address, SERVER_KEY.public), KEY) as client:
+    return talk
+
+
+@pytest.mark.parametrize(("code", "refused"), [(b"400", True), (b"300", False)])
+async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool) -> None:
+    """300 is what libzmq says when who knows the keys cannot be asked now."""
+    async with answering(turning_away(code, True)) as address, client_of(keyed(address, SERVER_KEY.public), KEY) as client:
         client.connections.post(S0, [get_tag(1)])
         if refused:
             await until(lambda: bool(client.received))
-            assert client.received == [Refused(CallId(0), Reason.NOT_AUTHORIZED, links.UNKNOWN_KEY)]
+            assert client.received == [Refused(CallId(0), Reason.NOT_AUTHORIZED, f"at {address}: {links.UNKNOWN_KEY}")]
         else:
             assert await trouble_of(client) == "it refuses: '300'"
             assert client.received == []
+
+
+async def test_who_has_not_shown_the_servers_key_refuses_nobody() -> None:
+    """A server refuses a key that it was shown, and it is shown one only after it has proved to own its own."""
+    async with answering(turning_away(b"400", False)) as address, client_of(keyed(address, SERVER_KEY.public), KEY) as client:
+        assert "it refuses before it has shown to own the server's key" in await trouble_of(client)
+        assert client.received == []
+
+
+async def test_a_client_without_a_key_has_none_that_could_be_unknown() -> None:
+    async def turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting(b"NULL") + framed(b"\x05ERROR\x03400"))
+        await reader.read()
+        writer.close()
+
+    async with answering(turn_away) as address, client_of(address) as client:
+        assert await trouble_of(client) == "it refuses: '400'"
+        assert client.received == []
 
 
 @pytest.mark.parametrize("listener_kind", [ZmtpListener, ZmqListener])
@@ -167,7 +196,7 @@ async def test_keys_on_one_side_only_are_told_whoever_the_server_is(listener_kin
                 await asyncio.sleep(0.02)
         reply = client.received[0]
         assert isinstance(reply, Refused)
-        assert reply.detail == (links.NO_SERVER if client_has_key else links.NEEDS_KEYS)
+        assert reply.detail == f"at {address}: {links.NO_SERVER if client_has_key else links.NEEDS_KEYS}"
     await listener.close()
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from ares.client.rounds import RESEND_S, RESEND_S_MAX
 from ares.client.session import HINT_AGAIN_S, STALL_S
-from ares.errors import ConfigurationRefused, Superseded, Unavailable
+from ares.configuration import Configuration
+from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable
 from ares.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
 from ares.tag import TAG_ZERO
 
@@ -170,6 +171,61 @@ def test_servers_of_another_cluster_end_the_round_once_a_quorum_cannot_come(rig)
     assert isinstance(rig.error, ConfigurationRefused)
     assert "s1 refuses: says the server" in str(rig.error)
     assert (rig.session.hints, rig.session.busy) == ([], False)
+
+
+AT_THE_DOOR = Refused(0, Reason.NOT_AUTHORIZED, "what answers there says that it does not know this client's key")
+FULL = Refused(1, Reason.STORAGE, "its disk is full")
+
+
+def test_what_one_says_in_the_handshake_denies_nothing(rig):
+    """Whoever answers at its address may have said it: the others are asked, and why they do not answer is told as well."""
+    rig.start(once())
+    rig.reply("s0", AT_THE_DOOR)
+    rig.tick(1.0)
+    assert rig.ends == []
+    rig.reply("s1", FULL)
+    rig.session.hinted(C.domain, None, rig.now)
+    assert type(rig.error) is Unavailable
+    assert rig.error.missing == {"s0": AT_THE_DOOR.detail, "s1": FULL.detail, "s2": "no answer"}
+
+
+def test_what_one_says_in_the_handshake_keeps_no_quorum_from_answering(rig):
+    rig.start(once())
+    rig.reply("s0", AT_THE_DOOR)
+    for server in ("s1", "s2"):
+        rig.reply(server, Ack(1, None))
+    assert rig.value == ["s1", "s2"]
+
+
+def test_what_enough_say_in_the_handshake_is_told_once_nothing_newer_is_known(rig):
+    """Somebody else may be at the addresses of servers that were replaced."""
+    rig.start(once())
+    for server in ("s0", "s1"):
+        rig.reply(server, AT_THE_DOOR)
+    assert rig.ends == []
+    assert rig.session.hints == [C.domain]
+    rig.session.hinted(C.domain, None, rig.now)
+    assert type(rig.error) is NotAuthorized
+    assert not rig.error.untouched, "an earlier connection may have brought it there"
+    assert AT_THE_DOOR.detail in str(rig.error)
+
+
+def test_servers_that_were_replaced_are_asked_no_more_whatever_is_at_their_addresses(rig):
+    rig.start(once())
+    for server in ("s0", "s1", "s2"):
+        rig.reply(server, AT_THE_DOOR)
+    assert rig.ends == []
+    newer = Configuration.abd(["t0", "t1", "t2"]).at(C.domain, 1, C.id)
+    rig.session.hinted(C.domain, newer, rig.now)
+    assert type(rig.error) is Superseded
+
+
+def test_a_denial_over_a_connection_counts_at_once(rig):
+    rig.start(once())
+    for server in ("s0", "s1", "s2"):
+        rig.reply(server, Refused(1, Reason.NOT_AUTHORIZED, "it takes the role write"))
+    assert type(rig.error) is NotAuthorized
+    assert rig.error.untouched
 
 
 def test_a_hint_moves_rounds_of_older_configurations_of_the_domain_only(rig):

@@ -1,0 +1,69 @@
+"""Somebody else at the addresses of servers, who refuses whoever comes: nobody takes that for the word of the servers."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from ares.errors import Unavailable
+from ares.identity import ServerId
+from ares.runtime.zmtp_handshake import framed, greeting
+
+from .cluster import SecureCluster, within
+
+REFUSAL = framed(b"\x05ERROR\x03400")
+"""What a server says that does not know a client's key: nothing in it is secret or signed."""
+
+
+class Fakes:
+    """Who takes the places of servers: each has stopped, and its address answers every handshake with a refusal."""
+
+    def __init__(self, cluster: SecureCluster) -> None:
+        self._cluster = cluster
+        self._servers: list[asyncio.Server] = []
+        self.refused = 0
+
+    async def __aenter__(self) -> "Fakes":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.close()
+
+    async def replace(self, *ids: str) -> None:
+        for id in map(ServerId, ids):
+            await self._cluster.listeners[id].close()
+            host, _, port = self._cluster.settings.servers[id].address.rpartition(":")
+            self._servers.append(await asyncio.start_server(self._refuse, host, int(port)))
+
+    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(greeting(b"CURVE", as_server=True) + REFUSAL)
+            self.refused += 1
+            while await reader.read(1000):
+                pass
+        writer.close()
+
+
+EITHER_TRANSPORT = pytest.mark.parametrize("cluster", ["native", "libzmq"], indirect=True)
+
+
+@EITHER_TRANSPORT
+async def test_a_quorum_answers_whatever_the_others_places_say(cluster: SecureCluster) -> None:
+    async with Fakes(cluster) as fakes:
+        await fakes.replace("s0", "s1")
+        admin = await cluster.manager("admin")
+        await within(admin.write("key", b"value"))
+        assert await within(admin.read("key")) == b"value"
+        assert fakes.refused
+
+
+@EITHER_TRANSPORT
+async def test_without_a_quorum_the_client_is_told_what_is_known_and_not_that_it_is_not_authorised(cluster: SecureCluster) -> None:
+    async with Fakes(cluster) as fakes:
+        await fakes.replace("s0", "s1", "s2")
+        admin = await cluster.manager("admin", timeout_s=2.0)
+        with pytest.raises(Unavailable, match=r"before it has shown to own the server's key|what answers there does not speak CURVE") as failed:
+            await within(admin.read("key"))
+        assert fakes.refused
+        assert {"s0", "s1", "s2"} <= failed.value.missing.keys()
