@@ -6,7 +6,8 @@ each other by a password, without which PySyncObj would load pickles from anybod
 
 * entries and votes are on disk before the message that promises them leaves (:meth:`ReplicatedTable.make_durable`);
 * a follower cuts its log back whenever its leader repeats itself, which is often, and would lack what it had acknowledged if it died at that
-  moment; and an acknowledgement given to a leader of an earlier term counts in a later one (:meth:`ReplicatedTable.admitted`);
+  moment; an acknowledgement given to a leader of an earlier term counts in a later one; and a vote that comes twice counts twice
+  (:meth:`ReplicatedTable.admitted`);
 * a crash between writing the dump and cutting the journal makes it forget entries at the next start, and it takes damaged files for empty ones
   (:func:`_examine`);
 * what its transport does with connections, slow ones and strangers' ones (ares/runtime/raft_transport.py).
@@ -68,6 +69,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         self.table: DecisionTable[bytes] = DecisionTable()
         self._directory = directory
         self._durable: tuple[object, ...] = ()
+        self._voted_in: dict[str, int] = {}
         self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
         super().__init__(address, others, self._settings(address, password), transportClass=Transport)
         self.addOnTickCallback(self._make_own_entries_durable)
@@ -133,13 +135,19 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         elif kind == "next_node_idx" and message["success"]:
             self._sync_journal((kind, message["next_node_idx"], self._getTerm()))
 
-    def admitted(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What of a received ``message`` PySyncObj may see; None: nothing.
+    def admitted(self, member: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """What of a ``message`` received from the member at that address PySyncObj may see; None: nothing.
+
+        PySyncObj counts votes, and not who gave them: a member's counts once in a term.
 
         If the last entry here is of the sending leader's term, the log here is the head of the leader's, and what it repeats needs no rewriting.
         """
         if message["type"] == "next_node_idx" and message["sender_term"] != self._getTerm():
             return None
+        if message["type"] == "response_vote":
+            if message["term"] != self._getTerm() or self._voted_in.get(member) == message["term"]:
+                return None
+            self._voted_in[member] = message["term"]
         if message["type"] == "append_entries" and "entries" in message:
             _, index, term = self._SyncObj__raftLog[-1]
             if term == message["term"] and message["prevLogIdx"] < index:

@@ -7,8 +7,13 @@
   that nothing else interrupts, and keeps all of it: one stranger who keeps sending would stop the member and fill its memory. Here a stranger may
   send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the one who came first has to go, so that none can use up the
   process's descriptors: when it cannot accept a connection, PySyncObj stops listening for ever.
+* PySyncObj seals every message, with the random key that its receiver chose for the connection in it; so none can be made up, changed, sent back, or
+  taken from another connection. But one that is repeated within a second is taken twice, one that is left out is not missed, and nothing tells who
+  it is that answers. Here messages carry their number over this connection, and who sends them to whom; what does not fit ends the connection.
+  Members of earlier releases number nothing, and are heard all the same; nobody on the way can leave the numbers out, for they are sealed.
 """
 
+import logging
 import time
 from typing import Any, Protocol
 
@@ -24,6 +29,10 @@ STRANGER_BYTES_MAX = 16 * 1024
 STRANGER_S = 5.0
 STRANGERS_MAX = 64
 
+_RANDOM_KEY_BYTES = 32
+
+_log = logging.getLogger(__name__)
+
 
 class Gatekeeper(Protocol):
     """Sees every message first."""
@@ -31,8 +40,8 @@ class Gatekeeper(Protocol):
     def make_durable(self, message: dict[str, Any]) -> None:
         """Before ``message`` leaves: what it promises."""
 
-    def admitted(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What of a received ``message`` may be seen; None: nothing."""
+    def admitted(self, member: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """What of a ``message`` received from the member at that address may be seen; None: nothing."""
 
 
 class Transport(TCPTransport):  # type: ignore[misc]
@@ -41,16 +50,89 @@ class Transport(TCPTransport):  # type: ignore[misc]
     def __init__(self, *arguments: Any) -> None:
         self._greet_at_s = 0.0
         self._came_at_s: dict[Any, float] = {}
+        self._sent: dict[Any, int] = {}
+        self._heard: dict[Any, int | None] = {}
+        self._claims: dict[Any, Any] = {}
+        self._misfits = 0
         super().__init__(*arguments)
 
     def send(self, node: Any, message: dict[str, Any]) -> bool:
         self._syncObj.make_durable(message)
-        return bool(super().send(node, {**message, "sender_term": self._syncObj._getTerm()}))
+        connection = self._connections.get(node)
+        if connection is None or not connection.sendRandKey or connection.state != CONNECTION_STATE.CONNECTED:
+            return False
+        number = self._sent[node]
+        self._sent[node] = number + 1
+        way = {"number": number, "sender": self._selfNode.address, "receiver": node.address}
+        return bool(super().send(node, {**message, "sender_term": self._syncObj._getTerm(), **way}))
 
-    def _onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:
-        admitted = self._syncObj.admitted(message)
+    def _onMessageReceived(self, node: Any, message: Any) -> None:
+        expected = self._heard[node]
+        if not self._fits(node, message, expected):
+            self._misfit(node, self._connections[node])
+            return
+        if "number" in message:
+            self._heard[node] = message["number"] + 1
+        elif expected is not None:
+            self._heard[node] = None
+            what = "consensus member %s is of an earlier release: somebody on the way may repeat what it says. Bring it to this one"
+            _log.warning(what, node.address)
+        admitted = self._syncObj.admitted(node.address, message)
         if admitted is not None:
             super()._onMessageReceived(node, admitted)
+
+    def _fits(self, node: Any, message: Any, expected: int | None) -> bool:
+        """Whether ``node`` may send it to this member as message number ``expected``; None: its first message showed that it numbers nothing."""
+        if not isinstance(message, dict):
+            return False
+        if "number" not in message:
+            return expected is None or expected == 0
+        found = (message["number"], message.get("sender"), message.get("receiver"))
+        return bool(found == (expected, node.address, self._selfNode.address))
+
+    def _misfit(self, node: Any, connection: Any) -> None:
+        self._misfits += 1
+        if self._misfits.bit_count() == 1:  # the 1st, 2nd, 4th, ...
+            what = "a message of consensus member %s was repeated, left out or led astray on the way: the connection is ended (%d so far)"
+            _log.warning(what, node.address, self._misfits)
+        connection.disconnect()
+
+    def _onNodeConnected(self, node: Any) -> None:
+        self._sent[node] = self._heard[node] = 0
+        super()._onNodeConnected(node)
+
+    def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:
+        """From who connects: a random key, a member's address, and its first message, with which it takes the place of its last connection."""
+        if not conn.sendRandKey:
+            if _is_random_key(message):
+                super()._onIncomingMessageReceived(conn, message)
+            else:
+                conn.disconnect()
+        elif conn not in self._claims:
+            node = self._nodeAddrToNode.get(message) if isinstance(message, str) else None
+            if node is None or self._shouldConnect(node):
+                conn.disconnect()
+            else:
+                self._claims[conn] = node
+        else:
+            self._welcome(self._claims.pop(conn), conn, message)
+
+    def _welcome(self, node: Any, conn: Any, first: Any) -> None:
+        if not self._fits(node, first, 0):
+            self._misfit(node, conn)
+            return
+        if node in self._connections:
+            self._connections[node].disconnect()
+        super()._onIncomingMessageReceived(conn, node.address)
+        self._onMessageReceived(node, first)
+
+    def _onOutgoingMessageReceived(self, conn: Any, message: Any) -> None:
+        """The random key of who was connected to; it hears at once who has."""
+        if not _is_random_key(message):
+            conn.disconnect()
+            return
+        super()._onOutgoingMessageReceived(conn, message)
+        self.send(self._connToNode(conn), {"type": "greeting"})
 
     def _onTick(self) -> None:
         super()._onTick()
@@ -73,7 +155,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         read = conn._TcpConnection__processRead
 
         def read_within_measure() -> bool:
-            if conn in self._unknownConnections and len(conn._TcpConnection__readBuffer) > STRANGER_BYTES_MAX:
+            if conn in self._unknownConnections and conn not in self._claims and len(conn._TcpConnection__readBuffer) > STRANGER_BYTES_MAX:
                 conn.disconnect()
                 return False
             return bool(read())
@@ -84,8 +166,13 @@ class Transport(TCPTransport):  # type: ignore[misc]
     def _send_away(self, came_before_s: float) -> None:
         """Strangers who came earlier than that, and those who came first of too many."""
         self._came_at_s = {conn: at_s for conn, at_s in self._came_at_s.items() if conn in self._unknownConnections}
+        self._claims = {conn: node for conn, node in self._claims.items() if conn in self._unknownConnections}
         surplus = len(self._came_at_s) - STRANGERS_MAX
         for position, (conn, at_s) in enumerate(list(self._came_at_s.items())):
             if at_s < came_before_s or position < surplus:
                 conn.disconnect()
                 del self._came_at_s[conn]
+
+
+def _is_random_key(message: Any) -> bool:
+    return isinstance(message, bytes) and len(message) == _RANDOM_KEY_BYTES

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from pysyncobj.syncobj import _RAFT_STATE
 
 from ares.errors import BadInput, ConfigurationRefused, ConsensusUnavailable
 from ares.identity import ClientId, DomainName, ServerId
@@ -229,5 +230,27 @@ async def test_an_acknowledgement_of_an_earlier_term_does_not_count(single: Loca
     await member.propose(configuration(0), ME, PATIENCE_S)
     assert member._machine is not None
     acknowledgement = {"type": "next_node_idx", "next_node_idx": 9, "success": True, "reset": False, "sender_term": member._machine._getTerm()}
-    assert member._machine.admitted(acknowledgement) == acknowledgement
-    assert member._machine.admitted({**acknowledgement, "sender_term": acknowledgement["sender_term"] - 1}) is None
+    assert member._machine.admitted(R1, acknowledgement) == acknowledgement
+    assert member._machine.admitted(R1, {**acknowledgement, "sender_term": acknowledgement["sender_term"] - 1}) is None
+
+
+async def test_the_vote_of_a_member_counts_once_in_a_term(tmp_path: Path) -> None:
+    """Whatever the transport lets through: of five, a candidate with its own vote and one other is no leader."""
+    addresses = dict(zip([*MEMBERS, ServerId("r3"), ServerId("r4")], free_addresses(5), strict=True))
+    prepare(tmp_path)
+    member = RaftMember(R0, addresses, tmp_path, PASSWORD)
+    member.start()
+    machine = member._machine
+    assert machine is not None
+    term = machine._getTerm()
+    voters = sorted(machine.otherNodes, key=lambda node: str(node.id))
+    machine._SyncObj__raftState, machine._SyncObj__votesCount = _RAFT_STATE.CANDIDATE, 1
+    transport = machine._SyncObj__transport
+    for voter in voters[:2]:
+        transport._onNodeConnected(voter)
+    for voter, vote_term in [(0, term), (0, term), (0, term - 1), (0, term), (0, term + 1), (0, term)]:
+        transport._onMessageReceived(voters[voter], {"type": "response_vote", "term": vote_term, "sender_term": vote_term})
+        assert not machine._isLeader()
+    transport._onMessageReceived(voters[1], {"type": "response_vote", "term": term, "sender_term": term})
+    assert machine._isLeader()
+    await member.close()
