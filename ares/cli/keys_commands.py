@@ -42,7 +42,7 @@ def list_(common: Common) -> None:
     """List the clients that are authorised, with their roles and public keys."""
     from ares.runtime.clients_file import read_clients
 
-    clients = read_clients(_security(common).clients_path)
+    clients = read_clients(_security(common).clients_path, managed=True)
     rows = [{"name": client.name, "role": client.role.name.lower(), "key": client.key} for client in clients]
     width = max((len(client.name) for client in clients), default=0)
     common.report(rows, "\n".join(f"{row['name']:{width}}  {row['role']:11}  {row['key']}" for row in rows) or "nobody is authorised")

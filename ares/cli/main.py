@@ -106,7 +106,9 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     try:
         status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
-        return _fail(error.format_message(), "BadInput", MISUSED, as_json)
+        from ares.runtime.keys import without_keys  # a key may have been typed in place of something else
+
+        return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except Interrupted as error:

@@ -23,6 +23,7 @@ from ares.runtime.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, 
 from ares.runtime.limits import fitting
 from ares.runtime.lock import Lock
 from ares.runtime.loop import run
+from ares.runtime.ownership import let_nobody_else_write
 from ares.runtime.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.runtime.transports import listener_at
 from ares.server.metrics import Traffic
@@ -81,6 +82,7 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     if server is None:
         raise BadInput(f"{file} has no [[server]] with id {id!r}; known: {', '.join(settings.servers)}")
     logs.set_up(id)
+    let_nobody_else_write()
     guard = guard_of(settings, id, server.public_key)
     with _named(settings, server), held(server.data):
         for address in filter(None, (server.address, server.http)):  # found now, not when the identity is spent
@@ -106,6 +108,7 @@ def run_consensus_member(file: Path, id: str) -> None:
     if member is None:
         raise BadInput(f"{file} has no [[consensus]] with id {id!r}; known: {', '.join(settings.members) or 'none'}")
     logs.set_up(id)
+    let_nobody_else_write()
     with _named(settings, member):
         run(_serve_decisions(settings, member, guard_of(settings, id, member.public_key)))
 

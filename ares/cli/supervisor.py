@@ -22,6 +22,7 @@ from msgspec import Struct
 from ares.errors import AresError
 from ares.runtime.cluster_file import is_free
 from ares.runtime.home import held
+from ares.runtime.ownership import DIRECTORY_MADE_FOR_ALL, opener
 from ares.runtime.settings import Settings, split_address
 
 STOP_S = 5.0
@@ -93,7 +94,7 @@ class Supervisor:
         Left out is what cannot listen, ends, or says nothing for ``timeout_s``. Raises :class:`NotStarted` when ``interrupted()`` turns true: then
         none of them is left running.
         """
-        self._logs.mkdir(exist_ok=True)
+        self._logs.mkdir(DIRECTORY_MADE_FOR_ALL, exist_ok=True)
         left_out = {member.id: f"was not started: {deaf}" for member in members if (deaf := _deaf(member))}
         begun: dict[str, int] = {}
         try:
@@ -188,7 +189,7 @@ class Supervisor:
 
     def _spawn(self, member: Member) -> int:
         """Start one process; returns where in its log this run begins."""
-        with open(self.log_path(member.id), "ab") as log:
+        with open(self.log_path(member.id), "ab", opener=opener) as log:
             begin = log.tell()
             child = subprocess.Popen(
                 [sys.executable, *self._arguments(member.kind, member.id)],
@@ -198,7 +199,8 @@ class Supervisor:
                 start_new_session=True,
             )
         self._children[member.id] = child
-        (self._run / f"{member.id}.pid").write_text(f"{child.pid}\n", encoding="ascii")
+        with open(self._run / f"{member.id}.pid", "w", encoding="ascii", opener=opener) as file:
+            file.write(f"{child.pid}\n")
         return begin
 
     def _await_ready(self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]) -> dict[str, str]:

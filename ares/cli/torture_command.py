@@ -47,9 +47,11 @@ def torture(
     """
     from rich.console import Console
 
+    from ares.runtime.ownership import let_nobody_else_write
     from ares.torture.place import torture as run
     from ares.torture.run import Options
 
+    let_nobody_else_write()
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out

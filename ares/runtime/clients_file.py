@@ -9,7 +9,6 @@ import fcntl
 import logging
 import os
 import re
-import stat
 import time
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -20,6 +19,8 @@ from msgspec import Struct
 
 from ares.errors import BadInput
 from ares.runtime.keys import is_key
+from ares.runtime.ownership import opener, require_own
+from ares.runtime.secret_file import shown
 from ares.server.admission import ROLES, Client
 
 LOOK_AGAIN_S = 1.0
@@ -52,19 +53,19 @@ class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
     client: list[_ClientTable] = []
 
 
-def read_clients(path: Path) -> list[Client]:
-    """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it."""
+def read_clients(path: Path, managed: bool = False) -> list[Client]:
+    """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it.
+
+    ``managed``: it is read to be shown or changed, whoever owns it, and nobody is let in by it.
+    """
     try:
         with open(path, encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
+            require_own(path, os.fstat(file.fileno()), "file of authorised clients", "authorise themselves", anybodys=managed)
             text = file.read()
-        directory = path.parent.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: the file of authorised clients cannot be read: {error}") from error
-    if mode & 0o022:
-        raise BadInput(f"{path}: others can write it (mode {mode:o}) and so authorise themselves: chmod 644 {path}")
-    if directory & stat.S_IWOTH and not directory & stat.S_ISVTX:
-        raise BadInput(f"{path.parent}: others can put another file of authorised clients there: chmod o-w {path.parent}")
+    except OSError as error:
+        raise BadInput(f"{shown(path)}: the file of authorised clients cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: expected a text file in UTF-8: the file of authorised clients cannot be read") from error
     try:
         content = tomllib.loads(text)
         if content.get("format", FORMAT) != FORMAT:
@@ -82,10 +83,12 @@ def read_clients(path: Path) -> list[Client]:
         if not is_key(table.key):
             raise BadInput(f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f")
         clients.append(Client(table.name, table.key, ROLES[table.role]))
-    for what, values in (("name", [client.name for client in clients]), ("key", [client.key for client in clients])):
-        twice = sorted({value for value in values if values.count(value) > 1})
-        if twice:
-            raise BadInput(f"{path}: two clients have the {what} {twice[0]}")
+    names, keys = [client.name for client in clients], [client.key for client in clients]
+    for client in clients:
+        if names.count(client.name) > 1:
+            raise BadInput(f"{path}: two clients have the name {client.name}")
+        if keys.count(client.key) > 1:
+            raise BadInput(f"{path}: two clients have the key of {client.name}")
     return clients
 
 
@@ -93,7 +96,7 @@ def write_clients(path: Path, clients: Iterable[Client]) -> None:
     """Replace the file, or make it: whatever happens, it holds the old clients or these."""
     text = _HEAD + "".join(_CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key) for client in clients)
     new = path.with_name(f"{path.name}.new")
-    with open(new, "w", encoding="utf-8") as file:
+    with open(new, "w", encoding="utf-8", opener=opener) as file:
         os.fchmod(file.fileno(), 0o644)
         file.write(text)
         file.flush()

@@ -15,8 +15,10 @@ from ares.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Config
 from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import ServerId
 from ares.runtime.cluster_tables import FORMAT
+from ares.runtime.durable_files import make_directory
 from ares.runtime.home import kept_in, new_identity, prepare
 from ares.runtime.new_keys import FIRST_CLIENT, NewKeys
+from ares.runtime.ownership import DIRECTORY_MADE_FOR_ALL, MADE_FOR_ALL
 from ares.runtime.secret_file import write_secret
 from ares.runtime.security_settings import KEYS_NAME
 from ares.runtime.settings import FILE_NAME, Settings, is_loopback
@@ -159,14 +161,14 @@ def create(directory: Path, plan: Plan) -> Settings:
             remove = f"remove {found if found == record else process.data} yourself"
             raise BadInput(f"{found} is left of an earlier cluster: choose another directory, or {remove}; nothing was written")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory, DIRECTORY_MADE_FOR_ALL)
         if plan.consensus:
             write_secret(password, secrets.token_urlsafe(32))
         if keys is not None:
             keys.write(directory)
         for process in processes:
             prepare(process.data)
-        _write_new(path, text, 0o644)
+        _write_new(path, text, MADE_FOR_ALL)
     except OSError as error:
         raise BadInput(f"no cluster was written into {directory}: {error.strerror} ({error.filename})") from error
     return Settings.load(path)

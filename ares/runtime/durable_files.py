@@ -3,20 +3,22 @@
 import os
 from pathlib import Path
 
+from ares.runtime.ownership import opener
 
-def make_directory(directory: Path) -> None:
+
+def make_directory(directory: Path, mode: int = 0o700) -> None:
     """With its missing parents, every entry synced: a claim in a directory that vanishes in a power cut would be none."""
     if not directory.is_dir():
         if directory.parent != directory:
-            make_directory(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
+            make_directory(directory.parent, mode)
+        directory.mkdir(mode=mode, exist_ok=True)
         sync(directory.parent)
 
 
 def replace_durably(path: Path, text: str) -> None:
     """Whatever happens, the file holds its old content or ``text``, never a part."""
     new = path.with_name(f"{path.name}.new")
-    with open(new, "w", encoding="ascii") as file:
+    with open(new, "w", encoding="ascii", opener=opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

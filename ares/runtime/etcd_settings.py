@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.runtime.cluster_tables import EtcdTable, FileTable, refuse
-from ares.runtime.secret_file import read_secret
+from ares.runtime.secret_file import read_secret, shown
 
 _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
@@ -31,14 +31,16 @@ class EtcdSettings(Struct, frozen=True):
         """The user's password, None without a user. Raises :class:`ares.errors.BadInput` when its file is missing, empty or readable by others."""
         if self.password_path is None:
             return None
-        return read_secret(self.file, "etcd.password", self.password_path, "the password of the etcd user")
+        return read_secret(self.file, "etcd.password", self.password_path, "the password of the etcd user", anybodys=True)
 
     def pem(self, key: str, path: Path | None) -> bytes | None:
         """What the file of ``etcd.key`` holds, None for none. Raises :class:`ares.errors.BadInput` when it cannot be read."""
+        if path is None:
+            return None
         try:
-            return None if path is None else path.read_bytes()
+            return path.read_bytes()
         except OSError as error:
-            refuse(self.file, f"etcd.{key}", f"{path} cannot be read: {error.strerror}")
+            refuse(self.file, f"etcd.{key}", f"{shown(path)} cannot be read: {error.strerror}")
 
 
 def etcd_settings(path: Path, file: FileTable) -> EtcdSettings | None:

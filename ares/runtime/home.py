@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 from ares.runtime.durable_files import make_directory, replace_durably, sync
+from ares.runtime.ownership import require_unshared
 from ares.runtime.starts import record_of, remember_start, was_started
 
 CLAIM_NAME = "identity"
@@ -177,6 +178,7 @@ def held(directory: Path) -> Iterator[None]:
     """
     with _refusing_unusable(directory):
         make_directory(directory)
+        require_unshared(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

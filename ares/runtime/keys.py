@@ -12,11 +12,23 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from ares.runtime.secret_file import read_secret
 
 _HEX = re.compile(r"[0-9a-f]{64}")
+_PART = re.compile(r"[0-9A-Fa-f]{16}")
+_OTHERWISE = re.compile(r"[!-~]{40}|[\w+/-]{43}=?", re.ASCII)
 
 
 def is_key(text: str) -> bool:
     """Whether ``text`` is a key as this project writes it."""
     return bool(_HEX.fullmatch(text))
+
+
+def may_be_key(text: str) -> bool:
+    """Whether ``text`` may be a key, whole or in part, whatever its letters and what is between them; or one in Z85 or base 64."""
+    return bool(_PART.search(re.sub(r"[^0-9A-Za-z]", "", text)) or _OTHERWISE.fullmatch(text.strip()))
+
+
+def without_keys(text: str) -> str:
+    """``text`` with every word hidden that may be a key, for an error about what somebody typed."""
+    return re.sub(r"[!-~]{16,}", lambda word: "(hidden: it may be a key)" if len(word[0]) >= 40 or may_be_key(word[0]) else word[0], text)
 
 
 class SecretKey:
@@ -53,12 +65,12 @@ class SigningKey:
         return SigningKey(Ed25519PrivateKey.generate().private_bytes_raw())
 
 
-def read_key(cluster_file: Path, key: str, path: Path, whose: str) -> bytes:
-    """The 32 bytes of the secret in the file at ``path``, which ``key`` of the cluster file is about.
+def read_key(cluster_file: Path, key: str, path: Path, whose: str, anybodys: bool = False) -> bytes:
+    """The 32 bytes of the secret in the file at ``path``, which ``key`` of the cluster file is about. ``anybodys``: whoever the file belongs to.
 
     Raises :class:`ares.errors.BadInput`, which never shows the secret: the file is missing, can be read by others, or holds no key.
     """
-    return bytes.fromhex(read_secret(cluster_file, key, path, f"the secret key of {whose}", _HEX))
+    return bytes.fromhex(read_secret(cluster_file, key, path, f"the secret key of {whose}", _HEX, anybodys))
 
 
 def keyed(address: str, public_key: str) -> str:

@@ -53,7 +53,7 @@ def authorise(security: SecuritySettings, name: str, role: str, secret_path: Pat
     if not path.parent.is_dir():
         raise BadInput(f"there is no directory {path.parent} to write {path.name} in; nothing was made")
     with alone(security.clients_path):
-        clients = read_clients(security.clients_path)
+        clients = read_clients(security.clients_path, managed=True)
         if any(client.name == name for client in clients):
             raise BadInput(f"there is a client {name!r} already: choose another name, or `ares-cli keys revoke {name}` first; nothing was made")
         pair = SecretKey.generate()
@@ -66,7 +66,7 @@ def authorise(security: SecuritySettings, name: str, role: str, secret_path: Pat
 def revoke(security: SecuritySettings, name: str, allow_no_admin: bool = False) -> None:
     """Take a client off the list. Raises :class:`BadInput` if it is not there, or the last one with the role admin and that is not allowed."""
     with alone(security.clients_path):
-        clients = read_clients(security.clients_path)
+        clients = read_clients(security.clients_path, managed=True)
         left = [client for client in clients if client.name != name]
         if len(left) == len(clients):
             known = ", ".join(client.name for client in clients) or "nobody"

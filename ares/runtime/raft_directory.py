@@ -16,8 +16,9 @@ from msgspec import Struct
 from ares.errors import BadInput
 from ares.identity import ServerId
 from ares.reconfig.decision import DecisionTable
-from ares.runtime.durable_files import sync
+from ares.runtime.durable_files import make_directory, replace_durably, sync
 from ares.runtime.home import end_newness, require_first
+from ares.runtime.ownership import opener, require_unshared
 from ares.runtime.starts import remember_start
 
 Entry = tuple[bytes, int, int]
@@ -56,7 +57,8 @@ class MemberDirectory:
     def lock(self, member: ServerId) -> None:
         """Make this process the only one here. Raises :class:`BadInput` if another one is, or the directory is another member's."""
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self.path)
+            require_unshared(self.path)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise BadInput(f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing was started") from error
@@ -84,9 +86,7 @@ class MemberDirectory:
         """A directory that says nothing is new, or of the first format, which did not say so."""
         found = self.format.read_text(encoding="ascii", errors="replace").strip() if self.format.exists() else ""
         if not found:
-            self.format.write_text(f"{FORMAT}\n", encoding="ascii")
-            sync(self.format)
-            sync(self.path)
+            replace_durably(self.format, f"{FORMAT}\n")
         elif found != str(FORMAT):
             why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
             raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
@@ -137,7 +137,7 @@ class MemberDirectory:
     def write_dump(self, path: Path, dump: Dump) -> None:
         """Write ``dump`` to ``path``, the file that is about to become the dump."""
         body = _MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(dump)
-        with path.open("wb") as file:
+        with open(path, "wb", opener=opener) as file:
             file.write(_digest(body) + body)
 
     def read_dump(self) -> Dump:

@@ -6,24 +6,34 @@ from pathlib import Path
 
 from ares.errors import BadInput
 from ares.runtime.cluster_tables import refuse
+from ares.runtime.durable_files import make_directory
+from ares.runtime.ownership import is_foreign
 
+_SUFFIXES = (".secret", ".password", ".toml", ".pem", ".crt", ".key")
 _ANYTHING = re.compile(r".*", re.DOTALL)
 
 
-def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.Pattern[str] = _ANYTHING) -> str:
+def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.Pattern[str] = _ANYTHING, anybodys: bool = False) -> str:
     """The secret in the file at ``path``, without spaces around it; ``what`` says whose it is, ``shape`` what it looks like.
 
+    ``anybodys``: the file may belong to another user, who then knows it.
+
     Raises :class:`ares.errors.BadInput`, naming the cluster file and ``key`` but never the secret, when the file is missing, empty, readable by
-    others or of another shape.
+    others, another user's or of another shape.
     """
+    if "\0" in str(path):
+        refuse(cluster_file, key, "expected the path of a file, and found what is none")
     try:
         with open(path, encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777  # of this very file, whatever has the name a moment later
-            if mode & 0o077:
+            status = os.fstat(file.fileno())  # of this very file, whatever has the name a moment later
+            if is_foreign(status) and not anybodys:
+                why = f"belongs to another user ({status.st_uid}), who knows it: make another secret, in a file of your own"
+                refuse(cluster_file, key, f"expected a file of the user who runs this, and {path} {why}")
+            if (mode := status.st_mode & 0o777) & 0o077:
                 refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
             text = file.read().strip()
     except OSError as error:
-        refuse(cluster_file, key, f"{path} cannot be read: {error.strerror}")
+        refuse(cluster_file, key, f"{shown(path)} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         refuse(cluster_file, key, f"expected a text file in UTF-8, and {path} is none")
     if not text:
@@ -33,13 +43,26 @@ def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.P
     return text
 
 
+def shown(path: Path) -> str:
+    """``path`` for an error about it, unless somebody may have written a secret where its path belongs.
+
+    That is so where nothing is there, and neither its name nor its directory is one of those that this project gives.
+    """
+    try:
+        os.lstat(path)
+    except OSError:
+        if not path.parent.is_dir() or path.suffix not in _SUFFIXES:
+            return f"the file that is named there, which is not in {path.parent}," if path.parent.is_dir() else "the file that is named there"
+    return str(path)
+
+
 def write_secret(path: Path, text: str) -> None:
     """Make the file, readable by its owner only and durable, in a directory that others cannot look into.
 
     Raises :class:`BadInput` when there is such a file already: it is never followed or replaced.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         raise BadInput(f"{path} exists, and a secret is never overwritten: if it is not needed any more, remove it yourself") from error

@@ -4,6 +4,7 @@ The file itself holds no secret and can be handed out. In the directory of keys,
 the processes that run there, and ``clients.toml``.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from msgspec import Struct
 from ares.identity import ServerId
 from ares.runtime.clients_file import read_clients
 from ares.runtime.cluster_tables import ClientSettings, FileTable, refuse
-from ares.runtime.keys import SecretKey, SigningKey, is_key, read_key
+from ares.runtime.keys import SecretKey, SigningKey, is_key, may_be_key, read_key
+from ares.runtime.ownership import require_own
 
 KEYS_NAME = "keys"
 CLIENTS_NAME = "clients.toml"
@@ -40,7 +42,8 @@ class SecuritySettings(Struct, frozen=True):
         return self.directory / f"{id}.secret"
 
     def process_key(self, id: str, public_key: str) -> SecretKey:
-        """The key pair of a server or consensus member."""
+        """The key pair of a server or consensus member. Who may write the cluster file decides whose keys are believed."""
+        require_own(self.file, self.file.stat(), "cluster file", "say whose keys are believed", group=True)
         key = SecretKey(read_key(self.file, f"the key of {id}", self.secret_path(id), id))
         if key.public != public_key:
             refuse(self.file, f"the key of {id}", f"{self.secret_path(id)} does not belong to its public_key in this file")
@@ -67,10 +70,10 @@ class SecuritySettings(Struct, frozen=True):
         if path is None:
             why = "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or write key = 'FILE' under [client]"
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
-        if is_key(Path(path).name):  # a slip that must not be repeated in an error
+        if may_be_key(Path(path).name) and not _is_there(path):  # a slip that must not be repeated in an error
             why = "expected the path of a file that holds it, and was given what looks like the key itself: write it into a file of mode 600"
             refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
-        return SecretKey(read_key(self.file, "the client's key (--key, ARES_KEY or client.key)", Path(path), "the client"))
+        return SecretKey(read_key(self.file, "the client's key (--key, ARES_KEY or client.key)", Path(path), "the client", anybodys=True))
 
 
 def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
@@ -105,5 +108,13 @@ def located(path: Path, client: ClientSettings) -> ClientSettings:
     return client if client.key is None else msgspec.structs.replace(client, key=str(path.absolute().parent / client.key))
 
 
+def _is_there(path: str) -> bool:
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a zero in its name
+        return False
+
+
 def _found(value: str | None) -> str:
-    return "but missing" if value is None else f"found {value!r}"
+    """Never the value: a secret key may stand there by mistake."""
+    return "but missing" if value is None else f"found something else, of {len(value)}"

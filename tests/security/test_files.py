@@ -228,7 +228,7 @@ def test_a_list_that_others_can_write_starts_nothing(security: SecuritySettings)
 
 def test_a_list_that_others_can_replace_starts_nothing(security: SecuritySettings) -> None:
     security.directory.chmod(0o777)
-    with pytest.raises(BadInput, match=rf"others can put another file .* there: chmod o-w {security.directory}"):
+    with pytest.raises(BadInput, match=rf"others can put another file .* there: chmod go-w {security.directory}"):
         AuthorisedClients(security.clients_path)
     security.directory.chmod(0o1777)
     AuthorisedClients(security.clients_path)
