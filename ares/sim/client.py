@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ares.client.coverable import Covered, read_versioned, write_versioned
 from ares.client.operations import delete, read, write
 from ares.client.session import Session
+from ares.client.survey import Names, list_mentioned
 from ares.codec import decode, encode
 from ares.configuration import Configuration
 from ares.dap.client import Found
@@ -20,7 +21,7 @@ from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
 from ares.sim.chronicle import Chronicle, FileOperation
 from ares.sim.files import Files
-from ares.sim.invariants import Violation
+from ares.sim.invariants import Values, Violation
 from ares.sim.plan import ClientPlan, Step, Wish
 from ares.sim.story import name_configuration
 from ares.sim.world import World
@@ -46,6 +47,7 @@ class Surroundings(Protocol):
     world: World
     events: list[Event]
     chronicle: Chronicle
+    values: Values
 
     def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
     def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
@@ -128,6 +130,8 @@ class SimClient:
                 return read(self.view, key)
             case "delete":
                 return delete(self.view, key)
+            case "list":
+                return list_mentioned(self.view, "", step.key)
             case "read-versioned":
                 return read_versioned(self.view, key)
             case "write-versioned" | "delete-versioned":
@@ -153,10 +157,23 @@ class SimClient:
                 raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
             assert isinstance(error, Exception)
             self.failures.append(error)
+        elif isinstance(result, Names):
+            self._judge_listing(event, result)
         elif isinstance(result, Tag | Found | Covered):
             self._run.events.append(_event(event, result, now))
             self._see(step.key, result)
         self._next(lane)
+
+    def _judge_listing(self, event: Event, names: Names) -> None:
+        """What a listing settles of a key counts as a read of it; so does that nobody knows the key."""
+        name = ObjectName(event.key)
+        settled = names.newest.get(name)
+        if settled is None and name in names.newest:
+            return
+        tag = settled.tag if settled is not None else TAG_ZERO
+        value = self._run.values.of(self.view.domain, name, tag)
+        told = None if value is TOMBSTONE else _text(value) if isinstance(value, bytes) else "what nobody wrote"
+        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=_pair(tag)))
 
     def _see(self, key: str, result: Any) -> None:
         """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""

@@ -44,12 +44,12 @@ class Step(Struct, frozen=True):
     """One operation of a client, ``pause_s`` after the one before it. A versioned write is over what the client last saw of the key.
 
     A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
-    ``mine``: over what others changed, too. ``value_bytes``: what a written value has at least.
+    ``mine``: over what others changed, too. ``value_bytes``: what a written value has at least. A listing is judged by what it settles of the key.
     """
 
     pause_s: float
     operation: Literal[
-        "read", "write", "delete", "read-versioned", "write-versioned", "delete-versioned", "reconfigure",
+        "read", "write", "delete", "list", "read-versioned", "write-versioned", "delete-versioned", "reconfigure",
         "get-file", "put-file", "remove-file", "collect-files",
     ]  # fmt: skip
     key: str = ""
@@ -181,6 +181,8 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
     if key.startswith(VERSIONED):
         kind = "read" if operation == "write" and rng.random() < 0.25 else kind
         kind = f"{kind}-versioned"
+    elif kind == "read" and shape.listings and rng.random() < shape.listings:
+        kind = "list"
     value_bytes = rng.choice(shape.value_bytes) if shape.value_bytes else 0
     return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, Step)
 

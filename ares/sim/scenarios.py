@@ -7,8 +7,8 @@ SHARED, ATOMIC = "f", "a"
 
 
 class Shape(Struct, frozen=True):
-    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``collections``: how many of the steps of
-    clients that put files are collections."""
+    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``listings``, ``collections``: how
+    many of the steps of readers, and of clients that put files, are such."""
 
     servers: tuple[int, int] = (5, 5)
     writers: tuple[int, int] = (1, 3)
@@ -34,6 +34,7 @@ class Shape(Struct, frozen=True):
     versioned_keys: tuple[int, int] | None = None
     files: tuple[str, ...] = ()
     removals: float = 0.0
+    listings: float = 0.0
     collectors: tuple[int, int] = (0, 0)
     collections: float = 0.0
     segment_bytes: tuple[int, ...] = ()
@@ -54,6 +55,11 @@ SCENARIOS: dict[str, Shape] = {
         writers=(2, 3), readers=(2, 3), reconfigurers=(1, 2), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
         faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1, tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
         pause_s=0.01, chaos_s=3.0,
+    ),
+    "listing": Shape(
+        servers=(3, 5), writers=(2, 4), readers=(2, 3), reconfigurers=(1, 2), steps=(3, 6), reconfigurations=(1, 3), keys=(1, 2), listings=0.6,
+        daps=("abd",), deaths=0.5, dies_s=(0.0, 0.1), faults=(0, 1), kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
+        bad_links=(0.0, 0.25), plain=0.1, pause_s=0.01,
     ),
     "duel": Shape(
         servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),

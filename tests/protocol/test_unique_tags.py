@@ -11,6 +11,7 @@ from ares.messages import PutData
 from ares.tag import Tag, TagSource
 from ares.value import TOMBSTONE
 from tests.protocol.world import World, servers
+from tests.simulation.controls import numbers_forgotten_by_the_first_to_end
 
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 8).at(DEFAULT_DOMAIN, 0)
@@ -36,10 +37,23 @@ def an_operation(rng, view, value, versions):
     return cvr_write(view, "k", value, rng.choice([None, *versions])) if kind == "cvr-write" else delete(view, "k")
 
 
-@pytest.mark.parametrize("seed", range(150))
 @pytest.mark.parametrize("c0", [ABD, EC])
-def test_operations_of_one_client_side_by_side(c0, seed):
-    """Writes, coverable writes and deletions in any order, no queue; some are cancelled, some servers are silent for a while."""
+def test_operations_of_one_client_side_by_side(c0):
+    for seed in range(150):
+        completed, last, values = side_by_side(c0, seed)
+        assert {key: len(there) for key, there in values.items() if len(there) > 1} == {}
+        assert last >= max(completed)
+
+
+def test_control_numbers_that_the_first_to_end_forgets_are_taken_twice():
+    with numbers_forgotten_by_the_first_to_end():
+        assert any(len(there) > 1 for seed in range(150) for there in side_by_side(ABD, seed)[2].values())
+
+
+def side_by_side(c0, seed):
+    """Writes, coverable writes and deletions in any order, no queue; some are cancelled, some servers are silent for a while. The tags of those that
+    completed, what is read then, and the values of all tags.
+    """
     world = World(c0, range(5), seed)
     values, rng = watch_tags(world), world.rng
     clients = [world.client(), world.client()]
@@ -58,9 +72,8 @@ def test_operations_of_one_client_side_by_side(c0, seed):
     world.down = set()
     world.until(lambda: not any(client.session.busy for client in clients))
     assert [one.error for one in running if one.error is not None and not isinstance(one.error, ObjectNotFound)] == []
-    assert {key: len(there) for key, there in values.items() if len(there) > 1} == {}
     completed = [one.value.tag if isinstance(one.value, Covered) else one.value for one in running if one.value is not None]
-    assert clients[1].run(read(clients[1].view, "k")).tag >= max(completed)
+    return completed, clients[1].run(read(clients[1].view, "k")).tag, values
 
 
 def test_numbers_are_remembered_until_nobody_can_miss_them():

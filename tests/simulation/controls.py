@@ -8,10 +8,11 @@ from unittest.mock import patch
 
 import msgspec
 
-from ares.client import operations
+from ares.client import operations, survey
 from ares.configuration import Configuration, Status, Successor
 from ares.dap.client import Found
 from ares.effects import Operation
+from ares.errors import Superseded
 from ares.identity import CallId
 from ares.messages import Decided, GetData, ListObjects
 from ares.reconfig.collection import gc_config
@@ -23,7 +24,7 @@ from ares.sim.consensus import SimConsensus
 from ares.sim.plan import draw
 from ares.sim.run import run_plan
 from ares.sim.server import LateServer
-from ares.tag import TAG_ZERO
+from ares.tag import TAG_ZERO, TagSource
 from tests.simulation.coverable_controls import (
     held_versions_that_hide_newer_ones,
     put_data_skipped_for_what_was_only_seen,
@@ -159,6 +160,34 @@ def newest_source_first() -> Any:
     return patch.object(Mover, "_ask_sources", ask_newest_first)
 
 
+def listings_that_believe_any_quorum() -> Any:
+    """A listing takes what the first quorum agrees on, though it knows a successor."""
+    list_mentioned = survey.list_mentioned
+
+    def believe(view: View, after: str, prefix: str) -> Operation[survey.Names]:
+        try:
+            page = yield from survey.list_page(view.sequence.last_finalized, after, prefix)
+        except Superseded:
+            names = yield from list_mentioned(view, after, prefix)
+            return names
+        names = yield from list_mentioned(view, after, prefix)
+        for name, listed in page.objects.items():
+            if name in names.newest and names.newest[name] is None and len(listed) == page.answered and len(set(listed)) == 1:
+                names.newest[name] = listed[0]
+        return names
+
+    return patch("ares.sim.client.list_mentioned", believe)
+
+
+def numbers_forgotten_by_the_first_to_end() -> Any:
+    """Of two operations of a client on one object the first that ends forgets the numbers that both took."""
+
+    def end(self: TagSource, object: Any, taken: Any) -> None:
+        self._taken.pop(object, None)
+
+    return patch.object(TagSource, "end", end)
+
+
 def lists_of_one() -> Any:
     """EC servers keep one version instead of delta + 1."""
     return patch("ares.server.hosting.capacity", lambda configuration: 1)
@@ -188,6 +217,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "fast read past a successor": (fast_read_past_a_successor, "deaths"),
     "early answers that count": (early_answers_that_count, "moving"),
     "a mover that asks the newest source first": (newest_source_first, "moving"),
+    "listings that believe any quorum": (listings_that_believe_any_quorum, "listing"),
     "Lists of one": (lists_of_one, "graves"),
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),
