@@ -13,7 +13,7 @@ Which call gives which guarantee:
 - Files that others share block by block (not atomic) are read, too, every block as it was at one moment of ``open``; that is no snapshot of the
   whole (ares/fragment/reading.py).
 - ``mode="xb"``, ``pipe_file(mode="create")`` and ``"ab"`` refuse to replace what somebody else put meanwhile, except that of two that publish at
-  the same instant both may believe to be the one (coverability is weak; ares/client/coverable.py).
+  the same time both may believe to be the one (coverability is weak; ares/client/coverable.py).
 - ``info``, ``exists`` and ``size`` are linearizable with the puts of that file. ``ls``, ``find`` and ``glob`` are no snapshot: what is there
   throughout is listed. Nothing is cached.
 - ``mv`` copies and then deletes, a transaction publishes one file after the other: each file atomically, all of them together not.

@@ -14,6 +14,7 @@ from ares.fragment.memory import SharedMemory
 from ares.fragment.publishing import fm_put
 from ares.fragment.reading import FileState, fm_read
 from ares.fragment.removal import fm_remove
+from ares.fragment.report import REPLACED_MEANWHILE
 from ares.identity import DEFAULT_DOMAIN
 from ares.messages import PutData
 from ares.tag import TAG_ZERO
@@ -96,6 +97,17 @@ CASES = {"put": (putting(NEW), NEW), "put of nothing new": (putting(OLD[: len(OL
 @pytest.mark.parametrize("case", CASES)
 def test_no_collection_undoes_what_was_acknowledged(case):
     assert [flaw for seed in range(150) for flaw in beside(seed, *CASES[case])] == []
+
+
+def test_of_two_puts_over_one_version_the_one_that_begins_later_is_told():
+    for seed in range(50):
+        world, writer, reader, _, state = with_orphan(seed)
+        second = world.client()
+        assert not writer.run(put(writer, state, NEW))[0].conflicts
+        ids = BlockIds(100 + second.id)
+        report, _ = second.run(fm_put(SharedMemory(second.view), "f", state, content_of_bytes(b"another content " * 9, SIZES), ids, NOW_S))
+        assert [conflict.why for conflict in report.conflicts] == [REPLACED_MEANWHILE]
+        assert reader.run(get(reader)) == NEW
 
 
 def drain(world):
