@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ares.verify.coverability import CoverabilityReport
     from ares.verify.report import Report, Violation
 
+HISTORY_BYTES_MAX = 512 << 20
+HISTORY_WAIT_S = 3600.0
 SHOWN_MAX = 10
 """How many violations of one kind a person is shown; --json has them all."""
 
@@ -24,8 +26,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _bytes(file: Path) -> bytes:
+    from ares.runtime.named_files import read_named
+
     try:
-        return file.read_bytes()
+        return read_named(file, HISTORY_BYTES_MAX, wait_s=HISTORY_WAIT_S)[0]
     except OSError as error:
         raise BadInput(f"{file}: the history cannot be read: {error.strerror}") from error
 

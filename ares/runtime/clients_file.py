@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import time
-import tomllib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -19,12 +18,14 @@ from msgspec import Struct
 
 from ares.errors import BadInput
 from ares.runtime.keys import is_key
+from ares.runtime.named_files import NotToml, parse_toml, read_named
 from ares.runtime.ownership import opener, require_own
 from ares.runtime.secret_file import shown
 from ares.server.admission import ROLES, Client
 
 LOOK_AGAIN_S = 1.0
 FORMAT = 1
+CLIENTS_BYTES_MAX = 4 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 _HEAD = """\
@@ -59,20 +60,20 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
     ``managed``: it is read to be shown or changed, whoever owns it, and nobody is let in by it.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            require_own(path, os.fstat(file.fileno()), "file of authorised clients", "authorise themselves", anybodys=managed)
-            text = file.read()
+        data, status = read_named(path, CLIENTS_BYTES_MAX, streams=False)
+        require_own(path, status, "file of authorised clients", "authorise themselves", anybodys=managed)
+        text = data.decode("utf-8")
     except OSError as error:
         raise BadInput(f"{shown(path)}: the file of authorised clients cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: expected a text file in UTF-8: the file of authorised clients cannot be read") from error
     try:
-        content = tomllib.loads(text)
+        content = parse_toml(text)
         if content.get("format", FORMAT) != FORMAT:
             why = f"format: expected {FORMAT}, found {content['format']}: the file was written by another release of ares"
             raise BadInput(f"{path}: {why}; use that one, or a newer one")
         tables = msgspec.convert(content, _ClientsTable).client
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (NotToml, msgspec.ValidationError) as error:
         raise BadInput(f"{path}: expected [[client]] tables of name, role and key: {error}") from error
     clients = []
     for index, table in enumerate(tables):

@@ -17,6 +17,7 @@ from ares.identity import ServerId
 from ares.runtime.cluster_tables import FORMAT
 from ares.runtime.durable_files import make_directory
 from ares.runtime.home import kept_in, new_identity, prepare
+from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named
 from ares.runtime.new_keys import FIRST_CLIENT, NewKeys
 from ares.runtime.ownership import DIRECTORY_MADE_FOR_ALL, MADE_FOR_ALL
 from ares.runtime.secret_file import write_secret
@@ -179,7 +180,7 @@ def renew_identities(settings: Settings) -> Settings:
 
     The directories of all processes must have been removed; they are made ready for first starts.
     """
-    text = settings.path.read_text(encoding="utf-8")
+    text = read_named(settings.path, SETTINGS_BYTES_MAX)[0].decode("utf-8")
     for server in settings.servers.values():
         text = text.replace(server.identity, new_identity())
     new = settings.path.with_name(f"{settings.path.name}.new")

@@ -5,7 +5,6 @@ Nothing unknown is passed over, because a misspelt key would otherwise be a defa
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.errors import BadInput
+from ares.runtime.named_files import NotToml, parse_toml
 
 MIB = 1024 * 1024
 
@@ -153,11 +153,11 @@ def refuse(path: Path, key: str, why: str) -> NoReturn:
 def decode(text: str, path: Path) -> FileTable:
     """The tables in ``text``, every key known and of its type. Raises :class:`BadInput`."""
     try:
-        tables = tomllib.loads(text)
+        tables = parse_toml(text)
         _check_format(path, tables)
         return msgspec.convert(tables, FileTable)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path}: expected TOML: {error}") from error
+    except NotToml as error:
+        raise BadInput(f"{path}: {error}") from error
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         _explain(path, what, place.strip("`").removeprefix("$").removeprefix("."))

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.runtime.cluster_tables import EtcdTable, FileTable, refuse
+from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named
 from ares.runtime.secret_file import read_secret, shown
 
 _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
@@ -38,7 +39,7 @@ class EtcdSettings(Struct, frozen=True):
         if path is None:
             return None
         try:
-            return path.read_bytes()
+            return read_named(path, SETTINGS_BYTES_MAX)[0]
         except OSError as error:
             refuse(self.file, f"etcd.{key}", f"{shown(path)} cannot be read: {error.strerror}")
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from ares.errors import BadInput
 from ares.runtime.cluster_tables import refuse
 from ares.runtime.durable_files import make_directory
+from ares.runtime.named_files import read_named
 from ares.runtime.ownership import is_foreign
 
+SECRET_BYTES_MAX = 4096
 _SUFFIXES = (".secret", ".password", ".toml", ".pem", ".crt", ".key")
-_ANYTHING = re.compile(r".*", re.DOTALL)
+_ANYTHING = re.compile(r"[^\0]*")
 
 
 def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.Pattern[str] = _ANYTHING, anybodys: bool = False) -> str:
@@ -24,14 +26,13 @@ def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.P
     if "\0" in str(path):
         refuse(cluster_file, key, "expected the path of a file, and found what is none")
     try:
-        with open(path, encoding="utf-8") as file:
-            status = os.fstat(file.fileno())  # of this very file, whatever has the name a moment later
-            if is_foreign(status) and not anybodys:
-                why = f"belongs to another user ({status.st_uid}), who knows it: make another secret, in a file of your own"
-                refuse(cluster_file, key, f"expected a file of the user who runs this, and {path} {why}")
-            if (mode := status.st_mode & 0o777) & 0o077:
-                refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
-            text = file.read().strip()
+        content, status = read_named(path, SECRET_BYTES_MAX)  # the status of this very file, whatever has the name a moment later
+        if is_foreign(status) and not anybodys:
+            why = f"belongs to another user ({status.st_uid}), who knows it: make another secret, in a file of your own"
+            refuse(cluster_file, key, f"expected a file of the user who runs this, and {path} {why}")
+        if (mode := status.st_mode & 0o777) & 0o077:
+            refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
+        text = content.decode("utf-8").strip()
     except OSError as error:
         refuse(cluster_file, key, f"{shown(path)} cannot be read: {error.strerror}")
     except UnicodeDecodeError:

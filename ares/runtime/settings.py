@@ -22,6 +22,7 @@ from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, Sc
 from ares.runtime.etcd_settings import EtcdSettings, etcd_settings
 from ares.runtime.keys import keyed
 from ares.runtime.limits import Limits, check_limits
+from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named
 from ares.runtime.secret_file import read_secret
 from ares.runtime.security_settings import SecuritySettings, located, security_settings
 
@@ -86,7 +87,7 @@ class Settings(Struct, frozen=True):
         if file.is_dir():
             raise BadInput(f"{file} is a directory; name the cluster file in it, for example {file / FILE_NAME}")
         try:
-            text = file.read_text(encoding="utf-8")
+            text = read_named(file, SETTINGS_BYTES_MAX)[0].decode("utf-8")
         except OSError as error:
             raise BadInput(f"{file}: the cluster file cannot be read: {error.strerror}. `ares-cli init DIR` writes a new one") from error
         except UnicodeDecodeError as error:
