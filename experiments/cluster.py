@@ -3,15 +3,16 @@
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ares.interpreter import python
+
 
 def _cli(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "ares", *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(python("-m", "ares", *arguments), check=True, stdout=subprocess.DEVNULL)
 
 
 def processor_s(cluster: Path) -> float:

@@ -11,7 +11,6 @@ import asyncio
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ares.api import connect
 from ares.configuration import Configuration, Server
 from ares.dap.element import sealed
 from ares.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
+from ares.interpreter import python
 from ares.messages import PutData
 from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
 from ares.runtime.journal_disk import Disk
@@ -35,6 +35,7 @@ from ares.server.durable_server import restored, run_durable_server
 from ares.server.facts import fact_bytes_max
 from ares.server.host import Host, run_server
 from ares.tag import Tag
+from experiments import ENVIRONMENT
 from experiments.speed import KEYS, small
 
 MEMBERS = [Server(ServerId(f"s{number}"), f"127.0.0.1:{number + 1}", f"{number:032x}") for number in range(3)]
@@ -74,10 +75,10 @@ def say_ready(_: Host) -> None:
 def cluster(servers: int, durability: str, sync_ms: float, dap: list[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ares-durable-", dir=".") as directory:
         shape = ["--servers", str(servers), "--consensus", "0", "--base-port", "0", *dap]
-        subprocess.run([sys.executable, "-m", "ares", "init", f"{directory}/c", *shape], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(python("-m", "ares", "init", f"{directory}/c", *shape), check=True, stdout=subprocess.DEVNULL)
         file = Path(directory) / "c" / "cluster.toml"
-        start = [sys.executable, "-m", "experiments.durable", "--sync-ms", str(sync_ms), "--serve", str(file), durability]
-        processes = [subprocess.Popen([*start, id], stdout=subprocess.PIPE) for id in Settings.load(file).servers]
+        start = python("-m", "experiments.durable", "--sync-ms", str(sync_ms), "--serve", str(file), durability)
+        processes = [subprocess.Popen([*start, id], stdout=subprocess.PIPE, env=ENVIRONMENT) for id in Settings.load(file).servers]
         try:
             for process in processes:
                 assert process.stdout is not None
@@ -130,10 +131,10 @@ def restart(count: int, bytes: int) -> None:
         began = time.perf_counter()
         run(fill(Path(directory) / "data", count, bytes))
         filled = time.perf_counter() - began
-        again = [sys.executable, "-m", "experiments.durable", "--restore", f"{directory}/data"]
-        warm = subprocess.run(again, check=True, capture_output=True, text=True).stdout.strip()
+        again = python("-m", "experiments.durable", "--restore", f"{directory}/data")
+        warm = subprocess.run(again, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout.strip()
         drop_page_cache()
-        cold = subprocess.run(again, check=True, capture_output=True, text=True).stdout.strip()
+        cold = subprocess.run(again, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout.strip()
     print(f"{count:9,} elements of {bytes:9,} bytes: written in {filled:6.2f} s; {warm}; nothing cached: {cold}", flush=True)
 
 

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ares.api import connect
+from ares.interpreter import python
 from ares.runtime.loop import run
+from experiments import ENVIRONMENT
 from experiments.measuring import Goal, Table, timed
 
 MIB = 1024 * 1024
@@ -77,8 +79,8 @@ def affordable(wanted: int, expansion: float) -> int:
 
 def memory(table: Table, cluster: Path, size: int) -> None:
     """One line for the peak above the baseline."""
-    command = [sys.executable, "-m", "experiments.memory", str(cluster), str(size)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    command = python("-m", "experiments.memory", str(cluster), str(size))
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT).stdout
     baseline, after_put, after_get, put, get = (float(number) for number in told.split())
     table.note(f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; {baseline / 1024:.0f} MiB before")
     table.line("peak above that after the put", [(after_put - baseline) / 1024], "MiB")

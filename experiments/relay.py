@@ -18,7 +18,9 @@ from typing import Protocol
 
 from msgspec import structs
 
+from ares.interpreter import python
 from ares.runtime.settings import Settings, is_loopback, split_address
+from experiments import ENVIRONMENT
 
 CHUNK_BYTES = 256 * 1024
 HELD_CHUNKS_MAX = 128
@@ -116,8 +118,8 @@ async def _serve(delay_s: float, targets: Sequence[str]) -> None:
 def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
     """``settings`` for a client whose links to the storage servers are so much slower each way; consensus members are reached as before."""
     addresses = [server.address for server in settings.servers.values()]
-    command = [sys.executable, "-m", "experiments.relay", str(delay_s), *addresses]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command = python("-m", "experiments.relay", str(delay_s), *addresses)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         assert process.stdout is not None
         through: Mapping[str, str] = dict(zip(addresses, process.stdout.readline().split(), strict=True))
         servers = {id: structs.replace(server, address=through[server.address]) for id, server in settings.servers.items()}

@@ -12,7 +12,6 @@ import asyncio
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 
 from ares.dap.element import sealed
 from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.interpreter import python
 from ares.messages import AnyMessage, DataReply, GetTag, PutData
 from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
 from ares.runtime.cluster_tables import TransportName
@@ -30,6 +30,7 @@ from ares.runtime.ports import Connections
 from ares.runtime.transports import connections as connections_with
 from ares.runtime.transports import listener_at
 from ares.tag import TAG_ZERO, Tag
+from experiments import ENVIRONMENT
 
 SERVERS, NEEDED = 5, 3
 SECONDS = 1.5
@@ -77,8 +78,8 @@ def processor_s(pid: int) -> float:
 
 @contextmanager
 def servers(kind: str) -> Any:
-    command = [sys.executable, "-m", "experiments.transports", "--serve", kind]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(SERVERS)]
+    command = python("-m", "experiments.transports", "--serve", kind)
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(SERVERS)]
     try:
         yield [process.pid for process in processes], [process.stdout.readline().strip() for process in processes if process.stdout]
     finally:

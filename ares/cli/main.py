@@ -1,14 +1,15 @@
 """The app: which commands there are, and what their errors become.
 
 Exit status: 0 done; 1 the operation failed; 2 wrong usage or unreadable input; 130 interrupted; 143 ended by SIGTERM, which is told as Ctrl-C is. An
-error is one paragraph on stderr, or one JSON object with --json. Only a mistake in this program shows a traceback.
+error is one paragraph on stderr, or one JSON object with --json, and never a traceback: a mistake in this program says where it is.
 """
 
+import contextlib
 import json
-import signal
-import sys
+import logging
+import traceback
 from collections.abc import Sequence
-from types import FrameType
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,15 +28,14 @@ from ares.cli import (
     torture_command,
     upkeep_commands,
 )
+from ares.cli.entry import FAILED, INTERRUPTED, Ending
+from ares.cli.entry import main as main
 from ares.cli.local_files import Interrupted
-from ares.cli.options import ALL, Common, taking_options
+from ares.cli.options import ALL, Common, say, taking_options
 from ares.errors import AresError, BadInput, Uncertain
 from ares.version import VERSION
 
-FAILED = 1
 MISUSED = 2
-INTERRUPTED = 130
-TERMINATED = 143
 CUT_SHORT = "interrupted; what was under way may have taken effect or not: look before you repeat it"
 
 app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -43,7 +43,7 @@ app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enabl
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"ares {VERSION}")
+        say(f"ares {VERSION}")
         raise typer.Exit()
 
 
@@ -78,27 +78,6 @@ for commands in _MODULES:
     commands.register(app)
 
 
-class Ending:
-    """Handles SIGTERM as Ctrl-C is handled then. ``status``: the exit status of a command that was cut short."""
-
-    def __init__(self) -> None:
-        self.status = INTERRUPTED
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.status = TERMINATED
-        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own; a job in the background ignores it
-        if not callable(interrupt):
-            raise KeyboardInterrupt
-        interrupt(signal.SIGINT, frame)
-
-
-def main() -> None:
-    """The entry point of `ares-cli`."""
-    ending = Ending()
-    signal.signal(signal.SIGTERM, ending)
-    sys.exit(run(sys.argv[1:], ending))
-
-
 def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     """Run one command line; returns the exit status."""
     as_json = "--json" in arguments
@@ -119,11 +98,24 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
         what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error)
         return _fail(what, type(error).__name__, FAILED, as_json)
+    except Exception as error:  # the top of the program
+        return _fail(_mistake(error), "Mistake", FAILED, as_json)
     if status == INTERRUPTED:
         return _fail(CUT_SHORT, "Interrupted", interrupted.status, as_json)
     return status if isinstance(status, int) else 0
 
 
 def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -> int:
-    typer.echo(json.dumps({"error": message, "kind": kind, "status": status} | more) if as_json else f"error: {message}", err=True)
+    with contextlib.suppress(OSError):  # nobody can be told, but by the status
+        typer.echo(json.dumps({"error": message, "kind": kind, "status": status} | more) if as_json else f"error: {message}", err=True)
     return status
+
+
+def _mistake(error: Exception) -> str:
+    """What is said of an error that nobody foresaw; a process that writes a log has all of it there."""
+    if logging.getLogger().handlers:
+        logging.getLogger(__name__).critical("a mistake in ares ends this process", exc_info=error)
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+    advice = "what was under way may have taken effect or not. Please report this line"
+    return f"a mistake in ares itself, {type(error).__name__}: {error} (at {places}); {advice}"

@@ -1,6 +1,6 @@
 """Starting and stopping the processes of a cluster on this machine.
 
-Every server and consensus member is a process of its own (``python -m ares server FILE --id s0``) in a session of its own, so that neither a
+Every server and consensus member is a process of its own (``python -P -m ares server FILE --id s0``) in a session of its own, so that neither a
 Ctrl-C in the terminal nor its closing reaches it: only its supervisor stops it. It writes to DIR/logs/<id>.log, and DIR/run/<id>.pid names it.
 
 A pid may be another process's by the time it is used. So a process is looked at through a descriptor (pidfd), which cannot change its meaning,
@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -20,8 +19,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.errors import AresError
+from ares.interpreter import python
 from ares.runtime.cluster_file import is_free
 from ares.runtime.home import held
+from ares.runtime.named_files import read_named
 from ares.runtime.ownership import DIRECTORY_MADE_FOR_ALL, opener
 from ares.runtime.settings import Settings, split_address
 
@@ -30,6 +31,7 @@ STOP_S = 5.0
 
 _POLL_S = 0.03
 _LOG_LINES = 12
+_PID_BYTES_MAX = 32
 _ERROR = "error: "
 """What `ares-cli` begins an error with."""
 
@@ -168,9 +170,9 @@ class Supervisor:
     def _find(self, pid_file: Path) -> tuple[int, int] | None:
         """Pid and descriptor of the process that the file names, if it is one of this cluster; the caller closes the descriptor."""
         try:
-            pid = int(pid_file.read_text(encoding="ascii"))
+            pid = int(read_named(pid_file, _PID_BYTES_MAX, streams=False)[0])
             descriptor = os.pidfd_open(pid)
-        except (ValueError, OSError):  # a torn file, or no such process: nothing that could be stopped
+        except (ValueError, OverflowError, OSError):  # a torn file, or no such process: nothing that could be stopped
             return None
         if self._is_ours(pid, pid_file.stem):
             return pid, descriptor
@@ -182,25 +184,28 @@ class Supervisor:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         except OSError:
             return False
-        return any([os.fsdecode(word) for word in words[1:]] == self._arguments(kind, id) for kind in ("server", "consensus"))
+        said = [os.fsdecode(word) for word in words[1:]]
+        known = [self._command(kind, id)[1:] for kind in ("server", "consensus")]
+        return said in known or ["-P", *said] in known  # releases before this one started Python without -P
 
-    def _arguments(self, kind: str, id: str) -> list[str]:
-        return ["-m", "ares", kind, str(self._file), "--id", id]
+    def _command(self, kind: str, id: str) -> list[str]:
+        return python("-m", "ares", kind, self._file, "--id", id)
 
     def _spawn(self, member: Member) -> int:
         """Start one process; returns where in its log this run begins."""
-        with open(self.log_path(member.id), "ab", opener=opener) as log:
+        named = self._run / f"{member.id}.pid"
+        named.unlink(missing_ok=True)  # whatever it is
+        with open(self.log_path(member.id), "ab", opener=opener) as log, open(named, "x", encoding="ascii", opener=opener) as pid_file:
             begin = log.tell()
             child = subprocess.Popen(
-                [sys.executable, *self._arguments(member.kind, member.id)],
+                self._command(member.kind, member.id),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self._children[member.id] = child
-        with open(self._run / f"{member.id}.pid", "w", encoding="ascii", opener=opener) as file:
-            file.write(f"{child.pid}\n")
+            self._children[member.id] = child
+            pid_file.write(f"{child.pid}\n")
         return begin
 
     def _await_ready(self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]) -> dict[str, str]:

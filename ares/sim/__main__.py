@@ -1,9 +1,9 @@
-"""``python -m ares.sim``: run seeds, report the first that breaks a promise, tell its story, make it smaller.
+"""``python -P -m ares.sim``: run seeds, report the first that breaks a promise, tell its story, make it smaller.
 
-    python -m ares.sim --runs 20000 --jobs 2
-    python -m ares.sim --seed 42 --scenario partition --story
-    python -m ares.sim --seed 42 --scenario partition --shrink
-    python -m ares.sim --minutes 2 --from-seed 123456
+    python -P -m ares.sim --runs 20000 --jobs 2
+    python -P -m ares.sim --seed 42 --scenario partition --story
+    python -P -m ares.sim --seed 42 --scenario partition --shrink
+    python -P -m ares.sim --minutes 2 --from-seed 123456
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m ares.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -P -m ares.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, help="run this seed only")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="default: all, in turn")
     parser.add_argument("--runs", type=int, default=1000, help="how many runs in all")

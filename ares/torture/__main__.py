@@ -1,4 +1,4 @@
-"""The processes that a torture run starts besides the cluster's own: ``python -m ares.torture ROLE JSON``. Not for people: `ares-cli torture` is."""
+"""The processes of clients in a torture run: ``python -P -m ares.torture ROLE JSON``. For people there is `ares-cli torture`."""
 
 import sys
 

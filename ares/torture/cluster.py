@@ -8,11 +8,11 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ares.identity import ServerId
+from ares.interpreter import python
 from ares.runtime.home import CLAIM_NAME
 from ares.runtime.settings import Settings
 from ares.torture.etcd_members import READY
@@ -111,7 +111,7 @@ class Cluster:
     def _spawn(self, id: ServerId) -> int:
         """Start the process; returns where in its log it begins."""
         kind = "server" if id in self.settings.servers else "consensus"
-        command = self._etcd.get(id) or [sys.executable, "-m", "ares", kind, str(self.settings.path), "--id", id]
+        command = self._etcd.get(id) or python("-m", "ares", kind, self.settings.path, "--id", id)
         with open(self._log(id), "ab") as log:
             self._children[id] = subprocess.Popen(
                 [*self.inside(id), *command],
@@ -133,7 +133,7 @@ class Cluster:
 
 
 class Helper:
-    """A process of clients (``python -m ares.torture ROLE PLAN``), spoken with in JSON lines."""
+    """A process of clients (``python -P -m ares.torture ROLE PLAN``), spoken with in JSON lines."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
@@ -145,7 +145,7 @@ class Helper:
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *prefix,
-                *(sys.executable, "-m", "ares.torture", role, os.fsdecode(plan)),
+                *python("-m", "ares.torture", role, os.fsdecode(plan)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,

@@ -2,7 +2,6 @@
 
 import contextlib
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +10,8 @@ from itertools import pairwise
 import msgspec
 from msgspec import Struct
 
+from ares.interpreter import python
+from experiments import ENVIRONMENT
 from experiments.bench.generator import BUCKETS_PER_E, READY, SLOT_S, Outcome, Plan, Window
 from experiments.bench.processes import BenchError, busy_s, cpu_of, peak_bytes
 from experiments.bench.stores import Store
@@ -166,8 +167,8 @@ def _send(process: "subprocess.Popen[bytes]", message: Plan | Window) -> None:
 @contextlib.contextmanager
 def generators(count: int) -> Iterator[Generators]:
     """So many generators, stopped at the end."""
-    command = [sys.executable, "-m", "experiments.bench.generator"]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(count)]
+    command = python("-m", "experiments.bench.generator")
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT) for _ in range(count)]
     try:
         yield Generators(processes)
     finally:

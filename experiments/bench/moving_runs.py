@@ -3,7 +3,6 @@
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from ares.interpreter import python
 from ares.reconfig.throttle import OBJECT_BYTES_MIN
+from experiments import ENVIRONMENT
 from experiments.bench.generator import READY
 from experiments.bench.moving_load import Outcome, Plan, Shape
 from experiments.bench.moving_mover import Move, Moved
@@ -74,7 +75,8 @@ def cluster() -> Iterator[Path]:
 @contextlib.contextmanager
 def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
     """The process, ready to begin at the next line; killed at the end if it has not ended."""
-    process = subprocess.Popen([sys.executable, "-m", f"experiments.bench.{module}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    command = python("-m", f"experiments.bench.{module}")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT)
     try:
         _tell(process, msgspec.json.encode(plan))
         assert process.stdout is not None

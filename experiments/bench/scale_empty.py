@@ -2,12 +2,12 @@
 
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ares.interpreter import python
 from experiments.bench.processes import cpu_s
 from experiments.bench.samples import Sample, resident_mib
 
@@ -29,7 +29,7 @@ def empty(full: bool) -> Iterator[Sample]:
 
 
 def _started(durability: str, words: list[str]) -> dict[str, float]:
-    ares = [sys.executable, "-m", "ares"]
+    ares = python("-m", "ares")
     with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
         shape = ["--servers", "3", "--consensus", "1", "--base-port", "0", "--durability", durability]
         subprocess.run([*ares, "init", f"{directory}/c", *shape], check=True, stdout=subprocess.DEVNULL)

@@ -5,6 +5,7 @@ checkers does not count.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ FLOORS = {
     **dict.fromkeys(["ares.dap", "ares.reconfig", "ares.verify"], 1),
     **dict.fromkeys(["ares.server", "ares.client", "ares.fragment"], 2),
     "ares.runtime": 3,
+    "ares.interpreter": 3,
     **dict.fromkeys(["ares.server.host", "ares.server.durable_host", "ares.server.durable_server"], 4),
     **dict.fromkeys(["ares.server.reclaiming", "ares.server.repairs", "ares.server.scrubbing"], 4),
     **dict.fromkeys(["ares.client.manager", "ares.client.store", "ares.client.runner"], 4),
@@ -232,4 +234,26 @@ def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
     return any(isinstance(node, ast.Name) and node.id in parameters for node in ast.walk(test))
 
 
-RULES = {rule.__name__: rule for rule in (homeless, upward, impure, strangers, foreign_libraries, shape, asserted_input)}
+PYTHON = "ares.interpreter"
+_INTERPRETER = re.compile(r"(.*/)?python[0-9.]*")
+_UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
+
+
+def starting_python(tree: list[Module]) -> list[str]:
+    """Python that was not started by ``ares.interpreter.python``, and may import from the working directory; or advice to start it so."""
+    broken = []
+    for module in tree:
+        for node in ast.walk(module.tree) if module.name != PYTHON else ():
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.executable":
+                broken.append(f"{module.name}:{node.lineno}: sys.executable: only {PYTHON} starts Python")
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _INTERPRETER.fullmatch(node.value):
+                broken.append(f"{module.name}:{node.lineno}: {node.value}: only {PYTHON} starts Python")
+        broken += unsafe_advice(module.name, module.text)
+    return broken
+
+
+def unsafe_advice(name: str, text: str) -> list[str]:
+    return [f"{name}: {found[0]}: say python -P -m" for found in _UNSAFE.finditer(text)]
+
+
+RULES = {rule.__name__: rule for rule in (homeless, upward, impure, strangers, foreign_libraries, shape, asserted_input, starting_python)}

@@ -1,21 +1,32 @@
 """The source tree keeps the rules of its architecture, and each rule rejects a small tree that breaks it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import ares
+from ares.interpreter import python
 
-from .floors import FILE_LINES_MAX, FUNCTION_LINES_MAX, RULES, floor, modules
+from .floors import FILE_LINES_MAX, FUNCTION_LINES_MAX, RULES, floor, modules, unsafe_advice
 
 PACKAGE = Path(ares.__file__).parent
+CHECKOUT = PACKAGE.parent
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_source_tree_keeps(rule):
     assert rule(modules(PACKAGE)) == []
+
+
+@pytest.mark.parametrize("root", ["tests", "experiments"])
+def test_nothing_else_starts_python_otherwise(root):
+    assert RULES["starting_python"](modules(CHECKOUT / root)) == []
+
+
+def test_no_document_says_to_start_python_otherwise():
+    texts = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("packaging/**/*"), CHECKOUT / "Makefile", CHECKOUT / ".ci/run"]
+    assert [said for path in texts if path.is_file() for said in unsafe_advice(path.name, path.read_text())] == []
 
 
 def tree(root: Path, **files: str):
@@ -53,6 +64,9 @@ BREACHES = [
     ("shape", {"tag": "try:\n    x = 1\nexcept:\n    pass"}, "ares.tag:3: bare except"),
     *[("shape", {f"dap__{name}": ""}, f"ares.dap.{name}: name it") for name in ("utils", "helpers", "common", "misc")],
     ("asserted_input", {"codec": "def decode(frames):\n    assert frames"}, "ares.codec:2: assert in a module that checks input"),
+    ("starting_python", {"cli__up": "import sys\ncommand = [sys.executable, '-m', 'x']"}, "ares.cli.up:2: sys.executable: only"),
+    ("starting_python", {"cli__up": "command = ['/usr/bin/python3.11', '-m', 'x']"}, "ares.cli.up:1: /usr/bin/python3.11: only"),
+    ("starting_python", {"cli__up": "# as python3 \x2dm ares.cli does"}, "python3 \x2dm ares: say python -P -m"),
     ("asserted_input", {"client__store": "class Store:\n    def f(self, key):\n        assert len(key) > 0"}, "assert on an argument of f"),
 ]
 
@@ -87,10 +101,10 @@ def test_floors_by_longest_name():
 def test_importing_a_part_loads_no_adapter(module):
     heavy = "('zmq', 'pysyncobj', 'uvloop', 'typer', 'rich')"
     program = f"import sys, {module}; print(*[name for name in {heavy} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    shown = subprocess.run(python("-c", program), capture_output=True, text=True, check=True)
     assert shown.stdout.split() == []
 
 
 def test_the_subprocess_would_show_an_adapter():
     program = "import sys, ares.runtime.zmq_sockets; print(*[name for name in ('zmq',) if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["zmq"]
+    assert subprocess.run(python("-c", program), capture_output=True, text=True, check=True).stdout.split() == ["zmq"]

@@ -4,12 +4,12 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from ares.configuration import Configuration
 from ares.identity import DomainName, ServerId
+from ares.interpreter import python
 from ares.messages import ConsensusDescription
 from ares.runtime.consensus_host import ConsensusHost
 from ares.runtime.home import prepare
@@ -96,7 +96,7 @@ class MemberProcesses:
             script = Path(__file__).with_name("member_process.py")
             arguments = [member, self._addresses[member], json.dumps(self._raft_addresses), str(self._directory / member), PASSWORD]
             with (self._directory / f"{member}.log").open("ab") as log:
-                self._processes[member] = subprocess.Popen([sys.executable, str(script), *arguments], stdout=log, stderr=log)
+                self._processes[member] = subprocess.Popen(python(str(script), *arguments), stdout=log, stderr=log)
 
     def kill(self, *members: ServerId) -> None:
         """kill -9."""

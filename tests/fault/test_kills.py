@@ -1,13 +1,13 @@
-"""kill -9 in loops, in short; `python -m ares.torture.kills` does it by the thousand."""
+"""kill -9 in loops, in short; `python -P -m ares.torture.kills` does it by the thousand."""
 
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from ares.interpreter import python
 from ares.torture.kills import kill_members, kill_servers
 from ares.torture.storm import Limits
 
@@ -56,7 +56,7 @@ def in_session(leader: int) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
-    command = [sys.executable, "-m", "ares.torture.kills", "--kills", "100000", "--dir", tmp_path]
+    command = python("-m", "ares.torture.kills", "--kills", "100000", "--dir", tmp_path)
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
         while len(in_session(run.pid)) < 8:

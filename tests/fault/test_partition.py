@@ -3,10 +3,10 @@
 import os
 import socket
 import subprocess
-import sys
 
 import pytest
 
+from ares.interpreter import python
 from ares.torture import partition
 from ares.torture.partition import Network, obstacle
 from ares.torture.records import TortureFailed
@@ -30,11 +30,11 @@ SEND = "import socket, sys; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sen
 def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> bool:
     """Whether a datagram from one host gets to another; silence is waited for briefly, arrival for long."""
     place = network.address(receiver)
-    listen = [*network.inside(receiver), sys.executable, "-c", LISTEN, place, "60" if expected else "0.5"]
+    listen = [*network.inside(receiver), *python("-c", LISTEN, place, "60" if expected else "0.5")]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout is not None
         assert listener.stdout.readline() == "bound\n"
-        subprocess.run([*network.inside(sender), sys.executable, "-c", SEND, place], capture_output=True, check=False, timeout=120)
+        subprocess.run([*network.inside(sender), *python("-c", SEND, place)], capture_output=True, check=False, timeout=120)
         return listener.stdout.readline() == "hello\n"
 
 

@@ -5,11 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from ares.interpreter import python
 from ares.torture.partition import obstacle
 from ares.torture.records import Record
 from ares.torture.verdict import judge
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     """The command, with all that it makes below ``tmp_path``."""
     (tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "ares", "torture", "--out", str(tmp_path / "out"), *arguments]
+    command = python("-m", "ares", "torture", "--out", str(tmp_path / "out"), *arguments)
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -115,5 +115,5 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
 
 def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     for arguments in (["--servers", "2"], ["--minutes", "0"], ["--consensus", "0"]):
-        refused = subprocess.run([sys.executable, "-m", "ares", "torture", *arguments], capture_output=True, text=True, check=False, timeout=240)
+        refused = subprocess.run(python("-m", "ares", "torture", *arguments), capture_output=True, text=True, check=False, timeout=240)
         assert refused.returncode == 2, arguments

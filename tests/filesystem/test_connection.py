@@ -5,7 +5,6 @@ import gc
 import os
 import pickle
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import fsspec
 import pytest
 
 from ares.filesystem import AresFileSystem
+from ares.interpreter import python
 from ares.runtime.settings import Settings
 
 from .conftest import DOMAIN
@@ -46,7 +46,7 @@ def test_another_process_connects_anew(make: Make, here: str) -> None:
     fs = make()
     fs.pipe_file(f"{here}/f", b"x")
     program = "import sys, pickle; fs, path = pickle.load(sys.stdin.buffer); print(fs.cat_file(path), fs.ls('', detail=False) != [])"
-    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps((fs, f"{here}/f")), capture_output=True, timeout=240, check=True)
+    done = subprocess.run(python("-c", program), input=pickle.dumps((fs, f"{here}/f")), capture_output=True, timeout=240, check=True)
     assert (done.stdout.split(), done.stderr) == ([b"b'x'", b"True"], b"")
 
 
@@ -67,7 +67,7 @@ print(fs.cat_file(sys.argv[3]).decode())
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_child_process_connects_anew(settings: Settings, fs: AresFileSystem, here: str) -> None:
     fs.pipe_file(f"{here}/f", b"")
-    command = [sys.executable, "-c", FORKS, str(settings.path), DOMAIN, f"{here}/f"]
+    command = python("-c", FORKS, str(settings.path), DOMAIN, f"{here}/f")
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.stdout, done.stderr) == ("parent and child\n", "")
 
@@ -133,6 +133,6 @@ def test_what_nobody_uses_any_more_is_closed(settings: Settings) -> None:
 def test_a_program_that_closes_nothing_ends(settings: Settings, fs: AresFileSystem, here: str) -> None:
     fs.pipe_file(f"{here}/f", b"x")
     program = "import sys, fsspec; print(fsspec.open(sys.argv[1], cluster=sys.argv[2], domain=sys.argv[3]).open().read())"
-    command = [sys.executable, "-c", program, f"ares://{here}/f", str(settings.path), DOMAIN]
+    command = python("-c", program, f"ares://{here}/f", str(settings.path), DOMAIN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'x'\n", "")

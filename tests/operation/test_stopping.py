@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 import ares
 from ares.identity import ClientId, DomainName, ServerId
+from ares.interpreter import python
 from ares.messages import Ack, Propose
 from ares.runtime.settings import Settings
 from ares.runtime.zmq_client import ZmqConnections
@@ -33,7 +33,7 @@ def cli(*words: str | Path) -> None:
 
 
 def start(cluster: Path, kind: str, id: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-m", "ares", kind, str(cluster), "--id", id], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(python("-m", "ares", kind, str(cluster), "--id", id), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert b"READY" in process.stdout.readline()
     return process

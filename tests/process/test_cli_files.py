@@ -3,9 +3,9 @@
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from ares.cli import main
 from ares.cli.file_access import Transfer
 from ares.fragment.reading import FileProgress
+from ares.interpreter import python
 
 from .command_line import Cli, running_cluster
 
@@ -317,7 +318,7 @@ def test_no_space(cli: Cli, tmp_path: Path) -> None:
     full.mkdir()
     cli.ok("put", "-", "space", stdin=content())
     cli.environment["TMPDIR"] = str(full)
-    command = f"ulimit -f 10; exec {sys.executable} -m ares "
+    command = f"ulimit -f 10; exec {shlex.join(python('-m', 'ares'))} "
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
     for words, stdin in (("put - space", content(1)), ("get space " + str(tmp_path / "out"), b"")):
         shell = ["bash", "-c", f"trap '' XFSZ; {command}{words}"]
@@ -470,7 +471,7 @@ def test_a_put_cut_short_before_anything_is_sent(cli: Cli, tmp_path: Path, numbe
     os.mkfifo(pipe)
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if background else []
-    command = [*ignoring, sys.executable, "-m", "ares", "put", str(pipe), "short", "--json"]
+    command = [*ignoring, *python("-m", "ares", "put", pipe, "short", "--json")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         with pipe.open("wb") as stream:
             stream.write(content(1))

@@ -5,7 +5,6 @@ import base64
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from ares.api import connect
 from ares.cli.connection import size
 from ares.configuration import Configuration
 from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
+from ares.interpreter import python
 from ares.runtime.remote_consensus import RemoteConsensus
 from ares.runtime.zmq_client import ZmqConnections
 
@@ -78,7 +78,7 @@ def test_where_there_was_no_room_is_named(cli: Cli) -> None:
     assert cli.fails(1, "read", "full", "-o", "/dev/full") == "error: No space left on device: /dev/full\n"
     with open("/dev/full", "wb") as full:
         for words in (["read", "full"], ["ls"], ["status"]):
-            command = [sys.executable, "-m", "ares", "-c", str(cli.settings.path), *words]
+            command = python("-m", "ares", "-c", str(cli.settings.path), *words)
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=240)
             assert (done.returncode, done.stderr) == (1, "error: No space left on device: standard output\n")
 
@@ -216,7 +216,7 @@ def test_status_when_nobody_is_left(mortal: Cli) -> None:
 def test_a_restarted_server_counts_if_it_remembers(tmp_path: Path, durability: str) -> None:
     for cli in running_cluster(tmp_path / "cluster", "--durability", durability):
         cli.kill("s0")
-        command = [sys.executable, "-m", "ares", "server", cli.settings.path, "--id", "s0"]
+        command = python("-m", "ares", "server", cli.settings.path, "--id", "s0")
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             try:
                 assert process.stdout is not None

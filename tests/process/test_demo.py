@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from ares.cli import demo_steps
 from ares.cli.demo_traffic import Traffic, count_in, value_of
 from ares.cli.main import run
 from ares.errors import Unavailable
+from ares.interpreter import python
 
-DEMO = [sys.executable, "-m", "ares", "demo", "--mib", "1"]
+DEMO = python("-m", "ares", "demo", "--mib", "1")
 
 
 def runs(pid: int) -> bool:
@@ -52,7 +52,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-u", *DEMO[1:], "--dir", tmp_path]
+    command = python("-u", *DEMO[1:], "--dir", tmp_path)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         assert "start 5 storage servers" in demo.stdout.readline()

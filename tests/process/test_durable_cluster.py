@@ -6,13 +6,13 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import ares
+from ares.interpreter import python
 
 from .warm_start import ares_cli
 
@@ -30,7 +30,7 @@ def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
 def start(cluster: Path, server: str) -> subprocess.Popen[bytes]:
     """Run one server by itself, until it says that it serves."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ares", "server", str(cluster), "--id", server], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        python("-m", "ares", "server", str(cluster), "--id", server), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     assert b"READY" in process.stdout.readline()
@@ -84,13 +84,13 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
         kill(servers.pop("s2"))
         shutil.rmtree(directory / "data" / "s2" / "journal")
         refused = subprocess.run(
-            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"], capture_output=True, text=True, timeout=120
+            python("-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"), capture_output=True, text=True, timeout=120
         )
         assert refused.returncode == 1
         assert "is gone, although this server ran here before" in refused.stderr
         assert "--forget" in refused.stderr
         forgetful = subprocess.Popen(
-            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2", "--forget"],
+            python("-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2", "--forget"),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )

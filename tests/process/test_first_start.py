@@ -5,13 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ares.identity import ServerId
+from ares.interpreter import python
 from ares.runtime.settings import Settings
 
 from .test_up_down import ares, pids
@@ -41,7 +41,7 @@ def _made(tmp_path: Path, durability: str) -> Iterator[Path]:
 
 def once(cluster: Path, kind: str, id: str, *more: str) -> str:
     """Start the process by itself, and kill it when it serves; returns under which identity a server does."""
-    command = [sys.executable, "-m", "ares", kind, cluster / "cluster.toml", "--id", id, *more]
+    command = python("-m", "ares", kind, cluster / "cluster.toml", "--id", id, *more)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(f"READY {id} ")

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ import pytest
 
 import ares
 from ares.blocking import Connection
+from ares.interpreter import python
 from ares.runtime.settings import Settings
 
 from .warm_start import ares_cli
@@ -56,7 +56,7 @@ class SmallDisks:
         self._holder = subprocess.Popen([*OWN_NAMESPACE, "sh", "-c", f"{mounts} echo mounted && exec sleep 600"], stdout=subprocess.PIPE)
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == b"mounted\n"
-        prepare = self.inside(sys.executable, "-m", "ares", "prepare", self.file, *(home.name for home in self._homes))
+        prepare = self.inside(*python("-m", "ares", "prepare", self.file, *(home.name for home in self._homes)))
         subprocess.run(prepare, check=True, capture_output=True)
         self._servers: list[subprocess.Popen[bytes]] = []
 
@@ -67,7 +67,7 @@ class SmallDisks:
 
     def start(self) -> None:
         for home in self._homes:
-            command = self.inside(sys.executable, "-m", "ares", "server", self.file, "--id", home.name)
+            command = self.inside(*python("-m", "ares", "server", self.file, "--id", home.name))
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             self._servers.append(process)
             assert process.stdout is not None

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from ares.cli import supervisor
 from ares.identity import ServerId
+from ares.interpreter import python
 from ares.runtime.settings import Settings, split_address
 
 from .warm_start import ares_cli
@@ -130,7 +130,7 @@ def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path
 
 
 def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
-    with subprocess.Popen([sys.executable, "-m", "ares", "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(python("-m", "ares", "up", cluster), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
         assert up.stderr is not None
         assert up.stderr.readline() == "Ctrl-C stops the cluster.\n"
         started = pids(cluster)
@@ -166,7 +166,7 @@ def test_what_cannot_start_is_left_out_and_the_others_run(tmp_path: Path, durabi
 
 def test_what_cannot_start_is_left_out_in_the_foreground_too(cluster: Path) -> None:
     shutil.rmtree(cluster / "data/s2")
-    with subprocess.Popen([sys.executable, "-m", "ares", "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(python("-m", "ares", "up", cluster), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
         assert up.stderr is not None
         assert up.stderr.readline() == "error: some processes do not run; the others do.\n"
         while up.stderr.readline() != "Ctrl-C stops the cluster.\n":
@@ -209,7 +209,7 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
 
 
 def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as stranger:
+    with subprocess.Popen(python("-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE) as stranger:
         (cluster / "run").mkdir()
         (cluster / "run/s0.pid").write_text(f"{stranger.pid}\n")
         assert ares("down", cluster).stdout == "nothing was running\n"
@@ -231,7 +231,7 @@ def test_a_process_that_does_not_listen_to_sigterm_is_killed(cluster: Path, monk
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_process_says_ready_and_stops_cleanly(cluster: Path, kind: str, id: str, number: signal.Signals) -> None:
     [address] = [process.address for process in Settings.load(cluster / "cluster.toml").processes() if process.id == id]
-    command = [sys.executable, "-m", "ares", kind, cluster / "cluster.toml", "--id", id]
+    command = python("-m", "ares", kind, cluster / "cluster.toml", "--id", id)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"READY {id} {address}\n"
@@ -250,7 +250,7 @@ def test_a_restarted_server_says_when_it_is_somebody_new(tmp_path: Path, durabil
     cluster, identities = tmp_path / "cluster", []
     assert ares("init", cluster, "--servers", "3", "--base-port", "0", "--durability", durability).returncode == 0
     for _ in range(2):
-        command = [sys.executable, "-m", "ares", "server", cluster / "cluster.toml", "--id", "s0"]
+        command = python("-m", "ares", "server", cluster / "cluster.toml", "--id", "s0")
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()

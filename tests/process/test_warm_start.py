@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ares.interpreter import python
 
 from .warm_start import ares_cli
 
@@ -20,7 +21,7 @@ def test_it_answers_the_same_with_the_same_status(tmp_path: Path, words: list[st
     environment = os.environ | {"ARES_CLUSTER": str(tmp_path / "none.toml")}
     warm, cold = (
         subprocess.run(command, capture_output=True, check=False, timeout=240, cwd=tmp_path, env=environment)
-        for command in (ares_cli(*words), [sys.executable, "-m", "ares", *words])
+        for command in (ares_cli(*words), python("-m", "ares", *words))
     )
     assert (warm.returncode, warm.stdout, warm.stderr) == (cold.returncode, cold.stdout, cold.stderr)
     assert warm.returncode == status

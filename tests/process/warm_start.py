@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from ares.interpreter import python
 from tests import ports
 
 _PRELOADED = ["ares.api", "ares.cli.main", "ares.cli.up_command", "ares.cli.supervisor", "ares.runtime.cluster_file", "typer._adapters", "uvloop"]
@@ -42,9 +43,9 @@ os._exit(status)
 def _nursery() -> tuple[str, subprocess.Popen[bytes]]:
     """The name of the socket of the process that is forked, and that process; it ends when its standard input does, with this one at the latest."""
     name = f"ares-tests-{os.getpid()}-{secrets.token_hex(4)}"
-    command = [sys.executable, "-m", "tests.process.warm_start", name]
-    root = Path(__file__).parents[2]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, start_new_session=True)
+    command = python("-m", "tests.process.warm_start", name)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True)
     assert process.stdout is not None
     assert process.stdout.readline() == b"READY\n"
     return name, process
@@ -53,7 +54,7 @@ def _nursery() -> tuple[str, subprocess.Popen[bytes]]:
 def ares_cli(*words: str | Path) -> list[str | Path]:
     """The command line that runs `ares-cli` with these words."""
     name, _ = _nursery()
-    return [sys.executable, "-IS", "-c", _LAUNCHER, name, *words]
+    return python("-IS", "-c", _LAUNCHER, name, *words)
 
 
 def _become_command(name: str) -> Sequence[str]:
@@ -116,6 +117,6 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     sys.argv = ["ares-cli", *_become_command(sys.argv[1])]
-    from ares.cli.main import main
+    from ares.cli.entry import main
 
     main()

@@ -1,12 +1,12 @@
 """The simulator itself: it repeats, it is clean on the seeds that CI always runs, it tells and shrinks what it finds."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from ares.interpreter import python
 from ares.sim.plan import Plan, draw
 from ares.sim.run import run_plan
 from ares.sim.scenarios import SCENARIOS
@@ -23,7 +23,7 @@ ONCE_FAILED = sorted((Path(__file__).parent / "once_failed").glob("*.json"))
 def test_fixed_seeds_are_clean(scenario):
     for seed in range(FIXED_SEEDS):
         verdict = run_plan(draw(seed, scenario))
-        assert verdict.violation is None, f"python -m ares.sim --scenario {scenario} --seed {seed} --story"
+        assert verdict.violation is None, f"python -P -m ares.sim --scenario {scenario} --seed {seed} --story"
 
 
 @pytest.mark.parametrize("path", ONCE_FAILED, ids=lambda path: path.stem)
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_run():
 @pytest.mark.parametrize("scenario", ["reconfigure", "journal", "rot"])
 def test_the_same_seed_gives_the_same_run_in_another_process(scenario):
     """Nothing depends on hashes of strings or addresses of objects."""
-    command = [sys.executable, "-m", "ares.sim", "--seed", "3", "--scenario", scenario]
+    command = python("-m", "ares.sim", "--seed", "3", "--scenario", scenario)
     runs = {subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}).stdout for salt in "12"}
     assert len(runs) == 1
     assert "clean" in runs.pop()
@@ -74,7 +74,7 @@ def test_a_run_that_never_ends_is_a_violation():
 
 
 def test_many_seeds_from_the_command_line():
-    command = [sys.executable, "-m", "ares.sim", "--runs", "60", "--jobs", "2", "--scenario", "calm"]
+    command = python("-m", "ares.sim", "--runs", "60", "--jobs", "2", "--scenario", "calm")
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "60 runs of calm" in done.stdout
     assert "0 violations" in done.stdout

@@ -1,7 +1,6 @@
 """The library without asyncio, over a small real cluster; and the names that a program finds in `ares`."""
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import ares
 from ares.cli.supervisor import Supervisor, members_of
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
+from ares.interpreter import python
 from ares.reconfig.mover import Progress
 from ares.runtime.cluster_file import Plan, create
 from ares.runtime.settings import Settings
@@ -203,4 +203,4 @@ def test_the_lazy_names_are_all_there() -> None:
 @pytest.mark.parametrize("module", ["ares", "ares.dap.client", "ares.client.operations"])
 def test_importing_the_protocol_loads_no_transport(module: str) -> None:
     program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=240).returncode == 0
+    assert subprocess.run(python("-c", program), check=False, timeout=240).returncode == 0

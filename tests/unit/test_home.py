@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.interpreter import python
 from ares.runtime import home
 from ares.runtime.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
 from ares.runtime.journal_anchor import anchor_of
@@ -250,7 +250,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_hold_one_directory(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(python("-c", HOLDER, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,14 @@ from ares.cli.quantities import parse_seconds, parse_size
 from ares.errors import BadInput
 from ares.fragment.division import Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, Conflict
+from ares.interpreter import python
 
 
 def kind_of(expression: str) -> str:
     """The class of a file object where Python does not buffer standard output."""
     program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=240, env=environment).stdout.strip()
+    return subprocess.run(python("-c", program), capture_output=True, check=True, text=True, timeout=240, env=environment).stdout.strip()
 
 
 def test_standard_output_takes_all_of_a_write() -> None:

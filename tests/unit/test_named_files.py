@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from ares.interpreter import python
 
 from ares.errors import BadInput
+from ares.interpreter import python
 from ares.runtime import named_files
 from ares.runtime.clients_file import read_clients
 from ares.runtime.keys import read_key

@@ -1,0 +1,84 @@
+"""Where `ares-cli` begins and ends: what must hold before any command is imported, and after the last one.
+
+A signal before that ends the process at once and silently, as nothing has begun. The three standard streams are open, whatever the process was given:
+a file or socket that got one of their numbers would be written to as if it were the stream, and libuv ends a process that closes one of them.
+"""
+
+import os
+import signal
+import sys
+from io import TextIOWrapper
+from types import FrameType
+from typing import Literal, TextIO
+
+FAILED = 1
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Ending:
+    """Handles SIGTERM as Ctrl-C is handled then. ``status``: the exit status of a command that was cut short."""
+
+    def __init__(self) -> None:
+        self.status = INTERRUPTED
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.status = TERMINATED
+        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own; a job in the background ignores it
+        if not callable(interrupt):
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+
+def main() -> None:
+    """The entry point of `ares-cli`."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    _end_silently()
+    open_standard_streams()
+    from ares.cli.main import run
+
+    ending = Ending()
+    try:
+        signal.signal(signal.SIGTERM, ending)
+        signal.signal(signal.SIGINT, interrupt)
+        status = run(sys.argv[1:], ending)
+    except KeyboardInterrupt:  # a second one, when the first was being told
+        status = ending.status
+    finally:
+        _end_silently()
+    sys.exit(status if _flushed() else status or FAILED)
+
+
+def _end_silently() -> None:
+    """What signals do while no command runs."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def open_standard_streams() -> None:
+    """Open those that are closed, so that using one fails as it should. What the encoding of an output lacks is written with backslashes."""
+    sys.stdin = sys.stdin or _failing("r", os.O_WRONLY)
+    sys.stdout = sys.stdout or _failing("w", os.O_RDONLY)
+    sys.stderr = sys.stderr or _failing("w", os.O_RDONLY)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _failing(use: Literal["r", "w"], mode: int) -> TextIO:
+    """A stream on the lowest descriptor, which is that of a stream that is closed; ``mode`` does not allow the ``use``."""
+    descriptor = os.open(os.devnull, mode)
+    os.set_inheritable(descriptor, True)
+    return open(descriptor, use, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _flushed() -> bool:
+    """Whether everything that was written went out. What did not is dropped: Python would complain about it at its end."""
+    whole = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            whole = False
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return whole
