@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Collection
 
+from ares.cli.local_files import resolved
 from ares.errors import BadInput, DirectoryLost
 from ares.runtime.home import CLAIM_NAME, held, is_bare
 from ares.runtime.settings import MemberSettings, ServerSettings, Settings
@@ -52,7 +53,7 @@ def remove_data(settings: Settings) -> None:
     home = settings.path.resolve().parent
     directories = {process.id: process.data for process in settings.processes()}
     for id, directory in directories.items():
-        if home not in directory.resolve().parents:
+        if home not in resolved(directory).parents:
             raise BadInput(f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again")
     present = [directory for directory in directories.values() if directory.exists()]
     with contextlib.ExitStack() as stack:

@@ -1,5 +1,6 @@
 """The local end of put and get: a file, or a stream by way of a temporary file; and what an interruption means."""
 
+import errno
 import os
 import shutil
 import sys
@@ -15,6 +16,9 @@ from ares.errors import AresError, BadInput
 
 STANDARD_STREAM = Path("-")
 COPY_BYTES = 2**20
+
+_ENDLESS = {os.makedev(1, minor) for minor in (5, 7, 8, 9)}
+"""zero, full, random, urandom."""
 
 
 class Interrupted(AresError):
@@ -48,7 +52,7 @@ def local_source(file: Path) -> Iterator[Source]:
     if file.is_dir():
         raise BadInput(f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | ares-cli put - NAME`; nothing was sent")
     try:
-        yield Source(file, file.resolve(), file.stat().st_size)
+        yield Source(file, resolved(file), file.stat().st_size)
     except OSError as error:
         if error.filename != os.fspath(file):
             raise
@@ -67,7 +71,7 @@ def local_target(file: Path) -> Iterator[Target]:
     """A local file; what goes to standard output, a pipe or a device goes there at the end, from a temporary file. Raises :class:`BadInput`."""
     if not is_stream(file):
         check_output(file)
-        yield Target(file.resolve(), file.resolve())
+        yield Target(resolved(file), resolved(file))
         return
     with tempfile.TemporaryDirectory(prefix="ares-get-") as directory:
         content = Path(directory) / "content"
@@ -79,6 +83,14 @@ def local_target(file: Path) -> Iterator[Target]:
 def is_stream(file: Path) -> bool:
     """Whether it is standard input or output, a pipe or a device: nothing that has a content of its own."""
     return file == STANDARD_STREAM or (file.exists() and not file.is_file() and not file.is_dir())
+
+
+def resolved(path: Path) -> Path:
+    """``path`` without symbolic links. Raises OSError where they go round, which pathlib tells otherwise."""
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def check_output(output: Path) -> None:
@@ -114,6 +126,8 @@ def _spooled(file: Path) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile(prefix="ares-put-") as kept:
         try:
             with open(0 if file == STANDARD_STREAM else file, "rb", closefd=file != STANDARD_STREAM) as stream:
+                if os.fstat(stream.fileno()).st_rdev in _ENDLESS:
+                    raise BadInput(f"{file} is a device that never ends, and a file in the cluster has an end; nothing was sent")
                 shutil.copyfileobj(stream, kept, COPY_BYTES)
             kept.flush()
         except OSError as error:

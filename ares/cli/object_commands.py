@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from ares.cli.connection import Domain, printable, size, with_store
-from ares.cli.local_files import STANDARD_STREAM, check_output, naming, standard_output
+from ares.cli.local_files import STANDARD_STREAM, check_output, naming, resolved, standard_output
 from ares.cli.options import Common, command, say
 from ares.errors import BadInput
 from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
@@ -154,7 +154,7 @@ def _write(output: Path, value: bytes) -> None:
     if output.exists() and not output.is_file():
         output.write_bytes(value)
         return
-    target = output.resolve()
+    target = resolved(output)
     temporary = target.with_name(f".ares-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as stream:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ares.cli.local_files import resolved
 from ares.cli.options import Common
 from ares.errors import BadInput, DirectoryLost
 
@@ -116,4 +117,4 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
 
 def _mount_point(path: Path) -> Path:
     """Of the file system that ``path``, which may not exist yet, is on."""
-    return next(place for place in (path.resolve(), *path.resolve().parents) if os.path.ismount(place))
+    return next(place for place in (resolved(path), *resolved(path).parents) if os.path.ismount(place))

@@ -61,7 +61,10 @@ class Life:
     def serving(self, subject: Subject[Any]) -> None:
         """Say READY, the process's id and the address bound: whoever started the process waits for that line."""
         stop_on_signals(self.stop, self._ending)
-        typer.echo(f"READY {self._id} {self.listener.address}")
+        try:
+            typer.echo(f"READY {self._id} {self.listener.address}")
+        except OSError as error:  # a server serves, whatever became of its standard output
+            log.warning("READY could not be written to standard output: %s", error)
         if self._monitor is not None:
             self._monitor.watch(subject)
         service_manager.tell(service_manager.READY, f"{self._id} serves")

@@ -1,0 +1,143 @@
+"""Runs invocations of `ares-cli`, each in a process of its own forked from this one, and says what became of it: a line in, a line out, as JSON.
+
+What runs is the entry point, with descriptors, environment and arguments as if Python had just been started with them. A process that such a one left
+behind becomes a child of this one, and is killed. Nothing here owns a descriptor: they are closed in the command's process.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import pkgutil
+import select
+import signal
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ares
+
+LIMIT_S = 20.0
+"""A command that takes longer hangs."""
+
+SERVES_S = 3.0
+"""What serves is asked to stop after so long."""
+
+SERVING = {"up", "server", "consensus"}
+_PACKAGES = ("ares.cli.", "ares.client.", "ares.runtime.", "ares.fragment.", "ares.server.", "ares.verify.", "ares.torture.place")
+_PRELOADED = ["ares.api", "rich.console", "rich.markup", "rich.progress", "rich.table", "typer._adapters", "uvloop"]
+_PR_SET_CHILD_SUBREAPER = 36
+_OUT_BYTES_MAX = 1 << 16
+_DESCRIPTORS_MAX = 100
+
+
+class Outcome(NamedTuple):
+    """``status``: negative for the signal that ended it; ``late``: it had to be killed. Both streams, as far as they were kept."""
+
+    status: int
+    late: bool
+    seconds: float
+    out: str
+    err: str
+
+
+def _lines() -> Any:
+    """Of standard input, one at a time."""
+    said = b""
+    while piece := os.read(0, 1 << 20):
+        said += piece
+        while b"\n" in said:
+            line, _, said = said.partition(b"\n")
+            yield line
+
+
+def _put_in_place(environment: dict[str, str], streams: list[str], encoding: str, directory: str, usual: list[int]) -> None:
+    """In the command's process: make it one that was started so."""
+    os.setsid()
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    for place, how in enumerate(streams):
+        match how:
+            case "closed":
+                os.close(place)
+            case "full":
+                os.dup2(os.open("/dev/full", os.O_RDWR), place)
+            case "broken":
+                reader, writer = os.pipe()
+                os.dup2(writer if place else reader, place)
+            case "garbage" if place == 0:
+                os.dup2(os.open("/dev/urandom", os.O_RDONLY), place)
+            case _:
+                os.dup2(usual[place], place)
+    os.closerange(3, _DESCRIPTORS_MAX)
+    as_python_does = [(0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace")]
+    sys.stdin, sys.stdout, sys.stderr = (  # type: ignore[assignment]
+        None if how == "closed" else os.fdopen(place, mode, encoding=encoding, errors=errors, closefd=False)
+        for how, (place, mode, errors) in zip(streams, as_python_does, strict=True)
+    )
+
+
+def _awaited(pid: int, seconds: float) -> bool:
+    descriptor = os.pidfd_open(pid)
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    ended = bool(poller.poll(1000 * seconds))
+    os.close(descriptor)
+    return ended
+
+
+def _end_children() -> None:
+    """What a command that has ended had started, and left."""
+    while children := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        for child in map(int, children):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _outcome(pid: int, serves: bool, said: list[int]) -> Outcome:
+    begin, late = time.monotonic(), False
+    if not _awaited(pid, SERVES_S if serves else LIMIT_S):
+        if serves:
+            os.kill(pid, signal.SIGTERM)
+        if not (serves and _awaited(pid, LIMIT_S)):
+            late = True
+            os.kill(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    seconds = time.monotonic() - begin
+    _end_children()
+    out, err = (os.pread(stream, _OUT_BYTES_MAX, 0).decode("utf-8", "backslashreplace") for stream in said)
+    return Outcome(status, late, seconds, out, err)
+
+
+def become_command() -> list[str]:
+    """Run what comes in. Returns in processes that are to be a command, with its words; exits when standard input ends."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for line in _lines():
+        case: dict[str, Any] = json.loads(line)
+        words = case.pop("words")
+        said = [os.memfd_create("out"), os.memfd_create("err")]
+        pid = os.fork()
+        if pid == 0:
+            _put_in_place(**case, usual=[nothing, *said])
+            return words
+        outcome = _outcome(pid, bool(SERVING & set(words[:1])), said)
+        os.write(1, json.dumps(outcome).encode() + b"\n")
+        for descriptor in said:
+            os.close(descriptor)
+    sys.exit()
+
+
+if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    found = [module.name for module in pkgutil.walk_packages(ares.__path__, "ares.") if module.name.startswith(_PACKAGES)]
+    for module in [*_PRELOADED, *found]:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
+    sys.argv = ["ares-cli", *become_command()]
+    from ares.cli.entry import main
+
+    main()
