@@ -218,6 +218,17 @@ def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> Non
         stranger.stdin.close()
 
 
+def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
+    """It started Python without -P."""
+    command = [word for word in python("-m", "ares", "server", forgetful / "cluster.toml", "--id", "s0") if word != "-P"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"READY s0")
+        (forgetful / "run").mkdir()
+        (forgetful / "run/s0.pid").write_text(f"{process.pid}\n")
+        assert ares("down", forgetful).stdout.startswith("stopped s0;")
+
+
 def test_a_process_that_does_not_listen_to_sigterm_is_killed(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "STOP_S", 0.3)
     assert ares("up", cluster, "--detach").returncode == 0
