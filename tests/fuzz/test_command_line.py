@@ -161,6 +161,13 @@ def test_what_an_encoding_lacks_is_written_with_backslashes(cli: Cli) -> None:
     assert started(["-c", cli.settings.path, "ls", "日"], "", PYTHONIOENCODING="latin-1").stdout == "\\u65e5\\u672c\n"
 
 
+@pytest.mark.parametrize("prefix", ["\udcff", "a" * 100_000])
+@pytest.mark.parametrize("words", [["files"], ["files", "--domain", "default"], ["ls"]])
+def test_a_prefix_that_no_name_has(cli: Cli, words: list[str], prefix: str) -> None:
+    assert "bytes" in (said := cli.fails(2, *words, prefix)) or "UTF-8" in said
+    assert said.count("\n") == 1
+
+
 def test_a_home_that_is_not_set(cli: Cli, runner: Runner) -> None:
     environment: dict[str, str | None] = {"HOME": None, "XDG_CACHE_HOME": None, "ARES_CACHE": "off"}
     assert runner.run(Case(["-c", str(cli.settings.path), "status"], environment, ("usual", "usual", "usual"), "utf-8")).status == 0
