@@ -49,6 +49,9 @@ ENVIRONMENTS: list[tuple[str, list[str | None]]] = [
     ("NOTIFY_SOCKET", ["", "x", "@x", "/dev/null", "a" * 300]),
     ("WATCHDOG_USEC", ["", "x", "-1", "9" * 30]),
 ]  # fmt: skip
+WAITING = {"write", "put", "read", "get"}
+"""They wait for the other end of a pipe that they read from, or write to."""
+
 ENCODINGS = ["utf-8", "utf-8", "utf-8", "ascii", "latin-1"]
 STREAMS = ["usual", "usual", "usual", "usual", "closed", "full", "broken", "empty", "garbage"]
 """Of standard input, output and errors; what makes no sense for one is as usual there."""
@@ -165,7 +168,7 @@ class Invocations:
         words: list[str] = []
         given = [parameter for parameter in command.params if self._is_given(parameter)]
         for parameter in given:
-            value = self._value(parameter)
+            value = self._value(parameter, command.name in WAITING)
             option = max(parameter.opts, key=len) if parameter.opts[0].startswith("-") else ""
             if option and getattr(parameter, "is_flag", False):
                 words.append(self._source.choice([option, *parameter.secondary_opts]))
@@ -178,7 +181,7 @@ class Invocations:
         likely = 0.95 if parameter.required else always.get(parameter.name, 0.15)
         return parameter.name != "help" and self._source.random() < likely
 
-    def _value(self, parameter: Any) -> str:
+    def _value(self, parameter: Any, waits: bool) -> str:
         match parameter.name:
             case "cluster":
                 return str(self._good) if self._source.random() < 0.6 else self._cluster_file()
@@ -189,6 +192,8 @@ class Invocations:
             case "directory":
                 return str(self._cluster_directory()) if self._source.random() < 0.6 else self._source.choice(self._files)
         kind = parameter.type_descriptor.annotation
+        if issubclass(kind, Path) and parameter.name in ("file", "output") and waits:
+            return self._source.choice([file for file in self._files if not file.endswith(("/fifo", "/dev/stdout"))])
         if issubclass(kind, Path):
             return self._cluster_file() if self._source.random() < 0.3 else self._source.choice(self._files)
         if issubclass(kind, int | float):
