@@ -169,6 +169,9 @@ class Supervisor:
 
     def _find(self, pid_file: Path) -> tuple[int, int] | None:
         """Pid and descriptor of the process that the file names, if it is one of this cluster; the caller closes the descriptor."""
+        child = self._children.get(pid_file.stem)
+        if child is not None and child.poll() is None:  # it is ours, though it may be too young to have a command line
+            return child.pid, os.pidfd_open(child.pid)
         try:
             pid = int(read_named(pid_file, _PID_BYTES_MAX, streams=False)[0])
             descriptor = os.pidfd_open(pid)

@@ -181,6 +181,15 @@ def test_a_pid_file_that_names_no_process_of_the_cluster(cli: Cli, tmp_path: Pat
     assert cli.ok("down", tmp_path / "c") == b"nothing was running\n"
 
 
+def test_what_had_begun_is_stopped_when_another_process_cannot_be_started(cli: Cli, tmp_path: Path) -> None:
+    """At once, when it may not have a command line yet by which a stranger would know it."""
+    cli.ok("init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--base-port", "0")
+    (tmp_path / "c/run/s1.pid").mkdir(parents=True)
+    for _ in range(5):
+        assert "s1.pid" in cli.fails(1, "up", tmp_path / "c", "--detach")
+        assert not (tmp_path / "c/run/s0.pid").exists()
+
+
 def test_a_pipe_in_the_place_of_a_pid_file(cli: Cli, tmp_path: Path) -> None:
     """It is not waited for, and the process that starts gets its own file."""
     cli.ok("init", tmp_path / "c", "--servers", "1", "--consensus", "0", "--base-port", "0", "--allow-no-faults")
