@@ -114,7 +114,7 @@ def test_a_server_without_its_segments_is_refused_until_they_are_back(directory,
             segment.rename(aside / segment.name)
         before = {path: path.read_bytes() for path in (directory / "data/s2").rglob("*") if path.is_file() and path.name != "lock"}
         refused = subprocess.run(
-            [sys.executable, "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"], capture_output=True, text=True, timeout=120
+            python("-m", "ares", "server", directory / "cluster.toml", "--id", "s2"), capture_output=True, text=True, timeout=120
         )
         assert refused.returncode == 1
         for words in ("segment 1 had begun, says ", "journal.anchor, and none is there", "nothing was changed", "bring all of them back", "--forget"):

@@ -4,13 +4,13 @@ import base64
 import json
 import logging
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ares.api import connect
 from ares.errors import BadInput
+from ares.interpreter import python
 from ares.runtime.cluster_file import Plan, create
 from ares.runtime.keys import SecretKey
 from ares.runtime.settings import Settings
@@ -108,7 +108,7 @@ def test_a_path_that_is_only_mistyped_is_repeated(settings: Settings) -> None:
 @pytest.mark.parametrize("form", ["as it is written", "in large letters", "too short", "Z85"])
 def test_a_key_among_the_words_of_a_command_is_never_repeated(words: list[str], form: str) -> None:
     said = subprocess.run(
-        [sys.executable, "-m", "ares", *(word.format(FORMS[form]) for word in words)], capture_output=True, text=True, check=False, timeout=120
+        python("-m", "ares", *(word.format(FORMS[form]) for word in words)), capture_output=True, text=True, check=False, timeout=120
     )
     assert said.returncode != 0
     assert not shows(said.stdout + said.stderr, FORMS[form])

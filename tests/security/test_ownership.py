@@ -3,7 +3,6 @@
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from ares.cli.guard import guard_of
 from ares.errors import BadInput
 from ares.identity import ServerId
+from ares.interpreter import python
 from ares.runtime.clients_file import AuthorisedClients, read_clients
 from ares.runtime.cluster_file import Plan, create
 from ares.runtime.home import held, prepare
@@ -147,7 +147,7 @@ def test_nothing_is_made_that_others_can_write_whatever_the_umask(tmp_path: Path
     (tmp_path / "value").write_bytes(b"value")
 
     def cli(*words: object) -> None:
-        done = subprocess.run([sys.executable, "-m", "ares", *map(str, words)], umask=umask, capture_output=True, text=True, check=False, timeout=240)
+        done = subprocess.run(python("-m", "ares", *map(str, words)), umask=umask, capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
 
     cli("init", home, "--servers", 3, "--consensus", 1, "--security", "curve", "--base-port", 0)
