@@ -104,11 +104,15 @@ def parse_toml(text: str) -> dict[str, Any]:
     return tables
 
 
-def _check_values(value: object) -> None:
-    """No path has a NUL, and longer integers cannot even be shown."""
+def _check_values(value: object, key: str = "") -> None:
+    """No path has a NUL, and longer integers cannot even be shown. The value is not told: it may be a secret in a wrong place."""
     if isinstance(value, int) and not -_INTEGER_MAX <= value < _INTEGER_MAX:
-        raise ValueError(f"one has {value.bit_length()} bits")
+        raise ValueError(f"{key} has {value.bit_length()} bits")
     if isinstance(value, str) and "\0" in value:
-        raise ValueError(f"found {value[:_SHOWN_CHARACTERS]!r}")
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_values(part)
+        raise ValueError(f"{key} has a NUL")
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _check_values(part, f"{key}.{name}"[-_SHOWN_CHARACTERS:].removeprefix("."))
+    elif isinstance(value, list):
+        for part in value:
+            _check_values(part, key)
