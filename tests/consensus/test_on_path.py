@@ -329,7 +329,7 @@ class Earlier(Transport):
             TCPTransport._onMessageReceived(self, node, admitted)
 
 
-@pytest.mark.parametrize("earlier", [{"r0"}, {"r1"}, {"r2"}, {"r0", "r2"}, {"r0", "r1"}], ids=" ".join)
+@pytest.mark.parametrize("earlier", [{"r0"}, {"r1"}, {"r2"}, {"r0", "r2"}, {"r0", "r1"}], ids=lambda members: " ".join(sorted(members)))
 async def test_members_of_the_last_release_are_heard_and_named(
     tmp_path: Path, detours: dict[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, earlier: set[str]
 ) -> None:
