@@ -43,8 +43,8 @@ def cvr_write(
 ) -> Operation[Covered]:
     """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read.
 
-    ``number``: of the tag, which is not written if a number as high was taken. ``beside``: another object, which is asked for at the same time; the
-    tag's number is above those of its tags, too.
+    ``number``: of the tag, which is not written if a number as high was taken. ``beside``: another object, which is read at the same time; the tag's
+    number is two above that of its version, or of the latest if that is higher.
     """
     held = version if view.switches.optimised else None
     taken = view.tags.begin(object)
@@ -55,7 +55,8 @@ def cvr_write(
         if late or (latest.tag != version and (version is not None or latest.value is not TOMBSTONE)):
             found = yield from _complete(view, object, answers, held)
             return Covered(False, found.tag, found.value)
-        tag, configuration = yield from write_above(view, object, value, max(latest.tag.number, others, number - 1), taken)
+        highest = max(latest.tag.number, number - 1) if beside is None else max(latest.tag.number, others) + 1
+        tag, configuration = yield from write_above(view, object, value, highest, taken)
     finally:
         view.tags.end(object, taken)
     view.memory.settle(object, configuration.id, tag)
@@ -63,7 +64,7 @@ def cvr_write(
 
 
 def _first_phase(view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None) -> Operation[tuple[list[Found], int]]:
-    """get-data, and the highest number of the object ``beside``."""
+    """get-data, and the number of the object ``beside``, which is completed like any that is read."""
     answers: list[Found] = []
     numbers = [0]
 
@@ -74,8 +75,9 @@ def _first_phase(view: View, object: ObjectName, held: Tag | None, beside: Objec
         answers.extend((yield from query(view, look, object)))
 
     def look_beside(other: ObjectName) -> Operation[None]:
-        tags = yield from query(view, DataAccess.get_tag, other)
-        numbers.append(newest(tags).tag.number)
+        found_there = yield from query(view, DataAccess.get_data, other)
+        found, _ = yield from settle_read(view, other, found_there)
+        numbers.append(found.tag.number)
 
     if beside is None:
         yield from look_at_object()

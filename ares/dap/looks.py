@@ -96,12 +96,20 @@ def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataR
 
 
 def proves(configuration: Configuration, finding: Finding) -> bool:
-    """Whether no version that may be returned can be put together, whatever the servers hold that said nothing."""
+    """Whether no version that may be returned can be put together, whatever the servers hold that said nothing.
+
+    With fewer than k of them, only a version that was listed can be decodable. Those that list one of them and no more help that one most: what else
+    they list can only stand above it and be taken for complete. So can nothing that they list, if they help by lacking.
+    """
     if finding.tag is not None:
         return configuration.n - len(finding.lacking) < configuration.k
-    every = tuple(sorted({tag for tags, _ in finding.lists.values() for tag in tags}, reverse=True))
-    helpful = [(every, TAG_ZERO)] * (configuration.n - len(finding.lists))
-    return newest_decodable(_replies([*finding.lists.values(), *helpful]), configuration.k) is None
+    silent = configuration.n - len(finding.lists)
+    listed = {tag for tags, _ in finding.lists.values() for tag in tags}
+    helpful: list[tuple[Tag, ...]] = [(), *((tag,) for tag in listed)] if silent else [()]
+    lists = list(finding.lists.values())
+    return silent < configuration.k and all(
+        newest_decodable(_replies([*lists, *[(tags, TAG_ZERO)] * silent]), configuration.k) is None for tags in helpful
+    )
 
 
 def describe(configuration: Configuration, finding: Finding) -> str:

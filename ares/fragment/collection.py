@@ -111,8 +111,12 @@ class Collection:
         try:
             state = yield from self._state(file)
         except (BadBlock, DecodeFailed):
-            genesis, _ = yield from read_genesis(self._blocks, file)
-            self._take_lives(file, genesis.file)
+            try:
+                genesis, _ = yield from read_genesis(self._blocks, file)
+            except ObjectNotFound:  # removed meanwhile: another time
+                self._take_lives(file, None)
+            else:
+                self._take_lives(file, genesis.file)
             return
         current = state.genesis.file if state is not None else None
         named = _named(state)

@@ -33,7 +33,7 @@ from ares.fragment.pace import Pace
 from ares.fragment.reading import FileProgress, FileState, builds_on
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE, Conflict, WriteReport
 from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, WITHHELD
+from ares.value import WITHHELD
 
 GRACE_S = 900
 """Far longer than any operation takes between its first and its last message."""
@@ -113,7 +113,8 @@ class Put:
                 if over.atomic and _contents(over.parts) == _contents(parts):  # an earlier attempt did, whose outcome nobody was told
                     yield from self.abandon()
                     return self._report(over.parts, None), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
-            fenced = over.file == self.genesis.file and _contents(over.parts) == _contents(self.base.parts)  # a collection changes the version only
+            as_it_was = msgspec.structs.replace(self.base.genesis, parts=self.base.parts, base=over.base)
+            fenced = over == as_it_was  # a collection changes the version only
             if not (overwrite or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()
@@ -137,7 +138,7 @@ class Put:
             covered = yield from self._blocks.write(genesis_name(self._file), encode_genesis(genesis), version, beside=mark_name(self._file))
             if covered.changed:
                 self._visible = True
-                covered = yield from self._look(genesis, covered)
+                covered = yield from self._look(covered)
         except Uncertain as error:
             error.may_have_taken_effect |= self._visible
             self._visible |= error.may_have_taken_effect
@@ -145,28 +146,15 @@ class Put:
             raise
         return covered
 
-    def _look(self, genesis: Genesis, covered: Covered) -> Operation[Covered]:
+    def _look(self, covered: Covered) -> Operation[Covered]:
         """What became of the published list."""
         name = genesis_name(self._file)
         found = yield from self._blocks.read(name, covered.tag)
         if found.value is WITHHELD or found.tag == covered.tag:
-            there = yield from self._blocks_are_there(genesis)
-            if there:
-                return covered
-            # The file was deleted at the same time, and what stands now lacks the blocks that it was to share with the deleted one.
-            withdrawn = yield from self._blocks.write(name, TOMBSTONE, covered.tag, beside=mark_name(self._file))
-            return Covered(False, withdrawn.tag, withdrawn.value)
+            return covered
         if isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag):
             return covered
         return Covered(False, found.tag, found.value)
-
-    def _blocks_are_there(self, genesis: Genesis) -> Operation[bool]:
-        """Whoever deletes the file deletes all of its blocks and looks for it once more; so it is enough to look at one that was reused."""
-        reused = next((part for part in genesis.parts if part.id not in self._created), None)
-        if reused is None:
-            return True
-        found = yield from self._blocks.read(block_name(genesis.file, reused.id), reused.tag)
-        return found.value is not TOMBSTONE
 
     def _successor(self, over: Genesis, version: Tag | None, parts: tuple[Part, ...]) -> Genesis:
         """The genesis block that replaces ``over``."""

@@ -1,13 +1,14 @@
 """Deleting files: the genesis block first, which makes the file absent at once, then its blocks."""
 
 from ares.effects import Operation, Together
-from ares.errors import DecodeFailed, FileChanged, ObjectNotFound, Uncertain
-from ares.fragment.block import BlockIds, Genesis, block_prefix, genesis_name, mark_name
-from ares.fragment.fencing import advance_mark, announce
+from ares.errors import BadBlock, DecodeFailed, FileChanged, ObjectNotFound, Uncertain
+from ares.fragment.block import BlockId, BlockIds, block_name, block_prefix, decode_block, genesis_name, mark_name
+from ares.fragment.collection import GRACE_S
+from ares.fragment.fencing import advance_mark, announce, announces_put
 from ares.fragment.memory import DELETIONS_MAX, Blocks, all_names
 from ares.fragment.publishing import RETRIES_MAX
-from ares.fragment.reading import read_genesis
-from ares.tag import Tag
+from ares.fragment.reading import FileState, Nowhere, fm_read, read_genesis
+from ares.identity import ObjectName
 from ares.value import TOMBSTONE
 
 
@@ -15,50 +16,79 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
     """Delete a file: it is gone at once, then its blocks follow. Raises :class:`ObjectNotFound`. ``now_s``: seconds since the epoch.
 
     The tombstone is a fence: no put that died before brings the file back. And it is announced like a put, so that no other fence undoes it
-    (ares/fragment/fencing.py). If its genesis block cannot be decoded, nobody knows which blocks are its own: they are left to collection.
+    (ares/fragment/fencing.py). If its list cannot be decoded, nobody knows which blocks are its own: they are left to collection.
     """
-    try:
-        genesis, tag = yield from read_genesis(blocks, file)
-    except DecodeFailed:
-        yield from blocks.delete(genesis_name(file))
-        return
+    removed = False
     for _ in range(RETRIES_MAX):
-        yield from announce(blocks, genesis.file, ids.next(), now_s)
-        yield from advance_mark(blocks, file, tag)
-        covered = yield from blocks.write(genesis_name(file), TOMBSTONE, tag, beside=mark_name(file))
-        if not covered.changed:
-            genesis, tag = yield from read_genesis(blocks, file)
-            continue
         try:
-            newer = yield from _remove_rest(blocks, file, genesis)
+            state = yield from _state(blocks, file)
+        except DecodeFailed:
+            yield from blocks.delete(genesis_name(file))
+            return
+        except ObjectNotFound:
+            if removed:
+                return
+            raise
+        life = state.genesis.file
+        yield from announce(blocks, life, ids.next(), now_s, removal=True)
+        yield from advance_mark(blocks, file, state.tag)
+        covered = yield from blocks.write(genesis_name(file), TOMBSTONE, state.tag, beside=mark_name(file))
+        if not covered.changed:
+            continue
+        removed = True
+        try:
+            gone = yield from _remove_rest(blocks, file, state, now_s)
         except Uncertain as error:
             error.may_have_taken_effect = True
             error.advice = "the file is deleted; what is left of its blocks takes space until it is collected"
             raise
-        if newer is None:
+        if gone:
             return
-        genesis, tag = newer
     raise FileChanged(file)
 
 
-def _remove_rest(blocks: Blocks, file: str, gone: Genesis) -> Operation[tuple[Genesis, Tag] | None]:
-    """Delete the blocks of a file that is gone. If it is not, since a write at the same time stands instead of the tombstone: the file as it is.
-
-    Such a write may land while the blocks are being deleted, hence the second look; one that lands later sees that they are
-    (ares/fragment/publishing.py).
-    """
-    there = yield from _alive(blocks, file, gone)
-    if there is None:
-        names = yield from all_names(blocks.names, block_prefix(gone.file))
-        yield Together((blocks.delete(name) for name in names), DELETIONS_MAX)
-        there = yield from _alive(blocks, file, gone)
-    return there
-
-
-def _alive(blocks: Blocks, file: str, gone: Genesis) -> Operation[tuple[Genesis, Tag] | None]:
-    """The file, if it still is the one that was to go."""
+def _state(blocks: Blocks, file: str) -> Operation[FileState]:
+    """The file and its blocks, as far as they can be read."""
     try:
+        state = yield from fm_read(blocks, file, None, Nowhere())
+    except BadBlock:
         genesis, tag = yield from read_genesis(blocks, file)
+        state = FileState(genesis, tag, genesis.parts)
+    return state
+
+
+def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Operation[bool]:
+    """Delete the blocks of a file that is gone; False if it is not, since a write at the same time stands instead of the tombstone.
+
+    Such a write may also land later. It looked at the genesis block before the tombstone was complete, and had a young block by then that the removed
+    list does not name. So with such a block around nothing is deleted, and the write finds all that it lists; collection sees to what is left.
+    """
+    life = state.genesis.file
+    there = yield from _is_there(blocks, file, life)
+    if there:
+        return False
+    names = yield from all_names(blocks.names, block_prefix(life))
+    own = {block_name(life, id) for id in (*(part.id for part in state.parts), *(id for id, _ in state.genesis.retired))}
+    beside: list[ObjectName] = []
+
+    def look(name: ObjectName) -> Operation[None]:
+        found = yield from blocks.read(name)
+        if isinstance(found.value, bytes):
+            block = decode_block(found.value, name)
+            if block.created_s > now_s - GRACE_S and announces_put(block, life):
+                beside.append(name)
+
+    yield Together((look(name) for name in names if name not in own), DELETIONS_MAX)
+    if not beside:
+        yield Together((blocks.delete(name) for name in names), DELETIONS_MAX)
+    there = yield from _is_there(blocks, file, life)
+    return not there
+
+
+def _is_there(blocks: Blocks, file: str, life: BlockId) -> Operation[bool]:
+    """Whether the file still is the one that was to go."""
+    try:
+        genesis, _ = yield from read_genesis(blocks, file)
     except ObjectNotFound:
-        return None
-    return (genesis, tag) if genesis.file == gone.file else None
+        return False
+    return genesis.file == life

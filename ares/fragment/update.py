@@ -32,6 +32,7 @@ from ares.fragment.block import (
 )
 from ares.fragment.division import digest
 from ares.fragment.edits import GENESIS, Content, Draft
+from ares.fragment.fencing import announce
 from ares.fragment.matching import Edit, match
 from ares.fragment.memory import Blocks
 from ares.fragment.pace import Pace
@@ -46,7 +47,8 @@ RETRIES_MAX = 100
 class Update:
     """One update, phase by phase. ``base``: the file as the writer last saw it, with tag t0 if it is to be made. ``now_s``: seconds since the epoch.
 
-    ``merged``: blocks that others changed and this writer did not. ``unused``: blocks that were made and that nobody can see.
+    ``merged``: blocks that others changed and this writer did not. ``unused``: blocks that were made and that nobody can see. ``announced``: the
+    empty one of a file without any.
     """
 
     def __init__(self, blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, mine: bool) -> None:
@@ -60,6 +62,7 @@ class Update:
         self.mine = mine
         self.merged = self.moved_bytes = 0
         self.unused: list[Part] = []
+        self.announced: list[BlockId] = []
         self._done = self._done_bytes = 0
         matching = match([(part.length, part.digest) for part in base.parts], [(chunk.length, chunk.digest) for chunk in content.chunks])
         kept = {old: content.chunks[new] for old, new in matching.kept}
@@ -86,6 +89,9 @@ class Update:
     def _creations(self) -> Iterator[Operation[None]]:
         if self.base.tag == TAG_ZERO:
             yield self.blocks.mention(genesis_name(self.file))
+            if not any(draft.ids for draft in self.drafts.values()):
+                self.announced.append(self._ids.next())
+                yield announce(self.blocks, self.genesis.file, self.announced[-1], self._now_s)
         for draft in self.drafts.values():
             for position in range(len(draft.ids)):
                 yield self._create(draft, position)

@@ -161,10 +161,14 @@ class Look:
         """
         unseen = [draft for draft in self._update.drafts.values() if draft.conflict is not None and draft.written is None]
         parts = [*(part for draft in unseen for part in draft.run.values()), *self._update.unused]
-        yield from drop_blocks(self._blocks, [block_name(self._update.genesis.file, part.id) for part in parts])
+        ids = [*(part.id for part in parts), *self._update.announced]
+        yield from drop_blocks(self._blocks, [block_name(self._update.genesis.file, id) for id in ids])
 
     def refresh_hint(self) -> Operation[Tag]:
-        """The version of the genesis block that the writer knows; a new one if its hint had become poor."""
+        """The version of the genesis block that the writer knows; a new one if its hint had become poor.
+
+        Its number is below that of whatever publishes something over the same version at the same time (``beside`` a mark), so it hides nothing.
+        """
         update = self._update
         own = update.drafts.get(GENESIS)
         known = own.written.tag if own is not None and own.done and own.written is not None else update.base.tag
@@ -173,7 +177,7 @@ class Look:
             return known
         genesis = msgspec.structs.replace(update.genesis, parts=update.hint(), base=known)
         try:
-            covered = yield from self._blocks.write(genesis_name(update.file), encode_genesis(genesis), known)
+            covered = yield from self._blocks.write(genesis_name(update.file), encode_genesis(genesis), known, number=known.number + 1)
         except Uncertain:
             return known  # only a hint
         return covered.tag if covered.changed else known

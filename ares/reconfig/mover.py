@@ -214,7 +214,7 @@ class Mover:
         (A control keeps that: "a mover that asks the newest source first".)
 
         Raises :class:`Undecodable` if a source in which none can be decoded lists what is newer; of several the one that lists the newest, proven if
-        all are.
+        all are and no source has a version that can be decoded: that might be the last one that completed.
         """
         answers: list[Found] = []
         failures: list[Undecodable] = []
@@ -232,7 +232,7 @@ class Mover:
         newer = [error for error in failures if error.newest > best or not answers]
         if newer:
             newest = max(newer, key=lambda error: error.newest)
-            raise Undecodable(newest.object, newest.why, newest.newest, all(error.proven for error in newer))
+            raise Undecodable(newest.object, newest.why, newest.newest, best == TAG_ZERO and all(error.proven for error in newer))
         return max(reversed(answers), key=lambda found: found.tag)
 
     def _notice(self, successor: Successor | None) -> None:

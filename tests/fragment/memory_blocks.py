@@ -41,7 +41,7 @@ class MemoryBlocks:
         self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None
     ) -> Operation[Covered]:
         yield from self._step()
-        above = self.world.latest(beside)[0].number if beside is not None else number - 1
+        above = max(self.world.latest(beside)[0].number, self.world.latest(name)[0].number) + 1 if beside is not None else number - 1
         tag, there = self.world.latest(name)
         late = number and max(tag.number, self._spent.get(name, 0)) >= number
         if late or self.stale(tag, there, version):

@@ -27,9 +27,16 @@ NOW_S, GRACE_S = 1_000_000, 500
 OLD, NEW = b"the old content " * 10, b"the new content " * 10
 
 
+def ids_of(client):
+    """The ids that a client gives out, each once."""
+    if not hasattr(client, "ids"):
+        client.ids = BlockIds(100 + client.id)
+    return client.ids
+
+
 def put(client, base, data):
-    ids = BlockIds(100 + client.id)
-    base = base or FileState(Genesis(ids.next(), True, SIZES, None, ()), TAG_ZERO, ())
+    ids = ids_of(client)
+    base = base or FileState(Genesis(ids.life("f"), True, SIZES, None, ()), TAG_ZERO, ())
     return fm_put(SharedMemory(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, overwrite=True)
 
 
@@ -88,7 +95,7 @@ def putting(data):
 
 
 def removing(client, state):
-    return fm_remove(SharedMemory(client.view), "f", BlockIds(100 + client.id), NOW_S)
+    return fm_remove(SharedMemory(client.view), "f", ids_of(client), NOW_S)
 
 
 CASES = {"put": (putting(NEW), NEW), "put of nothing new": (putting(OLD[: len(OLD) // 2]), OLD[: len(OLD) // 2]), "removal": (removing, None)}
@@ -104,7 +111,7 @@ def test_of_two_puts_over_one_version_the_one_that_begins_later_is_told():
         world, writer, reader, _, state = with_orphan(seed)
         second = world.client()
         assert not writer.run(put(writer, state, NEW))[0].conflicts
-        ids = BlockIds(100 + second.id)
+        ids = ids_of(second)
         report, _ = second.run(fm_put(SharedMemory(second.view), "f", state, content_of_bytes(b"another content " * 9, SIZES), ids, NOW_S))
         assert [conflict.why for conflict in report.conflicts] == [REPLACED_MEANWHILE]
         assert reader.run(get(reader)) == NEW
@@ -162,7 +169,7 @@ def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
     for name, base in (("f", state), ("g", new)):
         dying = world.client()
         world.hold = lambda source, target, message: _puts_list(message) and target != "s0"
-        ids = BlockIds(100 + dying.id)
+        ids = ids_of(dying)
         dying.start(fm_put(SharedMemory(dying.view), name, base, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
         drain(world)
         dying.dead, world.hold = True, lambda *_: False

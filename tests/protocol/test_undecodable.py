@@ -7,6 +7,7 @@ from ares.client.operations import delete, read, stat, write
 from ares.client.survey import list_objects
 from ares.configuration import Configuration
 from ares.dap.element import sealed
+from ares.dap.looks import Finding, proves
 from ares.effects import Gather
 from ares.errors import ObjectNotFound
 from ares.fragment.block import BlockId, BlockIds, block_name, genesis_name
@@ -18,7 +19,7 @@ from ares.messages import Describe, GetData, PutData
 from ares.object_errors import LeftBehind, ObjectsStuck, Undecodable
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
-from ares.tag import NUMBER_FLOOR, Tag
+from ares.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.value import TOMBSTONE
 from tests.protocol.world import World, servers
 
@@ -295,3 +296,13 @@ def test_collection_passes_over_a_block_that_cannot_be_decoded(world):
     drain(world)
     overflow(client, lost)
     assert client.run(fm_collect(SharedMemory(client.view), 10**9, 0), idle=True) == 0
+
+
+def test_nothing_is_proven_undecodable_that_a_silent_server_may_complete():
+    """Four of five completed the first version; three writers died, one after two servers and two after one, and Lists hold two versions. The fifth
+    server, which is silent, lists the first alone: so that is what counts, and a skip must wait for it.
+    """
+    configuration = Configuration.ec(servers(1, 2, 3, 4, 5), 3, 1).at(DEFAULT_DOMAIN, 0)
+    completed, half, first, second = (Tag(number, ClientId(1)) for number in (1, 2, 3, 4))
+    lists = {"s1": ((half,), TAG_ZERO), "s2": ((second, first), half), "s3": ((completed,), TAG_ZERO), "s4": ((completed,), TAG_ZERO)}
+    assert not proves(configuration, Finding(lists, None, frozenset()))

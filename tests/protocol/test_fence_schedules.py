@@ -1,0 +1,201 @@
+"""Schedules that once broke what ares/fragment/fencing.py promises: held messages of removals, puts, updates and collections of one file."""
+
+import random
+
+import pytest
+
+from ares.errors import ObjectNotFound
+from ares.fragment.block import GENESIS_NAMES, MARK_NAMES, Genesis
+from ares.fragment.edits import GENESIS
+from ares.fragment.local import content_of_bytes
+from ares.fragment.matching import match
+from ares.fragment.memory import SharedMemory
+from ares.fragment.publishing import fm_put
+from ares.fragment.reading import FileState
+from ares.fragment.removal import fm_remove
+from ares.fragment.writing import fm_update
+from ares.messages import PutData
+from ares.tag import TAG_ZERO
+from tests.protocol.test_fences import GRACE_S, NOW_S, SIZES, collect, drain, get, ids_of, put, removing, with_orphan
+
+OLD, NEW = random.Random(1).randbytes(5000), random.Random(2).randbytes(5000)
+MIXED = OLD[:2500] + NEW[:2500]
+
+
+def made(data=OLD, *, shared=False, seed=1):
+    """A file with ``data``, an old block that no list names, and seven clients more, in the order of their ids."""
+    world, writer, _, _, old = with_orphan(seed)
+    write = update(writer, None, data) if shared else put(writer, old, data)
+    if shared:
+        writer.run(removing(writer, old))
+    _, state = writer.run(write)
+    return world, state, [world.client() for _ in range(7)]
+
+
+def update(client, base, data):
+    ids = ids_of(client)
+    base = base or FileState(Genesis(ids.life("f"), False, SIZES, None, ()), TAG_ZERO, ())
+    return fm_update(SharedMemory(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S)
+
+
+def lists(*clients):
+    """What these clients write to the genesis block stays in flight."""
+
+    def holds(source, target, message):
+        return source in clients and isinstance(message, PutData) and message.object.startswith(GENESIS_NAMES) and message.tag.number > 0
+
+    return holds
+
+
+def free(*_):
+    return False
+
+
+def chunks(data):
+    return [(chunk.length, chunk.digest) for chunk in content_of_bytes(data, SIZES).chunks]
+
+
+def at_front():
+    """OLD with something before it that becomes a block of its own."""
+    for seed in range(2000):
+        data = random.Random(seed).randbytes(300) + OLD
+        if any(edit.block == GENESIS for edit in match(chunks(OLD), chunks(data)).edits):
+            return data
+    raise AssertionError("none of these is")
+
+
+@pytest.mark.parametrize("data", [NEW, MIXED])
+def test_a_put_that_lands_after_the_tombstone_of_a_removal_finds_its_blocks(data):
+    world, state, (remover, putter, reader, *_) = made()
+    world.hold = lists(remover)
+    removal = remover.start(removing(remover, state))
+    drain(world)
+    world.hold = lists(remover, putter)
+    running = putter.start(put(putter, state, data))
+    drain(world)
+    world.hold = lists(putter)
+    world.until(lambda: removal.ended)
+    world.hold = free
+    world.until(lambda: running.ended)
+    told = running.result()[0].conflicts
+    assert reader.run(get(reader)) == (None if told else data)
+
+
+def test_an_insertion_at_the_front_that_lands_after_the_tombstone_of_a_removal_is_whole():
+    world, state, (remover, updater, reader, *_) = made(shared=True)
+    data = at_front()
+    world.hold = lists(remover)
+    removal = remover.start(removing(remover, state))
+    drain(world)
+    world.hold = lists(remover, updater)
+    running = updater.start(update(updater, state, data))
+    drain(world)
+    world.hold = lists(updater)
+    world.until(lambda: removal.ended)
+    world.hold = free
+    world.until(lambda: running.ended)
+    told = running.result()[0].conflicts
+    assert reader.run(get(reader)) == (None if told else data)
+
+
+@pytest.mark.parametrize("dies", ["collection", "removal"])
+def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(dies):
+    """A collection or removal dies when its mark is at s0. A put takes that for its number and dies with its list at s0. Another collection meets the
+    others.
+    """
+    world, state, (first, putter, second, reader, *_) = made()
+    world.hold = lambda source, target, message: (
+        source is first and isinstance(message, PutData) and message.object.startswith(MARK_NAMES) and target != "s0"
+    )
+    removal = fm_remove(SharedMemory(first.view), "f", ids_of(first), NOW_S - GRACE_S)
+    first.start(collect(first) if dies == "collection" else removal)
+    drain(world)
+    first.dead, world.down = True, {"s1"}
+    world.flights.clear()
+    holds = lists(putter)
+    world.hold = lambda source, target, message: holds(source, target, message) and target != "s0"
+    ids = ids_of(putter)
+    putter.start(fm_put(SharedMemory(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
+    drain(world)
+    putter.dead, world.hold, world.down = True, free, {"s0"}
+    world.flights.clear()
+    second.run(collect(second))
+    world.down = {"s1"}
+    assert reader.run(get(reader)) == OLD
+
+
+def test_an_empty_shared_file_is_announced_when_it_is_made():
+    world, _, (maker, collector, reader, *_) = made()
+    maker.run(removing(maker, None))
+    world.hold = lists(maker)
+    making = maker.start(update(maker, None, b""))
+    drain(world)
+    world.hold = lists(maker, collector)
+    collecting = collector.start(collect(collector))
+    drain(world)
+    world.hold = lists(collector)
+    world.until(lambda: making.ended)
+    assert reader.run(get(reader)) == b""
+    world.hold = free
+    world.until(lambda: collecting.ended)
+    drain(world)
+    assert reader.run(get(reader)) == b""
+
+
+@pytest.mark.parametrize("other", ["put", "insertion"])
+def test_a_new_hint_hides_nothing_that_was_published_beside_it(other):
+    world, state, (publisher, hinter, reader, *_) = made(shared=True)
+    long = OLD + random.Random(5).randbytes(20_000)
+    world.hold = lists(hinter)
+    hinting = hinter.start(update(hinter, state, long))
+    drain(world)
+    data = NEW if other == "put" else at_front()
+    report, _ = publisher.run(put(publisher, state, data) if other == "put" else update(publisher, state, data))
+    assert not report.conflicts
+    world.hold = free
+    world.until(lambda: hinting.ended)
+    drain(world)
+    assert reader.run(get(reader)) == (NEW if other == "put" else data[:300] + long)
+
+
+def test_a_content_that_comes_back_is_not_taken_for_a_fence():
+    _, state, (other, putter, reader, *_) = made()
+    _, between = other.run(put(other, state, NEW))
+    other.run(put(other, between, OLD))
+    ids = ids_of(putter)
+    report, _ = putter.run(fm_put(SharedMemory(putter.view), "f", state, content_of_bytes(MIXED, SIZES), ids, NOW_S))
+    assert report.conflicts
+    assert reader.run(get(reader)) == OLD
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_put_over_what_a_collection_has_fenced_is_no_conflict(shared):
+    _, state, (collector, putter, reader, *_) = made(shared=shared)
+    collector.run(collect(collector))
+    ids = ids_of(putter)
+    report, _ = putter.run(fm_put(SharedMemory(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S))
+    assert not report.conflicts
+    assert reader.run(get(reader)) == NEW
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_runs_side_by_side_leaves_a_file_that_is_whole(seed):
+    world, state, clients = made(seed=seed)
+    reader, *others = clients
+    operations = {"put": lambda client: put(client, state, NEW), "mix": lambda client: put(client, state, MIXED), "collect": collect}
+    operations |= {"make": lambda client: put(client, None, NEW + b"m"), "remove": lambda client: removing(client, state)}
+    running = []
+    for client in world.rng.sample(others, 4):
+        kind = world.rng.choice(sorted(operations))
+        running.append((kind, client.start(operations[kind](client))))
+        for _ in range(world.rng.randrange(60)):
+            world.step()
+    world.until(lambda: all(one.ended for _, one in running))
+    drain(world)
+    assert [one.error for _, one in running if one.error is not None and not isinstance(one.error, ObjectNotFound)] == []
+    left = reader.run(get(reader))
+    kinds = [kind for kind, one in running if one.error is None and not (kind in ("put", "mix", "make") and one.value[0].conflicts)]
+    if "remove" not in kinds:
+        assert left is not None
+    if {"put", "mix", "make"} & set(kinds):
+        assert left != OLD
