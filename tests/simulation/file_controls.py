@@ -187,7 +187,10 @@ def puts_that_do_not_look_at_the_mark() -> Any:
 
 
 def fences_beside_young_blocks() -> Any:
-    """A collection leaves young blocks alone, and fences the file all the same."""
+    """A collection leaves young blocks alone, and fences the file all the same.
+
+    Too rare for the simulator, as is the next one: tests/protocol/test_fences.py.
+    """
     are_old = collection.Collection._are_old
 
     def leave_the_young(self: collection.Collection, names: Any, orphans: dict[Any, Any]) -> Operation[bool]:
@@ -221,8 +224,6 @@ FILE_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "readers that pass over what is gone": (readers_that_pass_over_what_is_gone, "atomic"),
     "collectors that believe the hint": (collectors_that_believe_the_hint, "files"),
     "puts that do not look at the mark": (puts_that_do_not_look_at_the_mark, "fences"),
-    "fences beside young blocks": (fences_beside_young_blocks, "fences"),
-    "collections without a fence": (collections_without_a_fence, "fences"),
     "collectors that leave orphans": (collectors_that_leave_orphans, "files"),
 }
 """Name: how it is broken, and the scenario that shows it best."""
