@@ -177,7 +177,10 @@ def collectors_that_leave_orphans() -> Any:
 
 
 def puts_that_do_not_look_at_the_mark() -> Any:
-    """A put publishes under the next number, whatever a fence may be about to write."""
+    """A put publishes under the next number, whatever a fence may be about to write.
+
+    This one and the next two take an order of messages that is too rare for the simulator: tests/protocol/test_fences.py.
+    """
     write = SharedMemory.write
 
     def write_alone(self: SharedMemory, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None) -> Operation[Covered]:
@@ -187,10 +190,7 @@ def puts_that_do_not_look_at_the_mark() -> Any:
 
 
 def fences_beside_young_blocks() -> Any:
-    """A collection leaves young blocks alone, and fences the file all the same.
-
-    Too rare for the simulator, as is the next one: tests/protocol/test_fences.py.
-    """
+    """A collection leaves young blocks alone, and fences the file all the same."""
     are_old = collection.Collection._are_old
 
     def leave_the_young(self: collection.Collection, names: Any, orphans: dict[Any, Any]) -> Operation[bool]:
@@ -223,7 +223,6 @@ FILE_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "retired blocks deleted at once": (retired_blocks_deleted_at_once, "atomic"),
     "readers that pass over what is gone": (readers_that_pass_over_what_is_gone, "atomic"),
     "collectors that believe the hint": (collectors_that_believe_the_hint, "files"),
-    "puts that do not look at the mark": (puts_that_do_not_look_at_the_mark, "fences"),
     "collectors that leave orphans": (collectors_that_leave_orphans, "files"),
 }
 """Name: how it is broken, and the scenario that shows it best."""
