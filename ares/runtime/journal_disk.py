@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import secrets
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,7 +41,11 @@ class Disk:
         return descriptor
 
     def open(self, path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is a pipe or a device, and a file was expected", str(path))
+        return descriptor
 
     def size(self, descriptor: int) -> int:
         return os.fstat(descriptor).st_size

@@ -80,7 +80,8 @@ class Recovery:
             yield last.number, self._noted(batch)
         missing = ends.keys() - paths.keys() - self._discarded
         if missing:
-            raise StoreDamaged(self._directory, f"segments {', '.join(map(str, sorted(missing)))} are missing")
+            are = f"segment {min(missing)} is" if len(missing) == 1 else f"segments {', '.join(map(str, sorted(missing)))} are"
+            raise StoreDamaged(self._directory, f"{are} missing")
         self._settle(last, written, sure)
         for number in sorted((paths.keys() - ends.keys() - {last.number}) | (paths.keys() & self._discarded)):
             self.sealed.pop(number, None)

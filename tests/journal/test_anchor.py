@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from ares.errors import StoreDamaged
-from ares.runtime.journal_anchor import Anchor, Anchored, anchor_of
+from ares.errors import BadInput, StoreDamaged
+from ares.runtime.journal_anchor import NOTE_PREFIX, Anchor, Anchored, anchor_of
 from ares.runtime.journal_disk import BLOCK_BYTES, Disk
 from ares.runtime.journal_log import LogJournal
 from ares.runtime.journal_segments import Owner
@@ -52,7 +52,13 @@ def said(directory):
 
 
 def contents(directory):
-    return {path.name: path.read_bytes() for path in [*directory.iterdir(), anchor_of(directory)]}
+    return {path.name: path.read_bytes() for path in [*directory.iterdir(), *filter(os.path.exists, [anchor_of(directory)])]}
+
+
+def as_an_earlier_release_left_it(directory):
+    anchor_of(directory).unlink()
+    [note] = directory.glob(f"{NOTE_PREFIX}*")
+    note.unlink()
 
 
 def refused(directory, why):
@@ -89,6 +95,39 @@ def test_the_only_segment_gone(tmp_path):
     refused(tmp_path / "j", "segment 1 had begun, says .*j.anchor, and none is there")
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 99])
+def test_the_anchor_gone_and_the_newest_segments_with_it(directory, count):
+    """It must not pass for a journal of an earlier release."""
+    for path in segments(directory)[-count:] if count else ():
+        path.unlink()
+    anchor_of(directory).unlink()
+    refused(directory, "j.anchor is damaged: it is missing, and nothing else tells which segment of the journal was the last")
+
+
+def test_a_journal_of_a_release_that_only_had_an_anchor_is_noted(directory):
+    [note] = directory.glob(f"{NOTE_PREFIX}*")
+    note.unlink()
+    assert len(facts(directory)) == 29
+    anchor_of(directory).unlink()
+    refused(directory, "it is missing")
+
+
+def test_an_anchor_of_another_life_is_none_of_this_journal(directory):
+    anchor = Anchor(Disk(), directory.with_name("k"), "another")
+    directory.with_name("k").mkdir()
+    assert anchor.hold()
+    anchor.close()
+    anchor_of(directory.with_name("k")).rename(anchor_of(directory))
+    refused(directory, "it is that of another life of the server")
+
+
+def test_a_pipe_in_the_place_of_the_anchor_is_named(directory):
+    anchor_of(directory).unlink()
+    os.mkfifo(anchor_of(directory))
+    with pytest.raises(BadInput, match=r"it is a pipe or a device, and a file was expected \(.*j\.anchor\)"):
+        facts(directory)
+
+
 @pytest.mark.parametrize("left", [50, 5000, 40 * KIB, 64 * KIB - 1])
 def test_the_last_segment_cut(directory, left):
     """Without the anchor what was cut off would pass for what a crash tore."""
@@ -110,7 +149,7 @@ def test_an_older_copy_of_the_directory(directory):
 
 
 def test_a_journal_of_an_earlier_release_starts_and_has_an_anchor_then(directory):
-    anchor_of(directory).unlink()
+    as_an_earlier_release_left_it(directory)
     assert len(facts(directory)) == 29
     last = segments(directory)[-1]
     assert said(directory) == Anchored(int(last.stem), 64 * KIB)
@@ -121,7 +160,7 @@ def test_a_journal_of_an_earlier_release_starts_and_has_an_anchor_then(directory
 def test_an_empty_journal_of_an_earlier_release_starts_and_has_an_anchor_then(tmp_path):
     assert facts(tmp_path / "j") == []
     assert said(tmp_path / "j") == Anchored(0, 0)
-    anchor_of(tmp_path / "j").unlink()
+    as_an_earlier_release_left_it(tmp_path / "j")
     assert facts(tmp_path / "j") == []
     assert said(tmp_path / "j") == Anchored(0, 0)
 
@@ -178,6 +217,8 @@ def test_after_a_crash_at_any_moment_it_starts_and_without_its_last_segment_it_f
         check(story, told, left)
         if segments(where):
             segments(where)[-1].unlink()
+            if moment % 4:
+                anchor_of(where).unlink()
             try:
                 left = Node(log_journal(where))
             except StoreDamaged:
@@ -226,7 +267,7 @@ def test_an_anchor_needs_no_room_when_a_segment_begins(tmp_path):
 
 def test_where_there_is_no_room_for_an_anchor_no_segment_begins_and_the_rest_goes_on(directory):
     """A full disk under a journal of an earlier release."""
-    anchor_of(directory).unlink()
+    as_an_earlier_release_left_it(directory)
     disk = SmallDisk(0)
     anchor = Anchor(disk, directory, OWNER.identity)
     assert not anchor.hold()

@@ -64,7 +64,7 @@ def test_flipped_bits_elsewhere_do_not_stop_it(directory):
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_segment_that_is_missing(directory, which):
     sorted(directory.glob("*.log"))[which].unlink()
-    with pytest.raises(StoreDamaged, match=f"segments {which + 1} are missing"):
+    with pytest.raises(StoreDamaged, match=f"segment {which + 1} is missing"):
         list(log_journal(directory).recover())
 
 
