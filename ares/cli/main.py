@@ -7,6 +7,7 @@ error is one paragraph on stderr, or one JSON object with --json, and never a tr
 import contextlib
 import json
 import logging
+import os
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +31,10 @@ from ares.cli import (
 )
 from ares.cli.entry import FAILED, INTERRUPTED, Ending
 from ares.cli.entry import main as main
-from ares.cli.local_files import Interrupted
+from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, say, taking_options
 from ares.errors import AresError, BadInput, Uncertain
+from ares.runtime.hidden import without_long_hex
 from ares.version import VERSION
 
 MISUSED = 2
@@ -83,7 +85,8 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     as_json = "--json" in arguments
     interrupted = ending or Ending()
     try:
-        status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
+        with naming("standard output") if "--help" in (arguments or ["--help"]) else contextlib.nullcontext():
+            status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
         from ares.runtime.keys import without_keys  # a key may have been typed in place of something else
 
@@ -96,8 +99,7 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
         uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
         return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
     except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
-        what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error)
-        return _fail(what, type(error).__name__, FAILED, as_json)
+        return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
     except Exception as error:  # the top of the program
         return _fail(_mistake(error), "Mistake", FAILED, as_json)
     if status == INTERRUPTED:
@@ -105,7 +107,19 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _unusable(error: OSError) -> str:
+    """What the machine refused, and of what."""
+    if error.filename:
+        return f"{error.strerror}: {error.filename}"
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the directory in which this was started does not exist any more: start it in another one"
+    return error.strerror or str(error)
+
+
 def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -> int:
+    message = without_long_hex(message)  # a key may have been typed in place of something else
     with contextlib.suppress(OSError):  # nobody can be told, but by the status
         typer.echo(json.dumps({"error": message, "kind": kind, "status": status} | more) if as_json else f"error: {message}", err=True)
     return status

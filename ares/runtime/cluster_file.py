@@ -228,6 +228,8 @@ def _keys(plan: Plan) -> NewKeys | None:
 
 def _text(plan: Plan, keys: NewKeys | None) -> str:
     configuration = _configuration(plan)
+    if not plan.host.strip():
+        raise BadInput("--host: expected the address that everything listens on, and it is empty")
     if plan.security is None and not is_loopback(plan.host):
         why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
         raise BadInput(f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none")

@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ares.runtime.hidden import HIDDEN
 from ares.runtime.secret_file import read_secret
 
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -28,7 +29,7 @@ def may_be_key(text: str) -> bool:
 
 def without_keys(text: str) -> str:
     """``text`` with every word hidden that may be a key, for an error about what somebody typed."""
-    return re.sub(r"[!-~]{16,}", lambda word: "(hidden: it may be a key)" if len(word[0]) >= 40 or may_be_key(word[0]) else word[0], text)
+    return re.sub(r"[!-~]{16,}", lambda word: HIDDEN if len(word[0]) >= 40 or may_be_key(word[0]) else word[0], text)
 
 
 class SecretKey:

@@ -1,16 +1,37 @@
 """The event loop that the processes run on: uvloop's where it is installed (measurably faster), else asyncio's own."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+_DESCRIPTORS = 16
+"""More than a loop takes at its beginning; one that gets only a part of them says things of its own."""
+
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run ``main`` to its end on a new loop; what it raises is raised here."""
+    """Run ``main`` to its end on a new loop; what it raises is raised here. Raises OSError where no loop can begin."""
+    try:
+        _require_descriptors()
+    except OSError:
+        main.close()
+        raise
     try:
         import uvloop
     except ImportError:
         return asyncio.run(main)
     return uvloop.run(main)
+
+
+def _require_descriptors() -> None:
+    """Raise OSError if this process may not open so many."""
+    held: list[int] = []
+    try:
+        held.extend(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_DESCRIPTORS))
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}: this process may not open enough of them; raise `ulimit -n`") from error
+    finally:
+        for descriptor in held:
+            os.close(descriptor)

@@ -25,6 +25,7 @@ _DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*
 
 _INTEGER_MAX = 2**63
 _SHOWN_CHARACTERS = 80
+_VALUES = "expected texts without NUL and integers of 64 bits"
 
 
 def read_named(path: Path | str, bytes_max: int, *, streams: bool = True, wait_s: float = WAIT_S) -> tuple[bytes, os.stat_result]:
@@ -94,13 +95,16 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise NotToml(f"expected keys of a few parts, and one in line {line} has more than {_KEY_PARTS_MAX}")
     try:
         tables = tomllib.loads(text)
-        _check_values(tables)
     except tomllib.TOMLDecodeError as error:
         raise NotToml(f"expected TOML: {error}") from error
     except RecursionError:
         raise NotToml("expected TOML of a few levels, and its arrays or tables are nested too deep") from None
-    except ValueError as error:  # also Python's, of an integer with thousands of digits
-        raise NotToml(f"expected texts without NUL and integers of 64 bits: {error}") from error
+    except ValueError:  # Python's, which advises programmers
+        raise NotToml(f"{_VALUES}, and one of its integers has thousands of digits") from None
+    try:
+        _check_values(tables)
+    except ValueError as error:
+        raise NotToml(f"{_VALUES}: {error}") from error
     return tables
 
 

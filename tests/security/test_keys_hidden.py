@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ares.api import connect
+from ares.cli.main import run
 from ares.errors import BadInput
 from ares.interpreter import python
 from ares.runtime.cluster_file import Plan, create
@@ -112,3 +113,53 @@ def test_a_key_among_the_words_of_a_command_is_never_repeated(words: list[str], 
     )
     assert said.returncode != 0
     assert not shows(said.stdout + said.stderr, FORMS[form])
+
+
+@pytest.mark.parametrize("form", ["as it is written", "in large letters", "too short", "too long"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-c {} ls",
+        "-c {}/x ls",
+        "up {}",
+        "down {}",
+        "server {} --id s0",
+        "server CLUSTER --id {}",
+        "prepare CLUSTER {}",
+        "init DIR --host {}",
+        "init DIR --etcd {}:1",
+        "-c CLUSTER keys new x --role {}",
+        "-c CLUSTER keys new x -o {}/x",
+        "-c CLUSTER keys revoke {}",
+        "-c CLUSTER reconfig --servers {}",
+        "-c CLUSTER --timeout 0.1 ls --domain {}",
+        "-c CLUSTER --timeout 0.1 log-level {}",
+        "-c CLUSTER --timeout 0.1 get x -o {}/x",
+        "--json -c CLUSTER put {} x",
+        "check-history {}",
+    ],
+)
+def test_a_key_in_a_word_that_a_command_took_is_never_repeated(
+    settings: Settings, words: str, form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    places = {"CLUSTER": str(settings.path), "DIR": str(tmp_path / "new")}
+    status = run([places.get(word, word.format(FORMS[form])) for word in words.split()])
+    said = "".join(capfd.readouterr())
+    assert status != 0
+    assert said
+    assert not shows(said, FORMS[form])
+
+
+@pytest.mark.parametrize("name", ["identity", "address", "http", "raft", "durability", "security", "transport", "id", "name"])
+@pytest.mark.parametrize("form", ["as it is written", "in large letters", "too short", "too long"])
+def test_a_key_in_place_of_another_value_of_the_cluster_file_is_never_repeated(settings: Settings, name: str, form: str) -> None:
+    if name == "name" and form != "too long":
+        return  # a name may have 64 letters and digits
+    value = f"{name} = {json.dumps(FORMS[form])}"
+    lines = settings.path.read_text().splitlines()
+    at = [at for at, line in enumerate(lines) if line.startswith(f"{name} = ")]
+    lines = [value if number in at[:1] else line for number, line in enumerate(lines)] if at else [value, *lines]
+    settings.path.write_text("\n".join(lines))
+    with pytest.raises(BadInput) as refused:
+        Settings.load(settings.path)
+    assert not shows(str(refused.value), FORMS[form])
