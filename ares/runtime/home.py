@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 from ares.runtime.durable_files import make_directory, replace_durably, sync
+from ares.runtime.named_files import read_named
 from ares.runtime.ownership import require_unshared
 from ares.runtime.starts import record_of, remember_start, was_started
 
@@ -42,6 +43,7 @@ NEW_NAME = "never-started"
 _KEPT_NAMES = (CLAIM_NAME, STORE_NAME, f"{STORE_NAME}.anchor", "journal.meta", "dump")
 """What a server that started has in its directory, or a consensus member (ares/runtime/raft_directory.py)."""
 
+_CLAIM_BYTES_MAX = 64
 _NEW_TEXT = "Nothing has started in this directory yet. The first start removes this file; without it an empty directory is taken for a lost one.\n"
 
 
@@ -152,7 +154,7 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
             raise StoreLost(store)
         identity = new_identity() if forget else claimed or stored or identity_of_file
         if not forget and stored not in (None, identity):
-            raise ForeignStore(store, f"it was made under the identity {stored}, and this server is {identity}")
+            raise ForeignStore(store, f"it was made under the identity {stored!r}, and this server is {identity}")
         make_directory(store)
         # Cut short between the two, a first start is repeated, and one that forgets is asked for again: a claim without its store is refused.
         for place in (directory, store) if forget else (store, directory):
@@ -165,7 +167,7 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
 
 def _read_claim(directory: Path) -> str | None:
     try:
-        return (directory / CLAIM_NAME).read_text(encoding="ascii", errors="replace").strip()
+        return read_named(directory / CLAIM_NAME, _CLAIM_BYTES_MAX, streams=False)[0].decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
 

@@ -8,10 +8,12 @@ import logging
 from pathlib import Path
 
 from ares.runtime.durable_files import replace_durably
+from ares.runtime.named_files import read_named
 
 RECORD_SUFFIX = ".started"
 """Of the file beside a directory that remembers who started in it: a line for each identity of a server in a cluster file, or a member's id."""
 
+_BYTES_MAX = 1 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -47,6 +49,6 @@ def forget_starts(directory: Path) -> None:
 
 def _names_in(record: Path) -> list[str]:
     try:
-        return record.read_text(encoding="ascii", errors="replace").split()
+        return read_named(record, _BYTES_MAX, streams=False)[0].decode("ascii", "replace").split()
     except FileNotFoundError:
         return []

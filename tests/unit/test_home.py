@@ -237,7 +237,23 @@ def test_a_store_of_another_identity_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path)
     store_identity(tmp_path, IDENTITY, False)
     (tmp_path / "identity").write_text("f" * 32)
-    with pytest.raises(ForeignStore, match="made under the identity 0123"):
+    with pytest.raises(ForeignStore, match="made under the identity '0123"):
+        store_identity(tmp_path, IDENTITY, False)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"\x1b[31mx", r"identity '\\x1b\[31mx'"), (b"f" * 10_000, "more than 64 bytes"), (None, "it is a pipe")]
+)
+def test_what_is_no_identity_is_neither_printed_raw_nor_read_whole(tmp_path: Path, content: bytes | None, why: str) -> None:
+    prepare(tmp_path)
+    store_identity(tmp_path, IDENTITY, False)
+    claim = tmp_path / "journal" / "identity"
+    claim.unlink()
+    if content is None:
+        os.mkfifo(claim)
+    else:
+        claim.write_bytes(content)
+    with pytest.raises((ForeignStore, BadInput), match=why):
         store_identity(tmp_path, IDENTITY, False)
 
 

@@ -130,7 +130,7 @@ def test_where_the_parent_cannot_be_written_a_server_starts_and_says_so(
 def test_a_record_that_cannot_be_read_stops_a_first_start_only(tmp_path: Path) -> None:
     prepare(tmp_path / "s0")
     record_of(tmp_path / "s0").mkdir()
-    with pytest.raises(BadInput, match=r"s0 cannot be used: Is a directory \(.*s0.started\); nothing was changed"):
+    with pytest.raises(BadInput, match=r"s0 cannot be used: it is a directory, and a file was expected \(.*s0.started\); nothing was changed"):
         store_identity(tmp_path / "s0", IDENTITY, False)
     record_of(tmp_path / "s0").rmdir()
     store_identity(tmp_path / "s0", IDENTITY, False)
