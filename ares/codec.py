@@ -5,12 +5,12 @@ parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from ares.errors import BadMessage
-from ares.messages import AnyMessage, DataReply, Element, PutData
+from ares.messages import AnyMessage, ConsensusReply, ConsensusRequest, DataReply, Element, PutData, Reply, Request, Upkeep
 
 VERSION = 1
 DETACHED_BYTES_MIN = 8 * 1024
@@ -27,9 +27,11 @@ BATCH_MESSAGES_MAX = 4096
 
 _PREFIX = bytes([VERSION])
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(
-    Annotated[list[AnyMessage], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
-)
+_WHY_CHARACTERS_MAX = 1000
+_bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
+_of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Request | Upkeep | ConsensusRequest], _bound])
+_of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Reply | ConsensusReply], _bound])
+_of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[AnyMessage], _bound])
 
 Frame = bytes
 
@@ -50,8 +52,22 @@ def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
     return frames
 
 
+def decode_requests(frames: Sequence[Frame]) -> list[AnyMessage]:
+    """The messages of a batch to a server or a consensus member, as :func:`decode`. A reply in it makes it a bad batch, and is not read."""
+    return _decode(frames, _of_requests, "requests")
+
+
+def decode_replies(frames: Sequence[Frame]) -> list[AnyMessage]:
+    """The messages of a batch to a client, as :func:`decode`. A request in it makes it a bad batch, and is not read."""
+    return _decode(frames, _of_replies, "replies")
+
+
 def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
-    """The messages of one batch. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+    """The messages of one batch, for who watches both sides. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+    return _decode(frames, _of_either, "messages")
+
+
+def _decode(frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str) -> list[AnyMessage]:
     if not frames or len(frames) > FRAMES_MAX:
         raise BadMessage(f"a batch has 1 to {FRAMES_MAX} frames, not {len(frames)}")
     header = frames[0]
@@ -61,9 +77,9 @@ def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
         spoken = header[0] if header else "none"
         raise BadMessage(f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides")
     try:
-        messages = _decoder.decode(memoryview(header)[1:])
+        messages: list[AnyMessage] = decoder.decode(memoryview(header)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"not a batch of messages: {error}") from error
+        raise BadMessage(f"not a batch of {kind}: {str(error)[:_WHY_CHARACTERS_MAX]}") from error
     _attach(messages, frames)
     return messages
 

@@ -30,11 +30,18 @@ DELTA_MAX = 1000
 CONFIGURATION_BYTES_MAX = 32 * 1024
 """As it travels. 32 servers with long names, addresses and keys take half of it."""
 
+BACKEND_CHARACTERS_MAX = 64
 BACKEND_DEFAULT = "isa_l_rs_cauchy"
 BACKENDS = (BACKEND_DEFAULT, "isa_l_rs_vand_inv", "liberasurecode_rs_vand", "jerasure_rs_vand", "jerasure_rs_cauchy")
 """Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
 
 UNPLACED = -1
+
+_bounded = Meta(max_length=CONFIGURATION_BYTES_MAX)
+"""No part of a configuration is larger than the whole: more is refused while it is decoded."""
+
+_NAMED_CHARACTERS_MAX = 300
+"""Of names that came from somebody else, in an error."""
 
 
 class Server(Struct, frozen=True, array_like=True):
@@ -43,9 +50,9 @@ class Server(Struct, frozen=True, array_like=True):
     ``address``: ``host:port``, or ``host:port/KEY`` when it is to be recognised by its public key (64 hex characters).
     """
 
-    id: ServerId
-    address: str = ""
-    identity: str = ""
+    id: Annotated[ServerId, _bounded]
+    address: Annotated[str, _bounded] = ""
+    identity: Annotated[str, _bounded] = ""
 
 
 class Configuration(Struct, frozen=True, array_like=True, dict=True):
@@ -63,11 +70,11 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     servers: Annotated[tuple[Server, ...], Meta(max_length=SERVERS_MAX)]
     k: int = 1
     delta: int = 0
-    backend: str = ""
-    domain: DomainName = DEFAULT_DOMAIN
+    backend: Annotated[str, Meta(max_length=BACKEND_CHARACTERS_MAX)] = ""
+    domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)] = DEFAULT_DOMAIN
     index: int = UNPLACED
-    cluster: bytes = b""
-    certificate: bytes = b""
+    cluster: Annotated[bytes, _bounded] = b""
+    certificate: Annotated[bytes, _bounded] = b""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.servers) <= SERVERS_MAX:
@@ -75,7 +82,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         names = [server.id for server in self.servers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise BadInput(f"server {', '.join(twice)} is named twice in one configuration")
+            raise BadInput(f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one configuration")
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
         if self.dap == "ec" and not 1 <= self.k < len(names):
@@ -85,7 +92,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         if self.dap == "ec" and self.backend == "isa_l_rs_vand":
             raise BadInput("backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy")
         if self.dap == "ec" and self.backend not in BACKENDS:
-            raise BadInput(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements")
+            named = self.backend[:BACKEND_CHARACTERS_MAX]
+            raise BadInput(f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements")
 
     @staticmethod
     def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":

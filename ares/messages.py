@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ares.configuration import Configuration, Successor
+from ares.configuration import DELTA_MAX, Configuration, Successor
 from ares.consensus_messages import ConsensusDescription as ConsensusDescription
 from ares.consensus_messages import Decided as Decided
 from ares.consensus_messages import DescribeConsensus as DescribeConsensus
@@ -28,6 +28,9 @@ DELETED = -1
 
 LEFT = -2
 """The length of the mark of an object that was left behind: a version that says that its value is lost."""
+
+PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
+"""Objects in a reply that lists them; names of objects that a move left behind in a description, for each configuration."""
 
 PARTS_MAX = 256
 """Of an element: as many stripes as the largest value has (ares/dap/coding.py)."""
@@ -143,7 +146,7 @@ class Scrub(Message, frozen=True, tag=10):
 class SetLogLevel(Message, frozen=True, tag=11):
     """To a server or a consensus member: log from ``level`` on (debug, info, warning, error) until told otherwise or restarted."""
 
-    level: str
+    level: Annotated[str, Meta(max_length=32)]
 
 
 # -- from a storage server ----------------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ class DataReply(Message, frozen=True, tag=33):
     was here before the server heard of a successor.
     """
 
-    tags: tuple[Tag, ...]
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=DELTA_MAX + 1)]
     length: int
     trimmed: Tag
     element: Element | None
@@ -184,7 +187,7 @@ class Listed(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ObjectsReply(Message, frozen=True, tag=35):
-    objects: tuple[Listed, ...]
+    objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
     more: bool
     successor: Successor | None
 
@@ -225,7 +228,7 @@ class Hosted(Struct, frozen=True, array_like=True):
     collected: bool
     successor: Successor | None
     left: int = 0
-    left_names: tuple[ObjectName, ...] = ()
+    left_names: Annotated[tuple[ObjectName, ...], Meta(max_length=LEFT_NAMED_MAX)] = ()
 
 
 class Stored(Struct, frozen=True, array_like=True):

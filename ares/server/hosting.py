@@ -18,6 +18,8 @@ from ares.errors import AresError, BadInput
 from ares.identity import KEY_BYTES_MAX, ObjectName, fits, is_object_name
 from ares.messages import (
     LEFT,
+    LEFT_NAMED_MAX,
+    PAGE_OBJECTS_MAX,
     Ack,
     CollectConfig,
     DataReply,
@@ -41,16 +43,11 @@ from ares.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
 
-PAGE_OBJECTS_MAX = 1000
-
 PAGE_CHARACTERS_MAX = 128 * 1024
 """Of the names on a page; a character takes at most four bytes."""
 
 NAME_CHARACTERS_SURE = KEY_BYTES_MAX // 4
 """A name of up to so many need not be looked at: a character takes at most four bytes."""
-
-LEFT_NAMED_MAX = 20
-"""How many objects that were left behind a server names when it is asked what it holds."""
 
 Clock = Callable[[], float]
 """Says how many seconds have passed since 1970."""

@@ -10,7 +10,7 @@ from ares.client.coverable import Covered, read_versioned, write_versioned
 from ares.client.operations import delete, read, write
 from ares.client.session import Session
 from ares.client.survey import Names, list_mentioned
-from ares.codec import decode, encode
+from ares.codec import decode_replies, encode
 from ares.configuration import Configuration
 from ares.dap.client import Found
 from ares.effects import Agree, Announce, Operation
@@ -200,7 +200,7 @@ class SimClient:
 
     def receive(self, server: str, frames: list[bytes]) -> None:
         if not self.dead:
-            self.session.receive(ServerId(server), decode(frames), self._world.now)
+            self.session.receive(ServerId(server), decode_replies(frames), self._world.now)
             self.flush()
 
     def flush(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ares.client.repairing import rebuild_element
 from ares.client.session import Session
-from ares.codec import decode, encode
+from ares.codec import decode_replies, encode
 from ares.dap.element import intact
 from ares.identity import ServerId
 from ares.messages import Element, PutData
@@ -61,7 +61,7 @@ class Scrubber:
 
     def receive(self, server: str, frames: list[bytes]) -> None:
         """Replies of another server."""
-        self._session.receive(ServerId(server), decode(frames), self._world.now)
+        self._session.receive(ServerId(server), decode_replies(frames), self._world.now)
         self._flush()
 
     def _look(self) -> None:

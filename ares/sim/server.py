@@ -8,7 +8,7 @@ included: they may show what is not. With a real journal in place of that: ares/
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ares.codec import decode
+from ares.codec import decode_requests
 from ares.configuration import Configuration
 from ares.messages import AnyMessage, CollectConfig, Describe, GetData, GetTag, Introduce, ListObjects, PutData, ReadConfig, Request, WriteConfig
 from ares.server.replica import Replica
@@ -37,7 +37,7 @@ class SimServer(ABC):
     def receive(self, client: str, frames: list[bytes]) -> None:
         """A batch from the network."""
         if self.up:
-            self._take(client, [request for request in decode(frames) if isinstance(request, Request)])
+            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request)])
 
     def crash(self, lose_unsynced: bool) -> None:
         """The process dies; so does what it did not sync, or only some of that."""

@@ -2,11 +2,28 @@
 
 import tracemalloc
 
+import msgspec
 import pytest
 
-from ares.codec import DETACHED_BYTES_MIN, FRAMES_MAX, VERSION, decode, encode
+from ares.codec import DETACHED_BYTES_MIN, FRAMES_MAX, VERSION, decode, decode_replies, decode_requests, encode
+from ares.configuration import CONFIGURATION_BYTES_MAX, DELTA_MAX, Configuration, Server
 from ares.errors import BadMessage
-from ares.messages import PARTS_MAX, Ack, DataReply, Element, PutData
+from ares.messages import (
+    LEFT_NAMED_MAX,
+    PAGE_OBJECTS_MAX,
+    PARTS_MAX,
+    Ack,
+    DataReply,
+    Describe,
+    Description,
+    Element,
+    Hosted,
+    Introduce,
+    Listed,
+    ObjectsReply,
+    PutData,
+    SetLogLevel,
+)
 from ares.tag import TAG_ZERO, Tag
 
 TAG = Tag(1, 2)
@@ -85,6 +102,77 @@ def test_parts_without_number_are_refused_before_they_take_memory():
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert most < 64 * 1024
+
+
+ABD = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
+MANY = 100_000
+REST = (("backend", "isa_l_rs_cauchy"), ("domain", "d"), ("index", 1), ("cluster", b""), ("certificate", b""))
+
+
+def tags(count: int) -> DataReply:
+    return DataReply(1, (TAG,) * count, 5, TAG_ZERO, None, None)
+
+
+def page(count: int) -> ObjectsReply:
+    return ObjectsReply(1, (Listed("k", TAG, False),) * count, False, None)
+
+
+def left(count: int) -> Description:
+    return Description(1, "s0", "", b"", "1", 0.0, 0, (Hosted(ABD, 0, 0, False, None, count, ("k",) * count),))
+
+
+def described(count: int) -> Description:
+    return Description(1, "s0", "", b"", "1", 0.0, 0, (Hosted(ABD, 0, 0, False, None),) * count)
+
+
+def most_memory_to_refuse(decoding, frames, why):
+    """In bytes, while these frames are refused because of ``why``."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadMessage, match=why) as refused:
+            decoding(frames)
+        assert len(str(refused.value)) < 2000
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("large", [tags, page, left, described])
+def test_a_server_reads_nothing_of_a_reply(large):
+    frames = encode([Describe(1), large(MANY)])
+    assert most_memory_to_refuse(decode_requests, frames, "not a batch of requests") < 16 * 1024
+    with pytest.raises(BadMessage, match="not a batch of replies"):
+        decode_replies(encode([Ack(1, None), Describe(1)]))
+
+
+@pytest.mark.parametrize(("reply", "most"), [(tags, DELTA_MAX + 1), (page, PAGE_OBJECTS_MAX), (left, LEFT_NAMED_MAX)])
+def test_a_client_reads_no_more_of_a_reply_than_servers_send(reply, most):
+    whole = [reply(most)]
+    assert decode_replies(encode(whole)) == whole
+    assert most_memory_to_refuse(decode_replies, encode([reply(MANY)]), f"length <= {most}") < 16 * 1024
+
+
+@pytest.mark.parametrize("character", ["x", "\x01"])
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [("backend", str), ("domain", str), ("cluster", bytes), ("certificate", bytes), ("id", str), ("address", str), ("identity", str)],
+)
+def test_a_part_of_a_configuration_is_not_larger_than_the_whole(field, kind, character):
+    long = character * MANY if kind is str else character.encode() * MANY
+    servers = (Server(**{"id": "s0", field: long}),) if field in ("id", "address", "identity") else ABD.servers
+    wrong = msgspec.msgpack.encode([[8, 1, ["ec", servers, 1, 8, *(long if field == name else usual for name, usual in REST)]]])
+    assert most_memory_to_refuse(decode_requests, [bytes([VERSION]) + wrong], "of length <=") < MANY + 32 * 1024
+
+
+def test_a_configuration_that_was_taken_before_is_taken():
+    """As large as one may be, in one name: a server's journal may have it."""
+    large = Configuration("abd", (Server("s" * (CONFIGURATION_BYTES_MAX - 100)),)).at("d" * 10, 1)
+    large.check_bounds()
+    assert decode_requests(encode([Introduce(1, large)])) == [Introduce(1, large)]
+
+
+def test_a_log_level_is_a_short_word():
+    assert most_memory_to_refuse(decode_requests, encode([SetLogLevel(1, "\x01" * MANY)]), "of length <=") < MANY + 32 * 1024
 
 
 def test_missing_frames_are_refused():

@@ -5,8 +5,8 @@ import pytest
 
 from ares.configuration import Configuration, Status, Successor
 from ares.dap.element import PART_BYTES_MIN, sealed
-from ares.messages import DELETED, CollectConfig, GetData, GetTag, Listed, ListObjects, PutData
-from ares.server.hosting import INLINE_BYTES_MAX, PAGE_OBJECTS_MAX, BadElement, Hosting
+from ares.messages import DELETED, PAGE_OBJECTS_MAX, CollectConfig, GetData, GetTag, Listed, ListObjects, PutData
+from ares.server.hosting import INLINE_BYTES_MAX, BadElement, Hosting
 from ares.tag import TAG_ZERO, Tag
 
 EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
