@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import length_hint
 
 from ares.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
-from ares.codec import Frame, decode, encode
+from ares.codec import Frame, decode_replies, decode_requests, encode
 from ares.errors import BadMessage
 from ares.identity import CallId, ServerId
-from ares.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, PutData, Reason, Refused
+from ares.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, Describe, PutData, Reason, Refused
 from ares.runtime.ports import Handle, Sender
-from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, NOTHING, TURN_S, Line, bytes_of, within
+from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, NOTHING, Line, Turn, bytes_of
 from ares.server.metrics import Traffic
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -105,7 +105,7 @@ class BatchConnections(ABC):
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
         try:
-            messages = decode(frames)
+            messages = decode_replies(frames)
         except BadMessage as error:
             self._bad_batches += 1
             if _worth_a_line(self._bad_batches):
@@ -178,12 +178,13 @@ class BatchListener(ABC):
         messages = self._read(sender, came[0])
         if len(came) > 1:
             self._take_turn(sender, Line(iter(messages), came))
-        elif len(messages) <= GROUP_MESSAGES:
+        elif len(messages) <= 1 or (len(messages) <= GROUP_MESSAGES and Describe not in map(type, messages)):
             self._respond(sender, self._answered(sender, messages))
         else:
             rest = iter(messages)
-            replies = self._answered(sender, within(rest, time.perf_counter() + TURN_S))
-            if length_hint(rest):
+            taken = Turn().of(rest)
+            replies = self._answered(sender, taken)
+            if length_hint(rest) and next(taken, None) is None:  # see below
                 self._line_up(sender, Line(rest, came))
             self._respond(sender, replies)
         return len(messages)
@@ -191,7 +192,7 @@ class BatchListener(ABC):
     def _read(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
         messages = NOTHING
         try:
-            messages = decode(frames)
+            messages = decode_requests(frames)
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
         if self._traffic is not None:
@@ -215,18 +216,16 @@ class BatchListener(ABC):
 
     def _take_turn(self, sender: Sender, line: Line) -> None:
         """Answer what is in ``line`` for as long as a turn is."""
-        until_s = time.perf_counter() + TURN_S
+        turn = Turn()
         replies: list[AnyMessage] = []
-        while line:
+        while line and not turn.over:
             if not length_hint(line.rest):
                 line.rest = iter(self._read(sender, line.came.popleft()))
             if length_hint(line.rest):
-                turn = within(line.rest, until_s)
-                replies += self._answered(sender, turn)
-                if next(turn, None) is not None:  # the handler has failed, or is about to stop: it did not take all that was its turn
+                taken = turn.of(line.rest)
+                replies += self._answered(sender, taken)
+                if next(taken, None) is not None:  # the handler has failed, or is about to stop: it did not take all that was its turn
                     line.rest = iter(NOTHING)
-            if length_hint(line.rest) or time.perf_counter() >= until_s:
-                break
         self._line_up(sender, line)
         self._respond(sender, replies)
 

@@ -8,11 +8,11 @@ in line.
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from operator import length_hint
 
 from ares.codec import Frame
-from ares.messages import AnyMessage
+from ares.messages import AnyMessage, Describe
 
 TURN_S = 0.005
 TURN_MESSAGES_MAX = 512
@@ -42,17 +42,32 @@ class Line:
         return bool(self.came) or length_hint(self.rest) > 0
 
 
-def within(messages: Iterator[AnyMessage], until_s: float) -> Iterator[AnyMessage]:
-    """A group of ``messages``, and as many more as begin before ``until_s`` (time.perf_counter); the others stay there."""
-    return chain.from_iterable(_groups(messages, until_s))
+class Turn:
+    """Begins when it is made."""
 
+    __slots__ = ("_ended", "_until_s")
 
-def _groups(messages: Iterator[AnyMessage], until_s: float) -> Iterator[Sequence[AnyMessage]]:
-    for _ in range(TURN_MESSAGES_MAX // GROUP_MESSAGES):
-        group = tuple(islice(messages, GROUP_MESSAGES))
-        yield group
-        if len(group) < GROUP_MESSAGES or time.perf_counter() >= until_s:
-            return
+    def __init__(self) -> None:
+        self._until_s = time.perf_counter() + TURN_S
+        self._ended = False
+
+    @property
+    def over(self) -> bool:
+        """Whether its time is, or what may have a large reply was taken: that reply leaves before another is made."""
+        return self._ended or time.perf_counter() >= self._until_s
+
+    def of(self, messages: Iterator[AnyMessage]) -> Iterator[AnyMessage]:
+        """Those of ``messages`` whose turn it is, at least one; the others stay there."""
+        for _ in range(TURN_MESSAGES_MAX // GROUP_MESSAGES):
+            for message in islice(messages, GROUP_MESSAGES):
+                if type(message) is Describe and not message.brief:
+                    self._ended = True
+                    yield message
+                    return
+                yield message
+            if not length_hint(messages) or self.over:
+                return
+        self._ended = True
 
 
 def bytes_of(came: Sequence[Sequence[Frame]]) -> int:

@@ -11,13 +11,13 @@ from ares.codec import encode
 from ares.configuration import Configuration, Server
 from ares.dap.element import sealed
 from ares.identity import DEFAULT_DOMAIN, CallId, ObjectName, ServerId
-from ares.messages import Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
+from ares.messages import PAGE_OBJECTS_MAX, Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
 from ares.runtime import batching, turns
 from ares.runtime.batching import BatchListener, batches
 from ares.runtime.ports import Sender
 from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S
 from ares.server.host import Host
-from ares.server.hosting import PAGE_CHARACTERS_MAX, PAGE_OBJECTS_MAX
+from ares.server.hosting import PAGE_CHARACTERS_MAX
 from ares.server.replica import Replica
 from ares.tag import TAG_ZERO, Tag
 
@@ -106,6 +106,21 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
     assert [call for calls in answered for call in calls] == list(range(MUCH)), "in order, and nothing is lost"
     assert max(map(len, answered)) <= IN_A_TURN
     assert listener._standing_bytes == 0
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one batch", "batches"])
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_what_may_have_a_large_reply_ends_the_turn(loop: Steps, listener: Recording, count: int, apart: bool) -> None:
+    asked: list[AnyMessage] = [Describe(CallId(call)) for call in range(count)]
+    listener.receive("greedy", *([message] for message in asked) if apart else [asked])
+    while loop.soon:
+        loop.step()
+    assert listener.calls("greedy") == [[call] for call in range(count)], "a reply has left before the next is made"
+
+
+def test_small_descriptions_do_not(loop: Steps, listener: Recording) -> None:
+    listener.receive("modest", [Describe(CallId(call), brief=True) for call in range(3)])
+    assert listener.calls("modest") == [[0, 1, 2]]
 
 
 def test_those_in_line_take_turns(loop: Steps, listener: Recording) -> None:
