@@ -4,8 +4,8 @@ A look is one round of get-data, and the elements that were asked for by name af
 servers are slow, or because no version can be decoded, now or ever. The last is proven when looks over more than two seconds have found the same,
 and it does not depend on servers that said nothing:
 
-- No version is settled (ares/dap/decidable.py): it is none either if each silent server has every tag that is listed, and dropped none. That is the
-  most that they can add: another element can only make a listed tag decodable, and what one dropped only hides more.
+- No version is settled (ares/dap/decidable.py), and none is with any answer of the silent servers, fewer than k of them: with none of the tags listed
+  so far, or with any one of them (:func:`proves`). A server may help by having an element, and by not having what hides a version below it.
 - A version is settled and lacks elements: a server lacks it for certain if it does not list the tag, or was asked for its element and had none that
   is intact. All the others together, silent ones among them, are fewer than k.
 
@@ -98,8 +98,8 @@ def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataR
 def proves(configuration: Configuration, finding: Finding) -> bool:
     """Whether no version that may be returned can be put together, whatever the servers hold that said nothing.
 
-    With fewer than k of them, only a version that was listed can be decodable. Those that list one of them and no more help that one most: what else
-    they list can only stand above it and be taken for complete. So can nothing that they list, if they help by lacking.
+    With fewer than k of them, only a version that somebody listed can be decodable. Silent servers that list that one and nothing else help it most:
+    a tag above it that they listed, too, could only be taken for complete, and hide it.
     """
     if finding.tag is not None:
         return configuration.n - len(finding.lacking) < configuration.k

@@ -22,6 +22,8 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
     for _ in range(RETRIES_MAX):
         try:
             state = yield from _state(blocks, file)
+            yield from announce(blocks, state.genesis.file, ids.next(), now_s, removal=True)
+            yield from advance_mark(blocks, file, state.tag)
         except DecodeFailed:
             yield from blocks.delete(genesis_name(file))
             return
@@ -29,9 +31,9 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
             if removed:
                 return
             raise
-        life = state.genesis.file
-        yield from announce(blocks, life, ids.next(), now_s, removal=True)
-        yield from advance_mark(blocks, file, state.tag)
+        except Uncertain as error:
+            error.may_have_taken_effect = removed
+            raise
         covered = yield from blocks.write(genesis_name(file), TOMBSTONE, state.tag, beside=mark_name(file))
         if not covered.changed:
             continue
@@ -72,11 +74,15 @@ def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Ope
     beside: list[ObjectName] = []
 
     def look(name: ObjectName) -> Operation[None]:
-        found = yield from blocks.read(name)
-        if isinstance(found.value, bytes):
+        try:
+            found = yield from blocks.read(name)
+            if not isinstance(found.value, bytes):
+                return
             block = decode_block(found.value, name)
             if block.created_s > now_s - GRACE_S and announces_put(block, life):
                 beside.append(name)
+        except (BadBlock, DecodeFailed):  # as young as any, for all that is known
+            beside.append(name)
 
     yield Together((look(name) for name in names if name not in own), DELETIONS_MAX)
     if not beside:

@@ -254,3 +254,14 @@ def test_progress_of_a_collection():
     world.settle()
     told = [entry for entry in running.progress if entry.stage == "collect"]
     assert [(entry.done, entry.total) for entry in told] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_block_that_cannot_be_read_may_be_of_a_put_and_keeps_the_others_when_the_file_is_removed():
+    world = World()
+    client = world.client()
+    state = client.make(noise(19, 2000), atomic=True)
+    newer = block_name(state.genesis.file, client.ids.next())
+    world.land(newer, Tag(9, 9), b"\xff")
+    client.run(fm_remove(client.blocks, "f", client.ids, world.now_s))
+    assert world.genesis() is None
+    assert {block_name(state.genesis.file, part.id) for part in state.parts} | {newer} <= set(world.names())
