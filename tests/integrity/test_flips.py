@@ -8,6 +8,7 @@ import pytest
 from ares.dap.element import is_hollow
 from ares.errors import StoreDamaged
 from ares.runtime import journal_examination
+from ares.runtime.journal_anchor import ANCHOR_SUFFIX
 from ares.runtime.journal_disk import Disk
 
 from .rig import BATCH_MAX, RottenDisk, Server, anatomy, flip, story, truth_of
@@ -22,11 +23,17 @@ def life(request, tmp_path_factory):
     return directory, story(directory, seed=request.param)
 
 
+def copy_store(directory, copy):
+    """With the anchor, which is beside it."""
+    shutil.copytree(directory, copy)
+    shutil.copy(f"{directory}{ANCHOR_SUFFIX}", f"{copy}{ANCHOR_SUFFIX}")
+
+
 def copies(directory, where, count, rng, kind):
     """A copy of the store for each of ``count`` places of a kind: its directory, a segment in it, and where."""
     for number in range(count):
         copy = where / f"{kind}{number}"
-        shutil.copytree(directory, copy)
+        copy_store(directory, copy)
         path = rng.choice([path for path in sorted(copy.glob("*.log")) if anatomy(path)[kind]])
         yield copy, path, rng.choice(rng.choice(anatomy(path)[kind]))
 
@@ -77,7 +84,7 @@ def test_a_flip_under_the_cache(life, tmp_path, kind):
 def test_many_flips_at_once(life, tmp_path, seed):
     directory, requests = life
     copy, rng, truth = tmp_path / "j", random.Random(seed), truth_of(requests)
-    shutil.copytree(directory, copy)
+    copy_store(directory, copy)
     server = Server(copy)
     before = server.state
     for path in sorted(copy.glob("*.log")):
@@ -98,7 +105,7 @@ def test_many_flips_at_once(life, tmp_path, seed):
 def test_a_file_that_is_gone_or_cut(life, tmp_path):
     directory, _ = life
     for number, harm in enumerate([lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:5000])]):
-        shutil.copytree(directory, copy := tmp_path / f"{number}")
+        copy_store(directory, copy := tmp_path / f"{number}")
         server = Server(copy)
         before, path = server.state, min(copy.glob("*.log"))
         kept = path.with_suffix(".aside")
