@@ -8,16 +8,17 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
 
 from ares.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.codec import Frame, decode_replies, decode_requests, encode
 from ares.errors import BadMessage
 from ares.identity import CallId, ServerId
-from ares.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, Describe, PutData, Reason, Refused
+from ares.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, PutData, Reason, Refused
 from ares.runtime.ports import Handle, Sender
-from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, NOTHING, Line, Turn, bytes_of
+from ares.runtime.turns import LINE_BATCHES_MAX, NOTHING, QUICK, TURN_MESSAGES_MAX, Line, Turn, bytes_of
 from ares.server.metrics import Traffic
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -175,17 +176,18 @@ class BatchListener(ABC):
         if self._lines and (line := self._lines.get(sender)) is not None:
             self._join(line, came)
             return 0
-        messages = self._read(sender, came[0])
-        if len(came) > 1:
+        messages = self._read(sender, came[0]) if len(came) == 1 else [message for frames in came for message in self._read(sender, frames)]
+        if len(messages) > 1 and not (len(messages) <= TURN_MESSAGES_MAX and QUICK.issuperset(map(type, messages))):
             self._take_turn(sender, Line(iter(messages), came))
-        elif len(messages) <= 1 or (len(messages) <= GROUP_MESSAGES and Describe not in map(type, messages)):
-            self._respond(sender, self._answered(sender, messages))
         else:
+            traffic = self._traffic
+            begin_s = time.perf_counter() if traffic is not None else 0.0
             rest = iter(messages)
-            taken = Turn().of(rest)
-            replies = self._answered(sender, taken)
-            if length_hint(rest) and next(taken, None) is None:  # see below
+            replies = self._answered(sender, rest) if messages else NOTHING
+            if length_hint(rest):
                 self._line_up(sender, Line(rest, came))
+            if traffic is not None:
+                traffic.count_turn(replies, time.perf_counter() - begin_s)
             self._respond(sender, replies)
         return len(messages)
 
@@ -199,34 +201,29 @@ class BatchListener(ABC):
             self._traffic.count_batch(messages, frames)
         return messages
 
-    def _answered(self, sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
-        """The replies that can be given at once."""
-        traffic = self._traffic
-        begin_s = time.perf_counter() if traffic is not None else 0.0
-        replies = NOTHING
+    def _answered(self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None) -> Sequence[AnyMessage]:
+        """The replies that can be given at once. ``turn``: how far it reaches; None: to the end. What the handler has not taken stays in ``rest``."""
         try:
-            replies = self._handle(sender, messages) if messages else NOTHING
+            return self._handle(sender, rest if turn is None else turn.of(rest))
         except Exception:
             _log.exception("a batch, or what of it was answered at a stretch, failed and gets no reply")
-        if traffic is not None:
-            traffic.count_turn(replies, time.perf_counter() - begin_s)
-        return replies
+            deque(rest, 0)
+            return NOTHING
 
     # -- those whose turn was too short ---------------------------------------------------------------------------------
 
     def _take_turn(self, sender: Sender, line: Line) -> None:
         """Answer what is in ``line`` for as long as a turn is."""
-        turn = Turn()
+        begin_s = time.perf_counter()
+        turn = Turn(begin_s)
         replies: list[AnyMessage] = []
         while line and not turn.over:
             if not length_hint(line.rest):
                 line.rest = iter(self._read(sender, line.came.popleft()))
-            if length_hint(line.rest):
-                taken = turn.of(line.rest)
-                replies += self._answered(sender, taken)
-                if next(taken, None) is not None:  # the handler has failed, or is about to stop: it did not take all that was its turn
-                    line.rest = iter(NOTHING)
+            replies += self._answered(sender, line.rest, turn)
         self._line_up(sender, line)
+        if self._traffic is not None:
+            self._traffic.count_turn(replies, time.perf_counter() - begin_s)
         self._respond(sender, replies)
 
     def _line_up(self, sender: Sender, line: Line) -> None:

@@ -6,7 +6,7 @@ after a while (``Undecided``), and the client asks another.
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -102,6 +102,7 @@ class ConsensusHost:
     def _handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         at_once: list[AnyMessage] = []
         if self._finishing:
+            deque(messages, 0)
             return at_once
         if self._admission is not None:
             messages, at_once = self._admission.admit(sender, messages)

@@ -11,6 +11,7 @@ A disk that is full refuses what would change something and leaves the rest as i
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 
 import msgspec
@@ -41,6 +42,9 @@ from ares.server.unsynced import Unsynced
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is full for whoever asks how the server is."""
+
+VERIFIED_BYTES_MAX = 16 * 1024 * 1024
+"""What is verified in a client's turn before that ends: some milliseconds of work, where the data are in memory."""
 
 GATHERED_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for the next commit; then no more is taken before that begins."""
@@ -95,8 +99,11 @@ class DurableHost(Host):
         """The replies that need not wait; the others follow. After the disk failed there are none."""
         replies: list[AnyMessage] = []
         answer = self.replica.answer
+        ledger = self._outlasting.ledger
+        verified_bytes_max = ledger.verified_bytes + VERIFIED_BYTES_MAX
         for message in messages:
             if self._failed or self._finishing:
+                deque(messages, 0)
                 return []
             if isinstance(message, GetTag) or (isinstance(message, GetData) and message.successor is None):
                 reply: Reply | None = answer(message)
@@ -107,6 +114,8 @@ class DurableHost(Host):
                 continue
             if reply is not None and not self._waits(sender, message, reply):
                 replies.append(reply)
+            if ledger.verified_bytes > verified_bytes_max:
+                break
         for place in self._outlasting.take_suspects():
             self.leave(place)
         return replies

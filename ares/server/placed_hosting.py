@@ -123,6 +123,7 @@ class PlacedHosting(Hosting):
         """What is mapped may have rotted since, and is looked at every time. A small element is in memory, since it was written or found intact."""
         if element.size < DETACHED_BYTES_MIN:
             return not is_hollow(element)
+        self._share.ledger.verified_bytes += element.size
         sound = intact(self.configuration.id, object, tag, element)
         if not sound:
             self._found_damaged(object, tag)

@@ -25,7 +25,8 @@ class Ledger:
     """``live``: bytes still needed, by place; ``died``: bytes no longer needed, ever. ``place``: where facts go now.
 
     ``stored``, ``passed``: the last put was kept, or only raised ``trimmed``. ``hollows``: every element that is held hollow, and some that were;
-    ``repaired``: how many were put again. ``suspects``: places whose elements were found damaged by looking at them.
+    ``repaired``: how many were put again. ``suspects``: places whose elements were found damaged by looking at them; ``verified_bytes``: what
+    was looked at for it.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class Ledger:
         self.hollows: dict[Key, None] = {}
         self.repaired = 0
         self.suspects: dict[int, None] = {}
+        self.verified_bytes = 0
 
 
 class Share:

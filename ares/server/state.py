@@ -25,20 +25,20 @@ _Pointer = tuple[Successor | None, bool]
 
 
 class Outlasting:
-    """``replica`` is for looking at; requests go through :meth:`handle`, after every fact of the journal went through :meth:`restore`.
+    """Requests go through :meth:`handle`, after every fact of the journal went through :meth:`restore`. ``replica``, ``ledger``: for looking at.
 
     ``clock``: see :class:`ares.server.hosting.Hosting`."""
 
     def __init__(self, server: ServerId, identity: str, initial: Configuration, clock: Clock = no_clock) -> None:
         self._clock = clock
-        self._ledger = Ledger()
+        self.ledger = Ledger()
         self._hostings: dict[ConfigurationId, PlacedHosting] = {}
         self._restoring = False
         self._homeless: dict[ConfigurationId, list[tuple[PutData | Trimmed, int]]] = {}
         self.replica = Replica(server, identity, initial, self._host)
 
     def _host(self, configuration: Configuration, position: int) -> PlacedHosting:
-        hosting = self._hostings[configuration.id] = PlacedHosting(configuration, position, self._ledger, self._clock)
+        hosting = self._hostings[configuration.id] = PlacedHosting(configuration, position, self.ledger, self._clock)
         if self._restoring:
             hosting.begin_restoring()
         return hosting
@@ -46,28 +46,28 @@ class Outlasting:
     @property
     def died(self) -> int:
         """Bytes of the journal that are no longer needed, ever counted up."""
-        return self._ledger.died
+        return self.ledger.died
 
     @property
     def live(self) -> Mapping[int, int]:
         """Bytes of the journal that are still needed, about, by place."""
-        return self._ledger.live
+        return self.ledger.live
 
     @property
     def quarantined(self) -> list[Key]:
         """The versions whose element is held hollow, and is missed: a configuration whose successor is finalized needs its elements no more."""
-        ledger = self._ledger
+        ledger = self.ledger
         ledger.hollows = {key: None for key in ledger.hollows if self._is_hollow(key)}
         return [key for key in ledger.hollows if not self._is_left(key[0])]
 
     @property
     def repaired(self) -> int:
         """How many quarantined elements were put again."""
-        return self._ledger.repaired
+        return self.ledger.repaired
 
     def take_suspects(self) -> list[int]:
         """Places at which something was found damaged when it was asked for, since the last time."""
-        suspects, self._ledger.suspects = list(self._ledger.suspects), {}
+        suspects, self.ledger.suspects = list(self.ledger.suspects), {}
         return suspects
 
     def missing_bytes(self, key: Key) -> int:
@@ -113,7 +113,7 @@ class Outlasting:
 
     def handle(self, request: Request, place: int) -> tuple[Reply | None, Fact | None]:
         """The reply, and the fact that must be durable before it leaves: to be journaled at ``place``."""
-        self._ledger.place = place
+        self.ledger.place = place
         match request:
             case PutData():
                 return self._put(request)
@@ -132,7 +132,7 @@ class Outlasting:
         return reply, hosting.pointed()
 
     def _put(self, request: PutData) -> tuple[Reply, Fact | None]:
-        ledger = self._ledger
+        ledger = self.ledger
         ledger.stored = ledger.passed = False
         reply = self.replica.answer(request)
         if ledger.stored:
@@ -164,7 +164,7 @@ class Outlasting:
 
         Raises :class:`StoreDamaged` when the fact cannot be this server's.
         """
-        self._ledger.place = place
+        self.ledger.place = place
         if isinstance(fact, Pointed):
             self._restore_pointed(fact, place)
             return

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -90,6 +91,10 @@ def listener(loop: Steps) -> Recording:
 
 def asks(first: int, count: int) -> list[AnyMessage]:
     return [get_tag(call) for call in range(first, first + count)]
+
+
+def describe(call: int) -> AnyMessage:
+    return Describe(CallId(call), brief=True)
 
 
 def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
@@ -181,25 +186,35 @@ def test_what_a_client_that_left_had_in_line_is_forgotten(loop: Steps, listener:
     assert (len(listener.sent), listener._standing_bytes) == (1, 0)
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_handler_that_fails_or_stops_has_dropped_the_rest(loop: Steps, fails: bool) -> None:
+@pytest.mark.parametrize("kind", [get_tag, describe], ids=["quick", "others"])
+def test_a_handler_that_fails_has_dropped_the_rest(loop: Steps, kind: Callable[[int], AnyMessage]) -> None:
     taken: list[int] = []
 
     def handle(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         for message in messages:
             taken.append(message.call)
-            loop.now_s += SLOWLY_S
             if len(taken) == 3:
-                if fails:
-                    raise ZeroDivisionError
-                return []
+                raise ZeroDivisionError
         return []
 
     listener = Recording(loop, handle)
-    listener.receive("client", asks(0, MUCH))
+    listener.receive("client", [kind(call) for call in range(40)])
     while loop.soon:
         loop.step()
-    assert (taken[:3], len(taken) < MUCH, listener._standing_bytes) == ([0, 1, 2], True, 0)
+    assert (taken, listener._standing_bytes) == ([0, 1, 2], 0)
+
+
+@pytest.mark.parametrize("kind", [get_tag, describe], ids=["quick", "others"])
+def test_what_a_handler_does_not_take_is_for_the_next_turn(loop: Steps, kind: Callable[[int], AnyMessage]) -> None:
+    listener = Recording(loop, lambda sender, messages: [Ack(message.call, None) for message in islice(messages, 3)])
+    listener.receive("client", [kind(call) for call in range(8)])
+    assert listener.calls("client") == [[0, 1, 2]]
+    while loop.soon:
+        listener.receive("other", [get_tag(77)])
+        loop.step()
+    assert [call for calls in listener.calls("client") for call in calls] == list(range(8))
+    assert listener.calls("other") == [[77]] * (len(listener.sent) - len(listener.calls("client")))
+    assert listener._standing_bytes == 0
 
 
 # -- what a server says at most at a stretch ------------------------------------------------------------------------------

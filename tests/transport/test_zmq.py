@@ -159,7 +159,7 @@ async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(zmq_wire: ZmqWi
         socket.connect(f"tcp://{server.address}")
         for call in range(100):
             await socket.send_multipart(encode([get_tag(call)]))
-        await until(lambda: len(server.batches) == 100)
+        await until(lambda: len(server.received) == 100)
         await zmq_wire.connect(server).ask(S0, [get_tag(1)])
         received = 0
         while await socket.poll(500):
