@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 
 from ares.runtime.cluster_tables import AutopilotSettings as AutopilotSettings
-from ares.runtime.cluster_tables import FileTable, refuse
+from ares.runtime.cluster_tables import FileTable
+from ares.runtime.named_files import refuse
 
 EVERY_S_MIN = 0.1
 

@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.errors import BadInput
-from ares.runtime.hidden import without_long_hex
-from ares.runtime.named_files import NotToml, parse_toml
+from ares.runtime.named_files import NotToml, parse_toml, refuse
 
 MIB = 1024 * 1024
 
@@ -144,11 +143,6 @@ _TABLES: Mapping[str, type[Struct]] = {
 }
 
 _TOML_TYPES = {"`object": "`table", "`str": "`string", "`int": "`integer", "`bool": "`boolean", " | null": ""}
-
-
-def refuse(path: Path, key: str, why: str) -> NoReturn:
-    """Raise the :class:`BadInput` of the cluster file at ``path``: its name, the key's path, what was expected. Secret keys are not repeated."""
-    raise BadInput(f"{path}: {without_long_hex(f'{key}: {why}')}")
 
 
 def decode(text: str, path: Path) -> FileTable:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.runtime.cluster_tables import EtcdTable, FileTable, refuse
-from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named
+from ares.runtime.cluster_tables import EtcdTable, FileTable
+from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.runtime.secret_file import read_secret, shown
 
 _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")

@@ -11,8 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ares.codec import FRAME_BYTES_MAX
-from ares.runtime.cluster_tables import MIB, refuse
+from ares.runtime.cluster_tables import MIB
 from ares.runtime.cluster_tables import Limits as Limits
+from ares.runtime.named_files import refuse
 
 CONNECTIONS_MAX = 1_000_000
 BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB

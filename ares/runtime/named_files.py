@@ -8,7 +8,10 @@ import stat
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from ares.errors import BadInput
+from ares.runtime.hidden import without_long_hex
 
 SETTINGS_BYTES_MAX = 1 << 20
 WAIT_S = 10.0
@@ -120,3 +123,8 @@ def _check_values(value: object, key: str = "") -> None:
     elif isinstance(value, list):
         for part in value:
             _check_values(part, key)
+
+
+def refuse(path: Path, key: str, why: str) -> NoReturn:
+    """Raise the :class:`BadInput` of the cluster file at ``path``: its name, the key's path, what was expected. Secret keys are not repeated."""
+    raise BadInput(f"{path}: {without_long_hex(f'{key}: {why}')}")

@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 
 from ares.errors import BadInput
-from ares.runtime.cluster_tables import refuse
 from ares.runtime.durable_files import make_directory
-from ares.runtime.named_files import read_named
+from ares.runtime.named_files import read_named, refuse
 from ares.runtime.ownership import is_foreign
 
 SECRET_BYTES_MAX = 4096

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from ares.identity import ServerId
 from ares.runtime.clients_file import read_clients
-from ares.runtime.cluster_tables import ClientSettings, FileTable, refuse
+from ares.runtime.cluster_tables import ClientSettings, FileTable
 from ares.runtime.keys import SecretKey, SigningKey, is_key, may_be_key, read_key
+from ares.runtime.named_files import refuse
 from ares.runtime.ownership import require_own
 
 KEYS_NAME = "keys"

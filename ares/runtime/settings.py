@@ -18,11 +18,11 @@ from ares.errors import BadInput, ConfigurationRefused
 from ares.identity import DEFAULT_DOMAIN, ServerId
 from ares.runtime.autopilot_settings import AutopilotSettings, autopilot_settings
 from ares.runtime.cluster_tables import ClientSettings as ClientSettings
-from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ScrubSettings, ServerTable, TransportName, decode, refuse
+from ares.runtime.cluster_tables import FileTable, InitialTable, MemberTable, ScrubSettings, ServerTable, TransportName, decode
 from ares.runtime.etcd_settings import EtcdSettings, etcd_settings
 from ares.runtime.keys import keyed
 from ares.runtime.limits import Limits, check_limits
-from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named
+from ares.runtime.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.runtime.secret_file import read_secret
 from ares.runtime.security_settings import SecuritySettings, located, security_settings
 
