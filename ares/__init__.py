@@ -9,14 +9,18 @@ The names below are looked up when they are first used, so that ``import ares``,
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ares.version import VERSION as __version__
+from ares.model.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from ares.api import connect
-    from ares.blocking import connect_blocking
+    from ares.client.blocking import connect_blocking
+    from ares.client.connect import connect
+    from ares.client.file import File, FileStat
+    from ares.client.file_writer import FileWriter
     from ares.client.store import VersionedResult
-    from ares.configuration import Configuration
-    from ares.errors import (
+    from ares.fragment.divide import Sizes
+    from ares.fragment.report import Conflict, WriteReport
+    from ares.model.configuration import Configuration
+    from ares.model.errors import (
         AresError,
         BadInput,
         BadMessage,
@@ -29,12 +33,8 @@ if TYPE_CHECKING:
         ObjectNotFound,
         Unavailable,
     )
-    from ares.fragment.division import Sizes
-    from ares.fragment.report import Conflict, WriteReport
-    from ares.fragment.store import File, FileStat
-    from ares.fragment.writer import FileWriter
-    from ares.object_errors import LeftBehind, ObjectsStuck
-    from ares.tag import Tag
+    from ares.model.object_errors import LeftBehind, ObjectsStuck
+    from ares.model.tag import Tag
 
 __all__ = [
     "AresError",
@@ -65,19 +65,19 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "Configuration": "configuration",
+    "Configuration": "model.configuration",
     "Conflict": "fragment.report",
-    "File": "fragment.store",
-    "FileStat": "fragment.store",
-    "FileWriter": "fragment.writer",
-    "LeftBehind": "object_errors",
-    "ObjectsStuck": "object_errors",
-    "Sizes": "fragment.division",
-    "Tag": "tag",
+    "File": "client.file",
+    "FileStat": "client.file",
+    "FileWriter": "client.file_writer",
+    "LeftBehind": "model.object_errors",
+    "ObjectsStuck": "model.object_errors",
+    "Sizes": "fragment.divide",
+    "Tag": "model.tag",
     "VersionedResult": "client.store",
     "WriteReport": "fragment.report",
-    "connect": "api",
-    "connect_blocking": "blocking",
+    "connect": "client.connect",
+    "connect_blocking": "client.blocking",
 }
 """The module of every lazy name that is not an error."""
 
@@ -85,7 +85,7 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ares' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"ares.{_ELSEWHERE.get(name, 'errors')}"), name)
+    value = getattr(importlib.import_module(f"ares.{_ELSEWHERE.get(name, 'model.errors')}"), name)
     globals()[name] = value
     return value
 

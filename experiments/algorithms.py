@@ -3,13 +3,13 @@
 from typing import Protocol
 
 from ares.client.algorithms import PaperAlgorithm
+from ares.client.file import File
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
-from ares.configuration import Configuration
-from ares.errors import BadInput
-from ares.fragment.division import Sizes
-from ares.fragment.store import File
-from ares.tag import Tag
+from ares.fragment.divide import Sizes
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput
+from ares.model.tag import Tag
 
 
 class Register(Protocol):
@@ -20,7 +20,7 @@ class Register(Protocol):
         a read then, so that the next one covers what was found."""
 
     async def read(self) -> bytes:
-        """The newest value. Raises :class:`ares.errors.ObjectNotFound`."""
+        """The newest value. Raises :class:`ares.ObjectNotFound`."""
 
 
 class Plain:

@@ -19,15 +19,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ares.api import connect
-from ares.client.operations import read, write
-from ares.client.session import Session
-from ares.codec import decode, encode
-from ares.configuration import Configuration, Server
-from ares.identity import DEFAULT_DOMAIN, ClientId, ObjectName, ServerId
+from ares.client.connect import connect
+from ares.machine.loop import run
+from ares.model.codec import decode, encode
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DEFAULT_DOMAIN, ClientId, ObjectName, ServerId
+from ares.objects.operations import read, write
+from ares.operation.session import Session
 from ares.reconfig.view import Switches, View
-from ares.runtime.loop import run
-from ares.server.replica import Replica
+from ares.replica.replica import Replica
 from experiments.cluster import local_cluster
 
 N, K = 5, 3

@@ -17,24 +17,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ares.api import connect
-from ares.configuration import Configuration, Server
-from ares.dap.element import sealed
-from ares.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
-from ares.interpreter import python
-from ares.messages import PutData
-from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_log import open_journal
-from ares.runtime.journal_segments import Owner
-from ares.runtime.loop import run
-from ares.runtime.ports import Use
-from ares.runtime.settings import Settings
-from ares.runtime.transports import listener_at
+from ares.client.connect import connect
+from ares.cluster.settings import Settings
+from ares.machine.allocator import SERVER_BYTES, keep_freed_memory
+from ares.machine.interpreter import python
+from ares.machine.loop import run
+from ares.model.configuration import Configuration, Server
+from ares.model.element import sealed
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
+from ares.model.messages import PutData
+from ares.model.tag import Tag
+from ares.net.port import Use
+from ares.net.transports import listener_at
+from ares.replica.facts import fact_bytes_max
 from ares.server.durable_server import restored, run_durable_server
-from ares.server.facts import fact_bytes_max
 from ares.server.host import Host, run_server
-from ares.tag import Tag
+from ares.store.journal.disk import Disk
+from ares.store.journal.log import open_journal
+from ares.store.journal.segments import Owner
 from experiments import ENVIRONMENT
 from experiments.speed import KEYS, small
 

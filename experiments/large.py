@@ -10,8 +10,8 @@ measured in turns in one run. Goals that are missed are told; the exit status is
 import argparse
 import re
 
-from ares.fragment.division import Sizes
-from ares.runtime.loop import run
+from ares.fragment.divide import Sizes
+from ares.machine.loop import run
 from experiments.cluster import local_cluster
 from experiments.measuring import Table
 from experiments.memory import affordable, memory

@@ -16,16 +16,16 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ares.api import connect
+from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.codec import encode
-from ares.identity import CallId, ObjectName
-from ares.messages import GetData
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.loop import run
-from ares.runtime.settings import Settings
-from ares.torture.cluster import Cluster
-from ares.torture.fuzz_attacks import READY, framed, greeting
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
+from ares.machine.loop import run
+from ares.model.codec import encode
+from ares.model.identity import CallId, ObjectName
+from ares.model.messages import GetData
+from ares.testing.fuzz.fuzz_attacks import READY, framed, greeting
+from ares.testing.torture.cluster import Cluster
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB

@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ares.api import connect
-from ares.interpreter import python
-from ares.runtime.loop import run
+from ares.client.connect import connect
+from ares.machine.interpreter import python
+from ares.machine.loop import run
 from experiments import ENVIRONMENT
 from experiments.measuring import Goal, Table, timed
 

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from msgspec import structs
 
-from ares.interpreter import python
-from ares.runtime.settings import Settings, is_loopback, split_address
+from ares.cluster.settings import Settings, is_loopback, split_address
+from ares.machine.interpreter import python
 from experiments import ENVIRONMENT
 
 CHUNK_BYTES = 256 * 1024

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.api import connect
+from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.runtime.loop import run
+from ares.machine.loop import run
 from experiments.cluster import local_cluster, processor_s
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
 from experiments.speed import KEYS, SECONDS, small

@@ -4,9 +4,9 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-from ares.api import connect
 from ares.client.algorithms import ALGORITHMS, PaperAlgorithm
-from ares.configuration import Algorithm, Configuration
+from ares.client.connect import connect
+from ares.model.configuration import Algorithm, Configuration
 from experiments.algorithms import open_register
 from experiments.measuring import Table, timed
 

@@ -14,10 +14,10 @@ import statistics
 import time
 from pathlib import Path
 
-from ares.api import connect
+from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.dap.coding import coding_for
-from ares.runtime.loop import run
+from ares.machine.loop import run
 from experiments.cluster import local_cluster
 from experiments.raw_zmq import raw_peers
 

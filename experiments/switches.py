@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from ares.api import connect
+from ares.client.connect import connect
+from ares.client.local_copy import content_of_bytes
 from ares.client.manager import Manager
-from ares.fragment.division import KIB, Sizes
-from ares.fragment.local import content_of_bytes
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
+from ares.fragment.divide import KIB, Sizes
 from experiments.measuring import Goal, Table, ratios, timed
 from experiments.relay import delayed
 

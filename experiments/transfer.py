@@ -5,12 +5,12 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from ares.api import connect
+from ares.client.connect import connect
+from ares.client.local_copy import content_of_bytes
 from ares.client.manager import Manager
-from ares.configuration import Configuration
 from ares.dap.coding import coding_for
-from ares.fragment.division import Sizes
-from ares.fragment.local import content_of_bytes
+from ares.fragment.divide import Sizes
+from ares.model.configuration import Configuration
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
 from experiments.raw_zmq import RawPeers, raw_peers
 

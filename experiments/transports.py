@@ -17,19 +17,19 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
-from ares.dap.element import sealed
-from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
-from ares.interpreter import python
-from ares.messages import AnyMessage, DataReply, GetTag, PutData
-from ares.runtime.allocator import SERVER_BYTES, keep_freed_memory
-from ares.runtime.cluster_tables import TransportName
-from ares.runtime.keys import SecretKey, keyed
-from ares.runtime.lock import Lock
-from ares.runtime.loop import run
-from ares.runtime.ports import Connections
-from ares.runtime.transports import connections as connections_with
-from ares.runtime.transports import listener_at
-from ares.tag import TAG_ZERO, Tag
+from ares.cluster.tables import TransportName
+from ares.machine.allocator import SERVER_BYTES, keep_freed_memory
+from ares.machine.interpreter import python
+from ares.machine.loop import run
+from ares.model.element import sealed
+from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import AnyMessage, DataReply, GetTag, PutData
+from ares.model.tag import TAG_ZERO, Tag
+from ares.net.port import Connections
+from ares.net.transports import connections as connections_with
+from ares.net.transports import listener_at
+from ares.security.keys import SecretKey, keyed
+from ares.security.lock import Lock
 from experiments import ENVIRONMENT
 
 SERVERS, NEEDED = 5, 3

@@ -6,7 +6,7 @@ They are below those that Linux hands out by itself, and apart from those among 
 import os
 from itertools import cycle, islice
 
-from ares.runtime import cluster_file
+from ares.cluster import cluster_file
 
 _LANES = 4
 _PER_LANE = 2_500

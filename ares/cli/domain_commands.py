@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ares.cli.connection import printable, size, with_manager
+from ares.cli.command_connection import printable, size, with_manager
 from ares.cli.options import Common, command
 from ares.cli.policy import AllowNoFaults, DapOption, Delta, K, Policy, Servers
 from ares.cli.progress import progress_bar
-from ares.errors import AresError, BadInput
-from ares.identity import DEFAULT_DOMAIN, shown
-from ares.object_errors import ObjectsStuck
+from ares.model.errors import AresError, BadInput
+from ares.model.identity import DEFAULT_DOMAIN, shown
+from ares.model.object_errors import ObjectsStuck
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
     from ares.client.store import ObjectStore
-    from ares.configuration import Configuration
+    from ares.model.configuration import Configuration
     from ares.reconfig.reconfigure import Reconfigured
 
 
@@ -63,7 +63,7 @@ def create(
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
     """List the domains and the configuration that each has now. The domains of single files are only counted."""
-    from ares.cli.standing import domain_names, is_of_file
+    from ares.cli.upkeep.standing import domain_names, is_of_file
 
     async def use(manager: "Manager") -> "tuple[list[tuple[str, Configuration]], int]":
         names = await domain_names(manager)

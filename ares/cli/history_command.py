@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import to_builtins
 
-from ares.cli.connection import printable
+from ares.cli.command_connection import printable
 from ares.cli.options import Common, command
-from ares.errors import BadInput
+from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from ares.verify.coverability import CoverabilityReport
-    from ares.verify.report import Report, Violation
+    from ares.testing.verify.coverability import CoverabilityReport
+    from ares.testing.verify.findings import Report, Violation
 
 HISTORY_BYTES_MAX = 512 << 20
 HISTORY_WAIT_S = 3600.0
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _bytes(file: Path) -> bytes:
-    from ares.runtime.named_files import read_named
+    from ares.machine.named_files import read_named
 
     try:
         return read_named(file, HISTORY_BYTES_MAX, wait_s=HISTORY_WAIT_S)[0]
@@ -43,10 +43,10 @@ def check_history(
 
     Exit status 1 if it is not, or if that could not be decided, with the operations at odds.
     """
-    from ares.verify.coverability import check_coverability
-    from ares.verify.history import load
-    from ares.verify.linearizability import check
-    from ares.verify.tag_order import check_tags
+    from ares.testing.verify.coverability import check_coverability
+    from ares.testing.verify.history import load
+    from ares.testing.verify.linearizability import check
+    from ares.testing.verify.tag_order import check_tags
 
     events = load(_bytes(file), str(file))
     untagged = sum(event.outcome == "ok" and event.tag is None for event in events)

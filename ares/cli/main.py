@@ -15,27 +15,18 @@ from typing import Annotated
 
 import typer
 
-from ares.cli import (
-    cluster_commands,
-    demo,
-    domain_commands,
-    file_commands,
-    file_upkeep,
-    history_command,
-    keys_commands,
-    object_commands,
-    scrub_command,
-    status_command,
-    torture_command,
-    upkeep_commands,
-)
+from ares.cli import domain_commands, history_command, keys_commands, object_commands, torture_command
+from ares.cli.demo import demo_command
 from ares.cli.entry import FAILED, INTERRUPTED, Ending
 from ares.cli.entry import main as main
-from ares.cli.local_files import Interrupted, naming
+from ares.cli.files import file_commands, file_upkeep
+from ares.cli.files.local_files import Interrupted, naming
+from ares.cli.local import cluster_commands
 from ares.cli.options import ALL, Common, say, taking_options
-from ares.errors import AresError, BadInput, Uncertain
-from ares.runtime.hidden import without_long_hex
-from ares.version import VERSION
+from ares.cli.upkeep import scrub_command, status_command, upkeep_commands
+from ares.machine.hidden import without_long_hex
+from ares.model.errors import AresError, BadInput, Uncertain
+from ares.model.version import VERSION
 
 MISUSED = 2
 CUT_SHORT = "interrupted; what was under way may have taken effect or not: look before you repeat it"
@@ -71,7 +62,7 @@ _MODULES = (
     keys_commands,
     status_command,
     history_command,
-    demo,
+    demo_command,
     torture_command,
     upkeep_commands,
     scrub_command,
@@ -88,7 +79,7 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
         with naming("standard output") if "--help" in (arguments or ["--help"]) else contextlib.nullcontext():
             status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
-        from ares.runtime.keys import without_keys  # a key may have been typed in place of something else
+        from ares.security.keys import without_keys  # a key may have been typed in place of something else
 
         return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
     except (typer.Abort, KeyboardInterrupt):

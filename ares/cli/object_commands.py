@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from ares.cli.connection import Domain, printable, size, with_store
-from ares.cli.local_files import STANDARD_STREAM, check_output, naming, resolved, standard_output
+from ares.cli.command_connection import Domain, printable, size, with_store
+from ares.cli.files.local_files import STANDARD_STREAM, check_output, naming, resolved, standard_output
 from ares.cli.options import Common, command, say
-from ares.errors import BadInput
-from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
+from ares.model.errors import BadInput
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from ares.client.store import ObjectStat, ObjectStore
-    from ares.configuration import Configuration
-    from ares.tag import Tag
+    from ares.model.configuration import Configuration
+    from ares.model.tag import Tag
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's name: 1 to 1024 bytes of UTF-8.", show_default=False)]
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct, structs
 
-from ares.cli.local_files import naming
-from ares.errors import BadInput
+from ares.cli.files.local_files import naming
+from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from ares.runtime.settings import Settings
+    from ares.cluster.settings import Settings
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
 KEY_VARIABLE = "ARES_KEY"
@@ -71,7 +71,7 @@ class Common(Struct, frozen=True):
 
     def settings(self) -> "Settings":
         """The cluster file named by -c or ARES_CLUSTER, ``client`` as this command line wants it. Raises :class:`BadInput`."""
-        from ares.runtime.settings import Settings
+        from ares.cluster.settings import Settings
 
         path = self.cluster or os.environ.get(CLUSTER_VARIABLE)
         if not path:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from ares.cli.cluster_commands import Dap
-from ares.errors import BadInput, ConfigurationRefused
-from ares.identity import ServerId
+from ares.cli.local.cluster_commands import Dap
+from ares.model.errors import BadInput, ConfigurationRefused
+from ares.model.identity import ServerId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ares.configuration import Configuration, Server
+    from ares.model.configuration import Configuration, Server
 
 DapOption = Annotated[Dap | None, typer.Option("--dap", help="Replicate values (abd) or erasure-code them (ec).", show_default=False)]
 K = Annotated[int | None, typer.Option("--k", help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")]
@@ -37,8 +37,8 @@ class Policy(Struct, frozen=True):
 
     def configuration(self, book: "Mapping[ServerId, Server]") -> "Configuration":
         """The configuration meant, with the servers' addresses from ``book``. Raises :class:`BadInput`."""
-        from ares.configuration import DELTA_DEFAULT, Configuration
-        from ares.runtime.cluster_file import largest_k
+        from ares.cluster.cluster_file import largest_k
+        from ares.model.configuration import DELTA_DEFAULT, Configuration
 
         if self.dap is None:
             raise BadInput("--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them")

@@ -2,7 +2,7 @@
 
 import re
 
-from ares.errors import BadInput
+from ares.model.errors import BadInput
 
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ares.cli.cluster_commands import FSYNC, Durability
+from ares.cli.local.cluster_commands import FSYNC, Durability
 from ares.cli.options import Common, command
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ares.torture.run import Progress
-    from ares.torture.verdict import Latency, Summary
+    from ares.testing.torture.torture_run import Progress
+    from ares.testing.torture.verdict import Latency, Summary
 
 MINUTES_MAX = 24 * 60.0
 INTERRUPTED = 130
@@ -47,9 +47,9 @@ def torture(
     """
     from rich.console import Console
 
-    from ares.runtime.ownership import let_nobody_else_write
-    from ares.torture.place import torture as run
-    from ares.torture.run import Options
+    from ares.machine.ownership import let_nobody_else_write
+    from ares.testing.torture.place import torture as run
+    from ares.testing.torture.torture_run import Options
 
     let_nobody_else_write()
     console = Console(stderr=True, highlight=False)

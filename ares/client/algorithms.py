@@ -7,8 +7,8 @@ piggybacking, collecting and batching, is a matter of the client's switches (are
 
 from msgspec import Struct
 
-from ares.configuration import Algorithm
-from ares.errors import BadInput
+from ares.model.configuration import Algorithm
+from ares.model.errors import BadInput
 
 
 class PaperAlgorithm(Struct, frozen=True):

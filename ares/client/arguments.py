@@ -1,8 +1,8 @@
 """What users hand in, looked at before anything is sent: one of the wrong kind is refused here, by name, and not somewhere deep below."""
 
-from ares.errors import BadInput
-from ares.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, ObjectName, fits
-from ares.tag import Tag
+from ares.model.errors import BadInput
+from ares.model.identity import KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, ObjectName, fits
+from ares.model.tag import Tag
 
 
 def checked_value(value: bytes | bytearray | memoryview) -> bytes:

@@ -10,20 +10,20 @@ import msgspec
 from msgspec import Struct
 
 from ares.client.arguments import checked_prefix
+from ares.client.file import File
 from ares.client.runner import Runner
 from ares.client.store import ObjectStore
-from ares.client.survey import describe_servers
-from ares.configuration import SERVERS_MAX, Configuration, Server
-from ares.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound, Uncertain
 from ares.fragment.block import genesis_name
-from ares.fragment.division import Sizes
-from ares.fragment.store import File
-from ares.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId, is_domain_name
-from ares.messages import ConsensusDescription, Description
+from ares.fragment.divide import Sizes
+from ares.model.configuration import SERVERS_MAX, Configuration, Server
+from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound, Uncertain
+from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId, is_domain_name
+from ares.model.messages import ConsensusDescription, Description
+from ares.net.port import Connections, Consensus
+from ares.objects.survey import describe_servers
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
-from ares.runtime.ports import Connections, Consensus
 
 DESCRIBE_S = 1.0
 
@@ -71,7 +71,7 @@ class Manager(ObjectStore):
         await self.close()
 
     async def close(self) -> None:
-        """End what is under way with :class:`ares.errors.ConnectionClosed`, and close every connection."""
+        """End what is under way with :class:`ares.model.errors.ConnectionClosed`, and close every connection."""
         await self._runner.close()
 
     async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
@@ -93,7 +93,7 @@ class Manager(ObjectStore):
     ) -> tuple[ObjectStore, bool]:
         """Decide the first configuration of ``name`` (default: what `default` has now) and record it; whether it became this one.
 
-        Creators that race, and later ones, get the domain as it was created first. Raises :class:`ares.errors.ConsensusUnavailable`.
+        Creators that race, and later ones, get the domain as it was created first. Raises :class:`ares.ConsensusUnavailable`.
         """
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
@@ -113,7 +113,7 @@ class Manager(ObjectStore):
         return self._opened(decided.configuration), decided.configuration.same_content(wished)
 
     def file(self, name: str, *, create: Configuration | None = None, atomic: bool = False, sizes: Sizes | None = None) -> File:
-        """The file ``name``, a domain of its own called ``file/NAME``; see :class:`ares.fragment.store.File`.
+        """The file ``name``, a domain of its own called ``file/NAME``; see :class:`ares.File`.
 
         ``create`` (default: what `default` has then), ``atomic`` and ``sizes`` (of blocks) apply when the file is first written. Making one takes the
         consensus service; for many small files, keep them together in one domain: ``(await store.domain("photos")).file(name)``.

@@ -13,14 +13,14 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from ares.client.rounds import Key, Task
-from ares.client.session import TICK_S, Session
-from ares.configuration import Server
-from ares.effects import Agree, Announce, Operation
-from ares.errors import AresError, ConnectionClosed, ConsensusUnavailable, NotAuthorized
-from ares.identity import ClientId, DomainName, ServerId
-from ares.messages import AnyMessage
-from ares.runtime.ports import Connections, Consensus
+from ares.model.configuration import Server
+from ares.model.errors import AresError, ConnectionClosed, ConsensusUnavailable, NotAuthorized
+from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.messages import AnyMessage
+from ares.net.port import Connections, Consensus
+from ares.operation.effects import Agree, Announce, Operation
+from ares.operation.rounds import Key, Task
+from ares.operation.session import TICK_S, Session
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3

@@ -6,27 +6,27 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ares.client.arguments import check_progress, checked_key, checked_prefix, checked_value, is_tag
-from ares.client.coverable import read_versioned, write_versioned
-from ares.client.operations import delete, read, stat, write
+from ares.client.file import File
 from ares.client.runner import Runner
-from ares.client.survey import list_objects
-from ares.configuration import Configuration
-from ares.dap.client import Found
-from ares.effects import Operation
-from ares.errors import BadInput, ObjectNotFound
+from ares.dap.primitives import Found
 from ares.fragment.block import GENESIS_NAMES
-from ares.fragment.division import Sizes
-from ares.fragment.memory import Blocks, SharedMemory, list_files
-from ares.fragment.reading import FileProgress
-from ares.fragment.store import File
-from ares.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown
+from ares.fragment.divide import Sizes
+from ares.fragment.read import FileProgress
+from ares.fragment.shared_memory import Blocks, SharedMemory, list_files
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, ObjectNotFound
+from ares.model.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown
+from ares.model.tag import Tag
+from ares.model.value import TOMBSTONE
+from ares.objects.coverable import read_versioned, write_versioned
+from ares.objects.operations import delete, read, stat, write
+from ares.objects.survey import list_objects
+from ares.operation.effects import Operation
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
-from ares.tag import Tag
-from ares.value import TOMBSTONE
 
 Result = TypeVar("Result")
 Identify = Callable[[Configuration], Any]
@@ -63,8 +63,8 @@ class ObjectStore:
     """Linearizable reads and writes of the objects of a domain; every method may be called any number of times at once.
 
     Writes of one object by one client run one after the other. ``timeout_s`` (default: the cluster file's) bounds each call; for ``list`` and
-    ``reconfigure`` it bounds a standstill. All raise :class:`ares.errors.Unavailable` when too few servers answer in time, and
-    :class:`ares.errors.BadInput` before anything is sent.
+    ``reconfigure`` it bounds a standstill. All raise :class:`ares.Unavailable` when too few servers answer in time, and
+    :class:`ares.BadInput` before anything is sent.
     """
 
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
@@ -98,7 +98,7 @@ class ObjectStore:
         return self._runner.run(write(view, name, value), About("write", name), self._timeout(timeout_s), key=(view.domain, name))
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
-        """The value. Raises :class:`ObjectNotFound`, or :class:`ares.errors.DecodeFailed` when too many writers are at work."""
+        """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
         found = await self.read_named(checked_key(key), timeout_s)
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
@@ -186,8 +186,8 @@ class ObjectStore:
         ``bytes_per_s``: how fast data moves (default: as fast as it can). If somebody else's proposal was decided first, that one is completed and
         the result says ``ours=False``. ``skip_undecodable``: objects that provably cannot be decoded, or whose tag servers do not take, are left
         behind, and reading them fails until they are written or deleted; the result names them. Raises :class:`ares.ObjectsStuck` if some
-        cannot be moved, when all others were; :class:`ares.errors.ConfigurationRefused` if a server that it names does not answer; and
-        :class:`ares.errors.ConsensusUnavailable`.
+        cannot be moved, when all others were; :class:`ares.ConfigurationRefused` if a server that it names does not answer; and
+        :class:`ares.ConsensusUnavailable`.
         """
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         wished = await self._identify(configuration)
@@ -211,7 +211,7 @@ class ObjectStore:
         return await self._runner.run(make(self._view), label, self._timeout(timeout_s), idle=True, progress=progress)
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
-        """The file ``name`` whose blocks are objects of this domain; see :class:`ares.fragment.store.File`.
+        """The file ``name`` whose blocks are objects of this domain; see :class:`ares.File`.
 
         ``atomic`` and ``sizes`` (of blocks) apply when the file is first written, and stay.
         """

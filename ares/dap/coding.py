@@ -9,8 +9,8 @@ The code is systematic: the first k elements hold the value itself, in slices be
 put together from those slices in one copy; the library makes two, into memory that it clears first.
 
 PyECLib's traps, all measured: ``decode`` given anything but ``bytes`` aborts the process, and so does a fragment whose header tells of more than
-there is, which is why headers are looked at here first; it notices neither flipped bits nor mixed versions (ares/dap/element.py does); backend
-isa_l_rs_vand cannot decode some patterns (ares/configuration.py refuses it).
+there is, which is why headers are looked at here first; it notices neither flipped bits nor mixed versions (ares/model/element.py does); backend
+isa_l_rs_vand cannot decode some patterns (ares/model/configuration.py refuses it).
 """
 
 import struct
@@ -20,8 +20,8 @@ from typing import Protocol
 
 from pyeclib.ec_iface import ECDriver, ECDriverError
 
-from ares.configuration import Configuration
-from ares.errors import ConfigurationRefused, DecodeFailed
+from ares.model.configuration import Configuration
+from ares.model.errors import ConfigurationRefused, DecodeFailed
 
 STRIPE_BYTES = 1024 * 1024
 

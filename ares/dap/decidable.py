@@ -14,8 +14,8 @@ With k = 1 and Lists of one (ABD) this is the maximum.
 from collections import Counter
 from collections.abc import Sequence
 
-from ares.messages import DataReply
-from ares.tag import TAG_ZERO, Tag
+from ares.model.messages import DataReply
+from ares.model.tag import TAG_ZERO, Tag
 
 
 def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:

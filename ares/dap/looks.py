@@ -18,13 +18,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from ares.configuration import Configuration
 from ares.dap.decidable import newest_decodable, newest_possible
 from ares.dap.reading import DataReplies, Reading, patience_s
-from ares.identity import CallId, ObjectName, ServerId
-from ares.messages import DELETED, DataReply
-from ares.object_errors import Undecodable
-from ares.tag import TAG_ZERO, Tag
+from ares.model.configuration import Configuration
+from ares.model.identity import CallId, ObjectName, ServerId
+from ares.model.messages import DELETED, DataReply
+from ares.model.object_errors import Undecodable
+from ares.model.tag import TAG_ZERO, Tag
 
 LOOKS_ALIKE = 8
 """So many looks that find the same are taken for the truth; with the pauses between them they take more than 2 s."""
@@ -71,7 +71,7 @@ class Looks:
     def fail(self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> float:
         """Another look failed; ``named``: who was asked for its element by name, and answered. Returns for how long to pause.
 
-        Raises :class:`ares.object_errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
+        Raises :class:`ares.model.object_errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
         """
         finding = found(reading, answers, named)
         self._alike = self._alike + 1 if finding == self._finding else 1

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from ares.configuration import Configuration, Successor
 from ares.dap.coding import Parts
 from ares.dap.decidable import newest_decodable
-from ares.dap.element import intact
-from ares.identity import ObjectName, ServerId
-from ares.messages import DELETED, DataReply, Element
-from ares.pointer import latest_named
-from ares.tag import TAG_ZERO, Tag
+from ares.model.configuration import Configuration, Successor
+from ares.model.element import intact
+from ares.model.identity import ObjectName, ServerId
+from ares.model.messages import DELETED, DataReply, Element
+from ares.model.successor import latest_named
+from ares.model.tag import TAG_ZERO, Tag
 
 PATIENCE_S = 0.05
 BYTES_PER_S_EXPECTED = 200e6

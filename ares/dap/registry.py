@@ -1,13 +1,13 @@
 """Which primitives a configuration speaks."""
 
-from ares.configuration import Configuration
-from ares.dap.client import DataAccess
 from ares.dap.coding import coding_for
-from ares.readiness import Readiness
+from ares.dap.primitives import DataAccess
+from ares.model.configuration import Configuration
+from ares.operation.readiness import Readiness
 
 
 def data_access(configuration: Configuration, readiness: Readiness | None = None) -> DataAccess:
-    """The client half. Raises :class:`ares.errors.ConfigurationRefused` if its erasure code is not available here."""
+    """The client half. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here."""
     return DataAccess(configuration, coding_for(configuration), readiness or Readiness())
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.msgpack import encode
 
-from ares.fragment.division import digest
-from ares.fragment.reading import FileState
+from ares.fragment.divide import digest
+from ares.fragment.read import FileState
 
 
 def file_entry(path: str, state: FileState) -> dict[str, Any]:

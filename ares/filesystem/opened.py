@@ -7,14 +7,14 @@ from typing import Any
 from fsspec.asyn import sync
 from fsspec.spec import AbstractBufferedFile
 
-from ares.filesystem.connection import Connection
+from ares.client.file import File
+from ares.client.file_writer import FileWriter
+from ares.filesystem.cluster_connection import Connection
 from ares.filesystem.entries import file_entry
 from ares.filesystem.os_errors import with_os_errors
-from ares.filesystem.writing import appending, creating, exists, replacing, stale
-from ares.fragment.reading import FileState
+from ares.filesystem.putting import appending, creating, exists, replacing, stale
+from ares.fragment.read import FileState
 from ares.fragment.report import WriteReport
-from ares.fragment.store import File
-from ares.fragment.writer import FileWriter
 
 MODES = ("rb", "wb", "ab", "xb")
 

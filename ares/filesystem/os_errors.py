@@ -5,7 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from ares.errors import AresError, BadInput, ConsensusUnavailable, DomainNotFound, FileChanged, ObjectNotFound, Unavailable
+from ares.model.errors import AresError, BadInput, ConsensusUnavailable, DomainNotFound, FileChanged, ObjectNotFound, Unavailable
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -13,14 +13,14 @@ from typing import Any
 from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK
 
-from ares.errors import BadInput, FileChanged, ObjectNotFound
-from ares.filesystem.connection import Connection
+from ares.client.file import File
+from ares.filesystem.cluster_connection import Connection
 from ares.filesystem.entries import directory_entry, file_entry
 from ares.filesystem.opened import AresFile
 from ares.filesystem.os_errors import as_local_error, with_os_errors
 from ares.filesystem.paths import below, canonical, directories, within
-from ares.filesystem.writing import Pieces, once, pieces_of_local, pieces_of_snapshot, replace
-from ares.fragment.store import File
+from ares.filesystem.putting import Pieces, once, pieces_of_local, pieces_of_snapshot, replace
+from ares.model.errors import BadInput, FileChanged, ObjectNotFound
 
 READ_RETRIES_MAX = 20
 

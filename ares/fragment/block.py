@@ -11,10 +11,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from ares.errors import BadBlock, BadInput
-from ares.fragment.division import DIGEST_BYTES, Sizes, digest
-from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, ObjectName
-from ares.tag import TAG_ZERO, Tag
+from ares.fragment.divide import DIGEST_BYTES, Sizes, digest
+from ares.model.errors import BadBlock, BadInput
+from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, ObjectName
+from ares.model.tag import TAG_ZERO, Tag
 
 FORMAT = 1
 """First byte of every block and genesis block."""

@@ -6,12 +6,12 @@ import msgspec
 from msgspec import Struct
 
 from ares.fragment.block import Block, BlockId, Genesis, Part, block_name, encode_block, encode_genesis, genesis_name
-from ares.fragment.division import Chunk, digest
-from ares.fragment.matching import Edit
-from ares.fragment.reading import FileState
+from ares.fragment.divide import Chunk, digest
+from ares.fragment.match import Edit
+from ares.fragment.read import FileState
 from ares.fragment.report import Conflict
-from ares.identity import ObjectName
-from ares.tag import TAG_ZERO, Tag
+from ares.model.identity import ObjectName
+from ares.model.tag import TAG_ZERO, Tag
 
 GENESIS = -1
 """The place of the genesis block before the first block."""

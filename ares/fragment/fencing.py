@@ -27,7 +27,7 @@ attempts over one version to reach m.
 
 *A removal deletes no block of a put that stands.* It announces itself, moves the mark and writes a tombstone like a put. One that stands instead, or
 lands later, looked at the genesis block before the tombstone was complete (or it would have found it), and had a young block by then. The removal
-lists the blocks after the tombstone is complete, finds that one, and deletes nothing (ares/fragment/removal.py).
+lists the blocks after the tombstone is complete, finds that one, and deletes nothing (ares/fragment/remove.py).
 
 *A hint hides nothing.* What is written for convenience (a new hint in the genesis block of a shared file) has the number right above its version, and
 whatever publishes something over that version at the same time is two above it.
@@ -35,10 +35,10 @@ whatever publishes something over that version at the same time is two above it.
 What is old is told by the clocks of clients, so the grace must exceed the longest put and the difference of the clocks.
 """
 
-from ares.effects import Operation
 from ares.fragment.block import Block, BlockId, block_name, encode_block, mark_name
-from ares.fragment.memory import Blocks
-from ares.tag import TAG_ZERO, Tag
+from ares.fragment.shared_memory import Blocks
+from ares.model.tag import TAG_ZERO, Tag
+from ares.operation.effects import Operation
 
 FENCE_AHEAD = 1 << 20
 """More than the attempts that a client makes to write one version. Tags have room for 2^28 fences of a file (docs/limits.md)."""

@@ -20,7 +20,7 @@ MEMORY = 8
 
 
 class Pace:
-    """``window()`` is what :class:`ares.effects.Together` asks; ``done`` is told of every block.
+    """``window()`` is what :class:`ares.operation.effects.Together` asks; ``done`` is told of every block.
 
     ``expected_bytes``: what a block will move (0: most likely nothing); ``largest_bytes``: what it may move at most.
     """

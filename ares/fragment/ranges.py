@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from ares.effects import Operation, Together
-from ares.errors import FileChanged
 from ares.fragment.block import Part
-from ares.fragment.memory import Blocks
 from ares.fragment.pace import Pace
-from ares.fragment.reading import BlockGone, FileState, see_block
+from ares.fragment.read import BlockGone, FileState, see_block
+from ares.fragment.shared_memory import Blocks
+from ares.model.errors import FileChanged
+from ares.operation.effects import Operation, Together
 
 
 def fm_read_range(blocks: Blocks, file: str, state: FileState, start: int, stop: int) -> Operation[bytes]:

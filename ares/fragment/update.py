@@ -7,16 +7,13 @@ nothing is overwritten, and the caller is told (a :class:`Conflict`); with ``min
 in each other's way.
 
 A writer that dies leaves the file in its old state, or in a partly new one, block by block; what nobody points to is collected
-(ares/fragment/collection.py).
+(ares/fragment/collect.py).
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from ares.client.coverable import Covered
-from ares.effects import Now, Operation, Report, Together
-from ares.errors import Uncertain
 from ares.fragment.block import (
     Block,
     BlockId,
@@ -30,15 +27,18 @@ from ares.fragment.block import (
     genesis_name,
     mark_name,
 )
-from ares.fragment.division import digest
+from ares.fragment.divide import digest
 from ares.fragment.edits import GENESIS, Content, Draft
 from ares.fragment.fencing import announce
-from ares.fragment.matching import Edit, match
-from ares.fragment.memory import Blocks
+from ares.fragment.match import Edit, match
 from ares.fragment.pace import Pace
-from ares.fragment.reading import BlockGone, FileProgress, FileState, see_block
+from ares.fragment.read import BlockGone, FileProgress, FileState, see_block
 from ares.fragment.report import CHANGED_MEANWHILE, DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
-from ares.tag import TAG_ZERO
+from ares.fragment.shared_memory import Blocks
+from ares.model.errors import Uncertain
+from ares.model.tag import TAG_ZERO
+from ares.objects.coverable import Covered
+from ares.operation.effects import Now, Operation, Report, Together
 
 RETRIES_MAX = 100
 """How often ``mine`` writes over newer versions of one block; each time somebody else's write made progress."""
@@ -153,8 +153,8 @@ class Update:
         draft.refuse(f"others changed it {RETRIES_MAX} times meanwhile")
 
     def publish_over(self, draft: Draft, newer: Covered) -> Operation[None]:
-        """A write over the same version replaced ours: write over it, too. The run is made anew, since others may have seen and changed the old one.
-        """
+        """A write over the same version replaced ours: write over it, too. The run is made anew, since others may have seen and changed the old
+        one."""
         self._learn(draft, newer)
         if draft.conflict is not None:
             return

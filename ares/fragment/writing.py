@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ares.client.coverable import Covered
-from ares.effects import Operation, Report, Together
-from ares.errors import ObjectNotFound, Uncertain
 from ares.fragment.block import BlockIds, Part, block_name, decode_block, decode_genesis, encode_genesis, genesis_name
 from ares.fragment.edits import GENESIS, Content, Draft
-from ares.fragment.memory import Blocks, drop_blocks
 from ares.fragment.pace import Pace
-from ares.fragment.reading import FileProgress, FileState, Nowhere, builds_on, fm_read
+from ares.fragment.read import FileProgress, FileState, Nowhere, builds_on, fm_read
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, OVERTAKEN, REPLACED_MEANWHILE, WHOLE_FILE, Conflict, WriteReport
+from ares.fragment.shared_memory import Blocks, drop_blocks
 from ares.fragment.update import RETRIES_MAX, Update
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, WITHHELD
+from ares.model.errors import ObjectNotFound, Uncertain
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, WITHHELD
+from ares.objects.coverable import Covered
+from ares.operation.effects import Operation, Report, Together
 
 HINT_STALE_BLOCKS = 16
 """After so many insertions the hint in the genesis block is written anew: readers who know nothing of the file find new blocks one by one otherwise.

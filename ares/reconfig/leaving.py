@@ -19,12 +19,12 @@ which the object could not be written there either. Then the mark has a number t
 and what is above is refused from everybody. A version that a quorum of the target has already, and that is not older than t, needs no mark.
 """
 
-from ares.configuration import Configuration
-from ares.effects import Operation
-from ares.identity import ClientId, ObjectName
+from ares.model.configuration import Configuration
+from ares.model.identity import ClientId, ObjectName
+from ares.model.tag import NUMBER_FLOOR, Tag
+from ares.model.value import LOST
+from ares.operation.effects import Operation
 from ares.reconfig.view import View
-from ares.tag import NUMBER_FLOOR, Tag
-from ares.value import LOST
 
 NOBODY = ClientId(0)
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from ares.configuration import Configuration, Successor
-from ares.effects import Gather, Operation
-from ares.identity import ObjectName, ServerId, is_object_name
-from ares.messages import Listed, ListObjects, ObjectsReply
-from ares.pointer import latest
+from ares.model.configuration import Configuration, Successor
+from ares.model.identity import ObjectName, ServerId, is_object_name
+from ares.model.messages import Listed, ListObjects, ObjectsReply
+from ares.model.successor import latest
+from ares.operation.effects import Gather, Operation
 
 PAGE_OBJECTS = 1000
 

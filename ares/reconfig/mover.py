@@ -12,20 +12,20 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.configuration import Configuration, Status, Successor
-from ares.dap.client import DataAccess, Found
 from ares.dap.looks import BRIEF, THOROUGH, Effort
-from ares.effects import Now, Operation, Pause, Report, Together
-from ares.errors import ElementRefused, Superseded
-from ares.identity import ObjectName
-from ares.object_errors import Undecodable
+from ares.dap.primitives import DataAccess, Found
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ElementRefused, Superseded
+from ares.model.identity import ObjectName
+from ares.model.object_errors import Undecodable
+from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
+from ares.model.value import WITHHELD
+from ares.operation.effects import Now, Operation, Pause, Report, Together
 from ares.reconfig.leaving import REFUSED_MARK, leave_behind, mark_tag
 from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
-from ares.tag import NUMBER_FLOOR, TAG_ZERO, Tag
-from ares.value import WITHHELD
 
 REFUSED_PAUSE_S = 0.5
 """How long servers that refuse a tag, for their clocks are a little behind, are left to catch up."""

@@ -10,15 +10,15 @@ finalized configuration, and so finishes it.
 
 from msgspec import Struct
 
-from ares.configuration import Configuration, Status, Successor
 from ares.dap.registry import data_access
-from ares.effects import Agree, Announce, Operation, Report
-from ares.errors import ConfigurationRefused, Superseded, Uncertain
-from ares.identity import ObjectName
-from ares.messages import Decided
-from ares.object_errors import ObjectsStuck
-from ares.reconfig.collection import gc_config
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ConfigurationRefused, Superseded, Uncertain
+from ares.model.identity import ObjectName
+from ares.model.messages import Decided
+from ares.model.object_errors import ObjectsStuck
+from ares.operation.effects import Agree, Announce, Operation, Report
 from ares.reconfig.mover import Mover, Progress
+from ares.reconfig.retire import gc_config
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
@@ -47,7 +47,7 @@ def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = N
 
     ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: who tries again and
     again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be moved
-    (ares/reconfig/leaving.py). Raises :class:`ares.object_errors.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
+    (ares/reconfig/leaving.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
     behind.
     """
     yield Report(Progress("read-config"))

@@ -4,9 +4,9 @@ All operations of a client on a domain share one sequence. That is safe because 
 successor was found knows it (rule R3): whoever finds the entry here may act as if it had found it itself.
 """
 
-from ares.configuration import Configuration, Status, Successor
-from ares.errors import ConfigurationRefused
-from ares.identity import ConfigurationId
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ConfigurationRefused
+from ares.model.identity import ConfigurationId
 
 RETIRED_KEPT = 8
 """Retired entries are kept for a gc-config of this client, should it reconfigure; a client that only looks on must not gather them for ever."""

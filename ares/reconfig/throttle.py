@@ -1,6 +1,6 @@
 """How fast a reconfiguration moves data: so that what repairs a cluster does not take it away from those who use it."""
 
-from ares.errors import BadInput
+from ares.model.errors import BadInput
 
 OBJECT_BYTES_MIN = 4096
 """What an object counts at least: that many bytes cost about as much as the messages that move it."""

@@ -1,10 +1,10 @@
 """Sequence traversal: how an operation finds its way from a configuration to the next (Alg. 2)."""
 
-from ares.configuration import Configuration, Status, Successor
-from ares.effects import Gather, Operation
-from ares.errors import Superseded
-from ares.messages import ReadConfig, WriteConfig
-from ares.pointer import latest
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import Superseded
+from ares.model.messages import ReadConfig, WriteConfig
+from ares.model.successor import latest
+from ares.operation.effects import Gather, Operation
 from ares.reconfig.view import View
 
 

@@ -2,14 +2,14 @@
 
 from msgspec import Struct
 
-from ares.configuration import Configuration
-from ares.dap.client import DataAccess
-from ares.dap.memory import Memory
+from ares.dap.cache import Memory
+from ares.dap.primitives import DataAccess
 from ares.dap.registry import data_access
-from ares.identity import ClientId, ConfigurationId
-from ares.readiness import Readiness
+from ares.model.configuration import Configuration
+from ares.model.identity import ClientId, ConfigurationId
+from ares.model.tag import TagSource
+from ares.operation.readiness import Readiness
 from ares.reconfig.sequence import ConfigurationSequence
-from ares.tag import TagSource
 
 
 class Switches(Struct, frozen=True):
@@ -41,7 +41,7 @@ class View:
         self._daps: dict[ConfigurationId, DataAccess] = {}
 
     def dap(self, configuration: Configuration) -> DataAccess:
-        """The primitives of a configuration. Raises :class:`ares.errors.ConfigurationRefused` if they are not available here."""
+        """The primitives of a configuration. Raises :class:`ares.ConfigurationRefused` if they are not available here."""
         dap = self._daps.get(configuration.id)
         if dap is None:
             active = {known.id for known in self.sequence.active}

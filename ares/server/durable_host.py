@@ -1,7 +1,7 @@
 """A storage server whose acknowledgements outlast it: what its replies promise is on stable storage before they leave (protocol section 11).
 
 The requests of a turn of the event loop are one group commit, and while one is under way the next gathers. It begins a turn after the replies of the
-one before were sent: the loop itself may wait for the disk (ares/runtime/journal_inline.py), and they must have left before it does. Replies that
+one before were sent: the loop itself may wait for the disk (ares/store/journal/inline.py), and they must have left before it does. Replies that
 depend on a commit wait for it: those to requests that changed something, and those that show what others changed and is not durable yet. A read of an
 object without such changes waits for no commit, except that nothing is read or answered while the loop itself waits for the disk.
 
@@ -16,7 +16,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 
 import msgspec
 
-from ares.messages import (
+from ares.machine.metrics import DISK_S, Histogram
+from ares.model.messages import (
     DELETED,
     Ack,
     AnyMessage,
@@ -31,14 +32,13 @@ from ares.messages import (
     Scrub,
     Stored,
 )
-from ares.runtime.ports import Journal, Key, Loop, Sender, Throttle, Use
-from ares.server.admission import Admission
-from ares.server.compaction import USUAL, Thrift
+from ares.net.port import Journal, Key, Loop, Sender, Throttle, Use
+from ares.replica.compaction import USUAL, Thrift
+from ares.replica.state import Outlasting
+from ares.replica.unsynced import Unsynced
+from ares.security.roles import Admission
 from ares.server.host import Host, for_replica
-from ares.server.metrics import DISK_S, Histogram
 from ares.server.reclaiming import Reclaiming, Step
-from ares.server.state import Outlasting
-from ares.server.unsynced import Unsynced
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is full for whoever asks how the server is."""
@@ -259,7 +259,7 @@ class DurableHost(Host):
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
         """The file of ``place`` was found damaged: journal again, from memory, what is alive there, and give the place up.
 
-        ``readable``: see :class:`ares.runtime.ports.Verdict`.
+        ``readable``: see :class:`ares.net.port.Verdict`.
         """
         self._reclaiming.leave(place, readable)
         self._schedule()

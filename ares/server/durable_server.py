@@ -6,16 +6,16 @@ import logging
 import time
 from collections.abc import Callable
 
-from ares.configuration import Configuration
-from ares.errors import StoreFailed
-from ares.identity import ServerId
-from ares.runtime.ports import Journal, Listener
-from ares.server.admission import Admission
+from ares.model.configuration import Configuration
+from ares.model.errors import StoreFailed
+from ares.model.identity import ServerId
+from ares.net.port import Journal, Listener
+from ares.replica.hosting import Clock, no_clock
+from ares.replica.state import Outlasting
+from ares.security.roles import Admission
 from ares.server.durable_host import DurableHost
 from ares.server.host import Host
-from ares.server.hosting import Clock, no_clock
-from ares.server.scrubbing import Care, Scrubbing
-from ares.server.state import Outlasting
+from ares.server.scrub import Care, Scrubbing
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Outlasting:
     """The server's state as ``journal`` tells it, once in a process.
 
-    Raises :class:`ares.errors.StoreDamaged`, :class:`ares.errors.ForeignStore` or :class:`ares.errors.BadInput`.
+    Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
     """
     gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
     try:

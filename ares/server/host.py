@@ -9,17 +9,17 @@ from typing import TypeGuard, get_args
 
 import msgspec
 
-from ares.configuration import Configuration
-from ares.errors import BadInput
-from ares.identity import CallId, ServerId
-from ares.messages import AnyMessage, Describe, Description, Done, Keyed, Reason, Refused, Reply, Request, Scrub, SetLogLevel
-from ares.runtime.logs import set_level
-from ares.runtime.ports import Handle, Listener, Loop, Sender
-from ares.runtime.resident import memory_bytes
-from ares.server.admission import Admission
-from ares.server.hosting import Hosting
-from ares.server.metrics import Histogram, Vitals, holding
-from ares.server.replica import Replica
+from ares.machine.logs import set_level
+from ares.machine.memory import memory_bytes
+from ares.machine.metrics import Histogram, Vitals, holding
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput
+from ares.model.identity import CallId, ServerId
+from ares.model.messages import AnyMessage, Describe, Description, Done, Keyed, Reason, Refused, Reply, Request, Scrub, SetLogLevel
+from ares.net.port import Handle, Listener, Loop, Sender
+from ares.replica.hosting import Hosting
+from ares.replica.replica import Replica
+from ares.security.roles import Admission
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ async def run_server(
 ) -> None:
     """Serve until ``stop`` is set, and send the replies to what was taken. ``initial``: c0 of the cluster file. ``serving`` is told of the host.
 
-    Raises :class:`ares.errors.BadInput` if the address cannot be bound.
+    Raises :class:`ares.BadInput` if the address cannot be bound.
     """
     host = Host(Replica(server, identity, initial, partial(Hosting, clock=time.time)), admission)
     address = await listener.serve(host.handler)

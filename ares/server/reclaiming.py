@@ -1,8 +1,8 @@
-"""Giving space back, and leaving places that went bad: a slice between two commits (what to keep says ares/server/compaction.py).
+"""Giving space back, and leaving places that went bad: a slice between two commits (what to keep says ares/replica/compaction.py).
 
 A place is *damaged* when its file is not what was written, however little of it: what is alive there is journaled again, from memory, and the
 place is given up. So a store heals before a restart would have to refuse it. What had rotted in memory, too, is journaled hollow, and waits to be
-repaired from other servers (ares/server/scrubbing.py).
+repaired from other servers (ares/server/scrub.py).
 
 All of a damaged place may be alive, and the spare holds only what survives of one worth giving back. Until it is worth that, room for it is what
 clients' data might take; and one that waits for room is in nobody's way: giving back others is what makes room.
@@ -12,11 +12,11 @@ import enum
 import logging
 from collections.abc import Container, Mapping
 
-from ares.errors import StoreDamaged
-from ares.runtime.ports import Journal, Key, Use
-from ares.server.compaction import USUAL, Compaction, Thrift, choose, is_worth_it
-from ares.server.facts import fact_bytes_max
-from ares.server.state import Outlasting
+from ares.model.errors import StoreDamaged
+from ares.net.port import Journal, Key, Use
+from ares.replica.compaction import USUAL, Compaction, Thrift, choose, is_worth_it
+from ares.replica.facts import fact_bytes_max
+from ares.replica.state import Outlasting
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Reclaiming:
         return len(self._damaged)
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
-        """``place`` is damaged. ``readable``: see :class:`ares.runtime.ports.Verdict`."""
+        """``place`` is damaged. ``readable``: see :class:`ares.net.port.Verdict`."""
         if place not in self._damaged:
             log.error("place %d of the store is damaged; what is alive there is journaled again from memory", place)
         if self._damaged.get(place) is None:

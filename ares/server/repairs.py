@@ -5,13 +5,13 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 
-from ares.configuration import Configuration
-from ares.errors import AresError
-from ares.identity import ConfigurationId, ObjectName
-from ares.messages import Element, PutData
+from ares.model.configuration import Configuration
+from ares.model.errors import AresError
+from ares.model.identity import ConfigurationId, ObjectName
+from ares.model.messages import Element, PutData
+from ares.model.tag import Tag
+from ares.replica.places import NO_CALL, Key
 from ares.server.durable_host import DurableHost
-from ares.server.places import NO_CALL, Key
-from ares.tag import Tag
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ FAILURES_MAX = 3
 Pull = Callable[[Configuration, ObjectName, Tag, int], Awaitable[Element | None]]
 """This server's element of a version (of a value of so many bytes), rebuilt from those of the others; None if it cannot be had.
 
-Raises :class:`ares.errors.AresError`.
+Raises :class:`ares.AresError`.
 """
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.version import VERSION
+from ares.model.version import VERSION
 from experiments.bench import baseline
 from experiments.bench.faults import faults
 from experiments.bench.figures import Report, fault_points, points

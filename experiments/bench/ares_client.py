@@ -2,9 +2,9 @@
 
 from msgspec import structs
 
-from ares.api import connect
-from ares.errors import AresError
-from ares.runtime.settings import Settings
+from ares.client.connect import connect
+from ares.cluster.settings import Settings
+from ares.model.errors import AresError
 from experiments.bench.stores import AresStore, Coroutines
 
 

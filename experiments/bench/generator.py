@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from ares.runtime.loop import run
+from ares.machine.loop import run
 from experiments.bench.closed_loop import ClosedLoop, Loop, Record
 from experiments.bench.stores import Clients, Store, connected
 from experiments.bench.values import PRELOADER, Begun, Values

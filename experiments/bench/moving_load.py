@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from ares.api import connect
 from ares.client.arguments import checked_key
-from ares.client.operations import read, write
+from ares.client.connect import connect
 from ares.client.store import ObjectStore
-from ares.configuration import Configuration
-from ares.effects import Effect, Gather, Operation, Together
-from ares.errors import AresError
-from ares.runtime.loop import run
+from ares.machine.loop import run
+from ares.model.configuration import Configuration
+from ares.model.errors import AresError
+from ares.objects.operations import read, write
+from ares.operation.effects import Effect, Gather, Operation, Together
 from experiments.bench.closed_loop import ClosedLoop, Loop, Record
 from experiments.bench.generator import READY, Preload, say
 from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S

@@ -10,10 +10,10 @@ import time
 import msgspec
 from msgspec import Struct, structs
 
-from ares.api import connect
+from ares.client.connect import connect
+from ares.cluster.settings import Settings
+from ares.machine.loop import run
 from ares.reconfig.mover import Progress
-from ares.runtime.loop import run
-from ares.runtime.settings import Settings
 from experiments.bench.generator import READY, say
 from experiments.bench.moving_load import Shape
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
 from experiments.bench.stores import AresStore, Store
 from experiments.cluster import local_cluster
 

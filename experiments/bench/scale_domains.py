@@ -5,9 +5,9 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from pathlib import Path
 
-from ares.api import connect
+from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.runtime.loop import run
+from ares.machine.loop import run
 from experiments.bench.processes import cpu_of
 from experiments.bench.samples import MIB, Sample, resident_mib
 from experiments.cluster import local_cluster

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ares.api import connect
-from ares.runtime.loop import run
+from ares.client.connect import connect
+from ares.machine.loop import run
 from experiments.bench.load import generators
 from experiments.bench.peers import Ares
 from experiments.bench.processes import cpu_of, resident_bytes

@@ -1,39 +1,25 @@
 """The rules of the architecture, as functions over a source tree: each returns the sentences that say what is broken, and where.
 
-A module's floor is that of the longest entry of FLOORS that it begins with. Imports point down or stay on their floor; what is imported only for type
+A folder is a floor. PACKAGES has the folders of ``ares``, lowest first: imports point down, or stay in the folder. What is imported only for type
 checkers does not count.
 """
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-FLOORS = {
-    **dict.fromkeys(["ares.identity", "ares.tag", "ares.value", "ares.configuration", "ares.quorum", "ares.messages", "ares.pointer"], 0),
-    **dict.fromkeys(["ares.effects", "ares.errors", "ares.codec", "ares.version", "ares.readiness", "ares.envelope", "ares.consensus_messages"], 0),
-    "ares.object_errors": 0,
-    **dict.fromkeys(["ares.dap", "ares.reconfig", "ares.verify"], 1),
-    **dict.fromkeys(["ares.server", "ares.client", "ares.fragment"], 2),
-    "ares.runtime": 3,
-    "ares.interpreter": 3,
-    **dict.fromkeys(["ares.server.host", "ares.server.durable_host", "ares.server.durable_server"], 4),
-    **dict.fromkeys(["ares.server.reclaiming", "ares.server.repairs", "ares.server.scrubbing"], 4),
-    **dict.fromkeys(["ares.client.manager", "ares.client.store", "ares.client.runner"], 4),
-    **dict.fromkeys(["ares.client.autopilot", "ares.client.flight", "ares.client.bulletin"], 4),
-    **dict.fromkeys(["ares.fragment.store", "ares.fragment.local", "ares.fragment.remembered", "ares.fragment.writer"], 4),
-    **dict.fromkeys(["ares.cli", "ares.api", "ares.blocking", "ares.filesystem", "ares.torture", "ares.sim", "ares.__main__", "ares.__init__"], 5),
-}
-SIMULATED = ("ares.runtime.ports", "ares.runtime.journal_")
-"""What the simulator runs of the adapters: the journal, on a model of a disk."""
+PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment")
+"""Nothing in these touches a clock, a socket, a disk or chance."""
 
-PURE_FLOORS = 2
-PORTS = ("ares.runtime.ports", "ares.runtime.logs", "ares.runtime.resident")
-"""What a shell may know of the world: seams, from which level on to log, and how much memory there is."""
-
-SHELLS = 4
-ENTRY_POINTS = 5
+PACKAGES = (
+    *PURE,
+    *("machine", "security", "cluster", "net", "store", "consensus"),
+    *("client", "autopilot", "server", "filesystem", "testing", "cli"),
+    *("sim", "__main__", "__init__"),
+)
 
 IMPURE = {
     "asyncio", "concurrent", "fcntl", "logging", "multiprocessing", "os", "pathlib", "pysyncobj", "queue", "random", "secrets", "select", "selectors",
@@ -41,23 +27,33 @@ IMPURE = {
     "nacl",
 }  # fmt: skip
 
+ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
+"""What stands behind the ports: nobody above names one of them, except those who put a program together."""
+
+ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
+SHELLS = ("ares.server.host", "ares.server.durable_host", "ares.server.durable_server", "ares.server.reclaiming", "ares.server.scrub")
+"""A server as such: the simulator runs it, so it knows ports only."""
+
 OWNERS = {
-    "zmq": "ares.runtime.zmq_",
-    "nacl": "ares.runtime.curve",
-    "pysyncobj": "ares.runtime.raft_",
-    "aetcd": "ares.runtime.etcd_",
-    "grpc": "ares.runtime.etcd_",
+    "zmq": "ares.net.zmq.",
+    "nacl": "ares.net.zmtp.curve",
+    "pysyncobj": "ares.consensus.raft.",
+    "aetcd": "ares.consensus.etcd.",
+    "grpc": "ares.consensus.etcd.",
     "pyeclib": "ares.dap.coding",
-    "fastcdc": "ares.fragment.division",
+    "fastcdc": "ares.fragment.divide",
     "fsspec": "ares.filesystem",
-    "prometheus_client": "ares.runtime.prometheus",
-    "rapidfuzz": "ares.fragment.matching",
+    "prometheus_client": "ares.server.prometheus",
+    "rapidfuzz": "ares.fragment.match",
 }
 """The only modules (by prefix) that may import a library."""
 
-FILE_LINES_MAX = 300
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
+FOLDER_FILES_MAX = 21
 JUNK_DRAWERS = {"utils", "util", "helpers", "common", "misc"}
+SHARED_NAMES = {"__init__", "__main__", "port"}
+"""Module names that may occur more than once."""
 
 
 class Import(NamedTuple):
@@ -112,13 +108,9 @@ def _absolute(module: Module, node: ast.ImportFrom) -> str:
     return ".".join([*package, node.module] if node.module else package)
 
 
-def floor(name: str) -> int | None:
-    """None: the architecture does not say."""
-    while name:
-        if name in FLOORS:
-            return FLOORS[name]
-        name = name.rpartition(".")[0]
-    return None
+def package(name: str) -> str:
+    """The folder of ``ares`` that a module is in; of what is in none, its own name."""
+    return name.split(".")[1] if "." in name else "__init__"
 
 
 def _edges(tree: list[Module]) -> list[Import]:
@@ -137,37 +129,57 @@ def _top(name: str) -> str:
 
 
 def homeless(tree: list[Module]) -> list[str]:
-    return [f"{module.name} has no floor: decide where it belongs and add it to FLOORS" for module in tree if floor(module.name) is None]
+    return [f"{module.name}: ares.{package(module.name)} is not among PACKAGES" for module in tree if package(module.name) not in PACKAGES]
 
 
 def upward(tree: list[Module]) -> list[str]:
-    """Imports from a higher floor; within floor 1 reconfig stands above dap."""
-    broken = []
-    for importer, imported in _inner(tree):
-        own, other = floor(importer), floor(imported)
-        if own is not None and other is not None and other > own:
-            broken.append(f"{importer} (floor {own}) imports {imported} (floor {other})")
-        if importer.startswith("ares.dap") and imported.startswith("ares.reconfig"):
-            broken.append(f"{importer} imports {imported}: reconfig stands above dap")
+    """Imports from a higher package."""
+    return [
+        f"{importer} imports {imported}, which is above it"
+        for importer, imported in _inner(tree)
+        if package(importer) in PACKAGES and package(imported) in PACKAGES[PACKAGES.index(package(importer)) + 1 :]
+    ]
+
+
+def cycles(tree: list[Module]) -> list[str]:
+    """Modules that import each other, however far around."""
+    names = {module.name for module in tree}
+    below: dict[str, set[str]] = defaultdict(set)
+    for importer, imported in _edges(tree):
+        if imported in names:
+            below[importer].add(imported)
+    broken: list[str] = []
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> None:
+        if name in path:
+            broken.append(f"a cycle of imports: {' -> '.join([*path[path.index(name) :], name])}")
+        elif name not in done:
+            for other in sorted(below[name]):
+                visit(other, [*path, name])
+            done.add(name)
+
+    for name in sorted(names):
+        visit(name, [])
     return broken
 
 
 def impure(tree: list[Module]) -> list[str]:
-    edges = [edge for edge in _edges(tree) if (floor(edge.importer) or 0) <= PURE_FLOORS and _top(edge.imported) in IMPURE]
+    edges = [edge for edge in _edges(tree) if package(edge.importer) in PURE and _top(edge.imported) in IMPURE]
     return [f"{edge.importer} imports {edge.imported} below the purity line: take it as an argument" for edge in edges]
 
 
 def strangers(tree: list[Module]) -> list[str]:
-    """Client and server import each other; a shell names an adapter; the simulator reaches for real ones."""
-    broken = []
-    for importer, imported in _inner(tree):
-        if {".".join(importer.split(".")[:2]), ".".join(imported.split(".")[:2])} == {"ares.client", "ares.server"}:
-            broken.append(f"{importer} imports {imported}: client and server never import each other")
-        if floor(importer) == SHELLS and floor(imported) == 3 and imported not in PORTS:
-            broken.append(f"{importer} imports {imported}: only entry points and tests name adapters")
-        if importer.startswith("ares.sim") and imported.startswith("ares.runtime") and not imported.startswith(SIMULATED):
-            broken.append(f"{importer} imports {imported}: the simulator stands beside the adapters")
-    return broken
+    """Somebody who puts no program together names an adapter."""
+    return [
+        f"{importer} imports {imported}: only those who put a program together name adapters"
+        for importer, imported in _inner(tree)
+        if _is_adapter(imported) and not importer.startswith(ADAPTERS) and (importer.startswith(SHELLS) or not importer.startswith(ROOTS))
+    ]
+
+
+def _is_adapter(name: str) -> bool:
+    return name.startswith(ADAPTERS) and not name.endswith(".port")
 
 
 def foreign_libraries(tree: list[Module]) -> list[str]:
@@ -180,8 +192,8 @@ def foreign_libraries(tree: list[Module]) -> list[str]:
 
 
 def shape(tree: list[Module]) -> list[str]:
-    """Too long files and functions, bare excepts, junk drawers."""
-    broken = []
+    """Too long files and functions, too full folders, names that occur twice, bare excepts, junk drawers."""
+    broken = [*_crowded(tree), *_named_twice(tree)]
     for module in tree:
         lines = module.text.count("\n")
         if lines > FILE_LINES_MAX:
@@ -198,7 +210,25 @@ def shape(tree: list[Module]) -> list[str]:
     return broken
 
 
-INPUT_CHECKERS = ("ares.codec", "ares.runtime.settings", "ares.runtime.cluster_tables", "ares.runtime.cluster_file", "ares.cli.", "ares.server.")
+def _crowded(tree: list[Module]) -> Iterator[str]:
+    folders: dict[Path, int] = defaultdict(int)
+    for module in tree:
+        folders[module.path.parent] += module.path.name != "__init__.py"
+    return (f"{folder.name}/ has {count} files, at most {FOLDER_FILES_MAX}" for folder, count in folders.items() if count > FOLDER_FILES_MAX)
+
+
+def _named_twice(tree: list[Module]) -> Iterator[str]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in tree:
+        if module.path.stem not in SHARED_NAMES:
+            places[module.path.stem].append(module.name)
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[f"class {node.name}"].append(module.name)
+    return (f"{name} stands for several things: {', '.join(where)}" for name, where in places.items() if len(where) > 1)
+
+
+INPUT_CHECKERS = ("ares.model.codec", "ares.cluster.settings", "ares.cluster.tables", "ares.cluster.cluster_file", "ares.cli.", "ares.server.")
 """Modules whose business is what users, files and the network bring."""
 
 
@@ -234,13 +264,13 @@ def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
     return any(isinstance(node, ast.Name) and node.id in parameters for node in ast.walk(test))
 
 
-PYTHON = "ares.interpreter"
+PYTHON = "ares.machine.interpreter"
 _INTERPRETER = re.compile(r"(.*/)?python[0-9.]*")
 _UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
 
 
 def starting_python(tree: list[Module]) -> list[str]:
-    """Python that was not started by ``ares.interpreter.python``, and may import from the working directory; or advice to start it so."""
+    """Python that was not started by ``ares.machine.interpreter.python``, and may import from the working directory; or advice to start it so."""
     broken = []
     for module in tree:
         for node in ast.walk(module.tree) if module.name != PYTHON else ():
@@ -256,4 +286,4 @@ def unsafe_advice(name: str, text: str) -> list[str]:
     return [f"{name}: {found[0]}: say python -P -m" for found in _UNSAFE.finditer(text)]
 
 
-RULES = {rule.__name__: rule for rule in (homeless, upward, impure, strangers, foreign_libraries, shape, asserted_input, starting_python)}
+RULES = {rule.__name__: rule for rule in (homeless, upward, cycles, impure, strangers, foreign_libraries, shape, asserted_input, starting_python)}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.interpreter import python
+from ares.machine.interpreter import python
 
-from .floors import FILE_LINES_MAX, FUNCTION_LINES_MAX, RULES, floor, modules, unsafe_advice
+from .floors import FILE_LINES_MAX, FOLDER_FILES_MAX, FUNCTION_LINES_MAX, RULES, modules, unsafe_advice
 
 PACKAGE = Path(ares.__file__).parent
 CHECKOUT = PACKAGE.parent
@@ -17,6 +17,10 @@ CHECKOUT = PACKAGE.parent
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_source_tree_keeps(rule):
     assert rule(modules(PACKAGE)) == []
+
+
+def test_experiments_import_in_no_circle():
+    assert RULES["cycles"](modules(CHECKOUT / "experiments")) == []
 
 
 @pytest.mark.parametrize("root", ["tests", "experiments"])
@@ -30,7 +34,7 @@ def test_no_document_says_to_start_python_otherwise():
 
 
 def tree(root: Path, **files: str):
-    """A package ``ares`` of the given modules ("dap__client" is ares/dap/client.py)."""
+    """A package ``ares`` of the given modules ("dap__primitives" is ares/dap/primitives.py)."""
     for name, text in {dotted.replace("__", "/"): text for dotted, text in files.items()}.items():
         path = root / "ares" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,31 +43,31 @@ def tree(root: Path, **files: str):
 
 
 BREACHES = [
-    ("homeless", {"elsewhere": ""}, "ares.elsewhere has no floor"),
-    ("upward", {"tag": "from ares.dap.server import Versions"}, "ares.tag (floor 0) imports ares.dap.server (floor 1)"),
-    ("upward", {"dap__server": "def f():\n    import ares.server.replica"}, "ares.dap.server (floor 1) imports ares.server.replica (floor 2)"),
-    ("upward", {"dap__server": "from ..server import replica", "server__replica": ""}, "imports ares.server.replica (floor 2)"),
-    ("upward", {"client__session": "from ares.client import runner", "client__runner": ""}, "imports ares.client.runner (floor 4)"),
-    ("upward", {"runtime__zmq_client": "from ares.client.manager import Manager"}, "(floor 3) imports ares.client.manager (floor 4)"),
-    ("upward", {"client__manager": "import ares"}, "ares.client.manager (floor 4) imports ares.__init__ (floor 5)"),
-    ("upward", {"dap__server": "from ares.reconfig.sequence import ConfigurationSequence"}, "reconfig stands above dap"),
-    ("upward", {"dap__client": "from ares.reconfig.view import View"}, "reconfig stands above dap"),
-    *[("impure", {"client__session": f"import {name}"}, f"imports {name} below the purity line") for name in ("asyncio", "socket", "threading")],
-    *[("impure", {"dap__server": f"from {name} import x"}, f"imports {name} below") for name in ("time", "random", "uuid", "os", "secrets", "zmq")],
-    ("impure", {"server__replica": "import logging"}, "imports logging below"),
-    ("impure", {"server__replica": "def f():\n    import os.path"}, "imports os.path below"),
-    ("strangers", {"client__session": "from ares.server.replica import Replica"}, "client and server never import each other"),
-    ("strangers", {"server__host": "import ares.client.runner"}, "client and server never import each other"),
-    ("strangers", {"client__manager": "from ares.runtime.zmq_client import ZmqConnections"}, "only entry points and tests name adapters"),
-    ("strangers", {"sim__world": "import ares.runtime.inproc_transport"}, "beside the adapters"),
-    ("foreign_libraries", {"runtime__batching": "import zmq"}, "ares.runtime.batching imports zmq"),
-    ("foreign_libraries", {"runtime__local_consensus": "from pysyncobj.journal import FileJournal"}, "only ares.runtime.raft_*"),
-    ("foreign_libraries", {"dap__client": "from pyeclib.ec_iface import ECDriver"}, "only ares.dap.coding*"),
-    ("shape", {"tag": "x = 1\n" * FILE_LINES_MAX}, f"ares.tag has {FILE_LINES_MAX + 1} lines"),
-    ("shape", {"tag": "async def f():\n" + "    x = 1\n" * FUNCTION_LINES_MAX}, f"ares.tag.f has {FUNCTION_LINES_MAX + 1} lines"),
-    ("shape", {"tag": "try:\n    x = 1\nexcept:\n    pass"}, "ares.tag:3: bare except"),
+    ("homeless", {"elsewhere": ""}, "ares.elsewhere is not among PACKAGES"),
+    ("homeless", {"elsewhere__tag": ""}, "ares.elsewhere is not among PACKAGES"),
+    ("upward", {"model__tag": "from ares.dap.list import Versions"}, "ares.model.tag imports ares.dap.list, which is above it"),
+    ("upward", {"dap__list": "def f():\n    import ares.replica.replica"}, "ares.dap.list imports ares.replica.replica, which is above it"),
+    ("upward", {"dap__list": "from ..replica import replica", "replica__replica": ""}, "imports ares.replica.replica, which is above it"),
+    ("upward", {"net__zmq__zmq_client": "from ares.client.manager import Manager"}, "imports ares.client.manager, which is above it"),
+    ("upward", {"client__manager": "import ares"}, "ares.client.manager imports ares.__init__, which is above it"),
+    ("cycles", {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.list"}, "ares.dap.coding -> ares.dap.list -> ares.dap.coding"),
+    *[("impure", {"operation__session": f"import {name}"}, f"imports {name} below the purity line") for name in ("asyncio", "socket", "threading")],
+    *[("impure", {"dap__list": f"from {name} import x"}, f"imports {name} below") for name in ("time", "random", "uuid", "os", "secrets", "zmq")],
+    ("impure", {"replica__replica": "import logging"}, "imports logging below"),
+    ("impure", {"replica__replica": "def f():\n    import os.path"}, "imports os.path below"),
+    ("strangers", {"client__manager": "from ares.net.zmq.zmq_client import ZmqConnections"}, "only those who put a program together"),
+    ("strangers", {"server__host": "import ares.net.inproc"}, "only those who put a program together"),
+    ("foreign_libraries", {"net__batching": "import zmq"}, "ares.net.batching imports zmq"),
+    ("foreign_libraries", {"consensus__local": "from pysyncobj.journal import FileJournal"}, "only ares.consensus.raft.*"),
+    ("foreign_libraries", {"dap__primitives": "from pyeclib.ec_iface import ECDriver"}, "only ares.dap.coding*"),
+    ("shape", {f"dap__file{number}": "" for number in range(FOLDER_FILES_MAX + 1)}, f"dap/ has {FOLDER_FILES_MAX + 1} files"),
+    ("shape", {"dap__coding": "", "net__coding": ""}, "coding stands for several things: ares.dap.coding, ares.net.coding"),
+    ("shape", {"dap__coding": "class Coding: ...", "net__wire": "class Coding: ..."}, "class Coding stands for several things"),
+    ("shape", {"model__tag": "x = 1\n" * FILE_LINES_MAX}, f"ares.model.tag has {FILE_LINES_MAX + 1} lines"),
+    ("shape", {"model__tag": "async def f():\n" + "    x = 1\n" * FUNCTION_LINES_MAX}, f"ares.model.tag.f has {FUNCTION_LINES_MAX + 1} lines"),
+    ("shape", {"model__tag": "try:\n    x = 1\nexcept:\n    pass"}, "ares.model.tag:3: bare except"),
     *[("shape", {f"dap__{name}": ""}, f"ares.dap.{name}: name it") for name in ("utils", "helpers", "common", "misc")],
-    ("asserted_input", {"codec": "def decode(frames):\n    assert frames"}, "ares.codec:2: assert in a module that checks input"),
+    ("asserted_input", {"model__codec": "def decode(frames):\n    assert frames"}, "ares.model.codec:2: assert in a module that checks input"),
     ("starting_python", {"cli__up": "import sys\ncommand = [sys.executable, '-m', 'x']"}, "ares.cli.up:2: sys.executable: only"),
     ("starting_python", {"cli__up": "command = ['/usr/bin/python3.11', '-m', 'x']"}, "ares.cli.up:1: /usr/bin/python3.11: only"),
     ("starting_python", {"cli__up": "# as python3 \x2dm ares.cli does"}, "python3 \x2dm ares: say python -P -m"),
@@ -80,24 +84,20 @@ def test_a_tree_that_breaks_a_rule_is_rejected(tmp_path, rule, files, sentence):
 def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
     kept = tree(
         tmp_path,
-        tag="import enum",
-        dap__client="from typing import TYPE_CHECKING\nfrom ares.pointer import latest\nif TYPE_CHECKING:\n    import zmq",
-        dap__reading="import ares.pointer",
+        model__tag="import enum",
+        dap__primitives="from typing import TYPE_CHECKING\nfrom ares.model.successor import latest\nif TYPE_CHECKING:\n    import zmq",
+        dap__reading="import ares.model.successor",
         dap__coding="import pyeclib.ec_iface",
-        reconfig__pointer="from ..tag import Tag\ndef f(x):\n    y = x\n    assert y",
-        runtime__zmq_client="import zmq\nfrom . import ports",
-        runtime__ports="import asyncio",
-        client__manager="import asyncio\nfrom ares.runtime.ports import Connections",
-        api="from ares.runtime.zmq_client import ZmqConnections",
+        reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
+        net__zmq__zmq_client="import zmq\nfrom .. import port",
+        net__port="import asyncio",
+        client__manager="import asyncio\nfrom ares.net.port import Connections",
+        client__connect="from ares.net.zmq.zmq_client import ZmqConnections",
     )
     assert [sentence for rule in RULES.values() for sentence in rule(kept)] == []
 
 
-def test_floors_by_longest_name():
-    assert [floor(name) for name in ("ares.client.session", "ares.client.manager", "ares.dap", "ares.api", "zmq")] == [2, 4, 1, 5, None]
-
-
-@pytest.mark.parametrize("module", ["ares", "ares.dap.client", "ares.client.session", "ares.server.replica", "ares.client.manager"])
+@pytest.mark.parametrize("module", ["ares", "ares.dap.primitives", "ares.operation.session", "ares.replica.replica", "ares.client.manager"])
 def test_importing_a_part_loads_no_adapter(module):
     heavy = "('zmq', 'pysyncobj', 'uvloop', 'typer', 'rich')"
     program = f"import sys, {module}; print(*[name for name in {heavy} if name in sys.modules])"
@@ -106,5 +106,5 @@ def test_importing_a_part_loads_no_adapter(module):
 
 
 def test_the_subprocess_would_show_an_adapter():
-    program = "import sys, ares.runtime.zmq_sockets; print(*[name for name in ('zmq',) if name in sys.modules])"
+    program = "import sys, ares.net.zmq.zmq_sockets; print(*[name for name in ('zmq',) if name in sys.modules])"
     assert subprocess.run(python("-c", program), capture_output=True, text=True, check=True).stdout.split() == ["zmq"]

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from ares.configuration import Configuration, Server
-from ares.identity import ServerId
-from ares.reconfig.autopilot import Finish, Replace, Roster, Sound, Stuck, Verdict
-from ares.reconfig.watch import Watch
+from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, Verdict
+from ares.autopilot.watch import Watch
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import ServerId
 
 AFTER_S = 60.0
 EVERY_S = 5.0

@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-import ares.client.flight
-from ares.client.autopilot import Autopilot
-from ares.client.flight import Duty
+import ares.autopilot.flight
+from ares.autopilot.flight import Duty
+from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
-from ares.configuration import Configuration
-from ares.dap.element import sealed
-from ares.effects import Gather
-from ares.identity import ClientId, ServerId
-from ares.messages import PutData
-from ares.runtime.inproc_transport import InprocListener
+from ares.model.configuration import Configuration
+from ares.model.element import sealed
+from ares.model.identity import ClientId, ServerId
+from ares.model.messages import PutData
+from ares.model.tag import Tag
+from ares.net.inproc import InprocListener
+from ares.operation.effects import Gather
+from ares.replica.replica import Replica
 from ares.server.host import Host
-from ares.server.replica import Replica
-from ares.tag import Tag
 from tests.inproc.cluster import Cluster
 
 DUTY = Duty(after_s=0.8, every_s=0.05, bytes_per_s=1e9)
@@ -236,7 +236,7 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
 
 async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is its domain tried hotly: each time takes as long again."""
-    monkeypatch.setattr("ares.client.flight.ROUND_S", 0.5)
+    monkeypatch.setattr("ares.autopilot.flight.ROUND_S", 0.5)
     user = cluster.manager()
     await user.write("key", b"v")
     photos = await user.domain("photos", create=Configuration.ec(["s2", "s3", "s4", "s5"], 2, 1))
@@ -247,14 +247,14 @@ async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
     puts = Gather(bad, lambda call: [PutData(call, bad.id, "bad", tag, element) for element in elements], "put-data", needed=bad.n)
     await photos.run(lambda view: (yield puts), "put")
     tries: list[float] = []
-    mend = ares.client.flight.mend
+    mend = ares.autopilot.flight.mend
 
     def counted(view, *more):
         if view.domain == "photos":
             tries.append(asyncio.get_running_loop().time())
         return mend(view, *more)
 
-    monkeypatch.setattr("ares.client.flight.mend", counted)
+    monkeypatch.setattr("ares.autopilot.flight.mend", counted)
     async with Leaders(cluster).flying() as leaders:
         await until(lambda: leaders.sentence().startswith("watches 7 servers"))
         cluster.stop("s2")

@@ -1,14 +1,14 @@
-"""What the autopilot decides, without any I/O (ares/reconfig/autopilot.py)."""
+"""What the autopilot decides, without any I/O (ares/autopilot/judge.py)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.configuration import Configuration
-from ares.identity import ServerId
-from ares.reconfig.autopilot import Finish, Replace, Roster, Sound, Stuck, judge, loads_of, urgency
-from ares.reconfig.watch import Watch
+from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, judge, loads_of, urgency
+from ares.autopilot.watch import Watch
+from ares.model.configuration import Configuration
+from ares.model.identity import ServerId
 
 from .looks import AFTER_S, ALL, BOOK, EVERY_S, ROSTER, abd, check, ec, identities, watched
 

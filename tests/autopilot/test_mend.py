@@ -1,8 +1,8 @@
-"""A repair as an operation, in a world without I/O: it follows what was judged, or does not come about (ares/reconfig/autopilot.py)."""
+"""A repair as an operation, in a world without I/O: it follows what was judged, or does not come about (ares/autopilot/judge.py)."""
 
-from ares.client.operations import read, write
-from ares.configuration import Configuration
-from ares.reconfig.autopilot import Finish, Replace, Sound, Stuck, look_up, mend
+from ares.autopilot.judge import Finish, Replace, Sound, Stuck, look_up, mend
+from ares.model.configuration import Configuration
+from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import add_config, announce_successor
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config

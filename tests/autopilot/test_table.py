@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.errors import BadInput
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.settings import Settings
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
+from ares.model.errors import BadInput
 
 ETCD = '\n[etcd]\nendpoints = ["127.0.0.1:2379"]\n'
 

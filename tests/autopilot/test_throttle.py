@@ -2,12 +2,12 @@
 
 import pytest
 
-from ares.client.session import TICK_S
-from ares.configuration import Configuration
-from ares.effects import Pause, Together
-from ares.errors import BadInput, Unavailable
-from ares.identity import ClientId
-from ares.readiness import Readiness
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, Unavailable
+from ares.model.identity import ClientId
+from ares.operation.effects import Pause, Together
+from ares.operation.readiness import Readiness
+from ares.operation.session import TICK_S
 from ares.reconfig.mover import Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View

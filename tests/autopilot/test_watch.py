@@ -1,8 +1,8 @@
-"""Who counts as gone (ares/reconfig/watch.py)."""
+"""Who counts as gone (ares/autopilot/watch.py)."""
 
-from ares.configuration import Server
-from ares.identity import ServerId
-from ares.reconfig.watch import Watch
+from ares.autopilot.watch import Watch
+from ares.model.configuration import Server
+from ares.model.identity import ServerId
 
 from .looks import AFTER_S, ALL, BOOK, EVERY_S, identities
 

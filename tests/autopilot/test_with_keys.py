@@ -5,13 +5,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ares.cli.guard import certifying, guard_of
-from ares.cli.piloting import piloted
-from ares.identity import ServerId
-from ares.runtime.autopilot_settings import AutopilotSettings
-from ares.runtime.transports import listener_at
+from ares.cluster.autopilot_settings import AutopilotSettings
+from ares.model.identity import ServerId
+from ares.net.transports import listener_at
+from ares.replica.replica import Replica
+from ares.server.guard import certifying, guard_of
 from ares.server.host import Host
-from ares.server.replica import Replica
+from ares.server.piloting import piloted
 from tests.security.cluster import SecureCluster
 
 WAIT_S_MAX = 60.0

@@ -7,16 +7,16 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from ares.configuration import Configuration
-from ares.identity import DomainName, ServerId
-from ares.interpreter import python
-from ares.messages import ConsensusDescription
-from ares.runtime.consensus_host import ConsensusHost
-from ares.runtime.home import prepare
-from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
-from ares.runtime.raft_member import RaftMember
-from ares.runtime.remote_consensus import RemoteConsensus
-from ares.runtime.zmq_client import ZmqConnections
+from ares.cluster.home import prepare
+from ares.consensus.member_host import ConsensusHost
+from ares.consensus.raft.member import RaftMember
+from ares.consensus.remote import RemoteConsensus
+from ares.machine.interpreter import python
+from ares.model.configuration import Configuration
+from ares.model.identity import DomainName, ServerId
+from ares.model.messages import ConsensusDescription
+from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
+from ares.net.zmq.zmq_client import ZmqConnections
 
 from ..ports import free_addresses
 

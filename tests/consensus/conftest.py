@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.runtime.etcd_consensus import EtcdConsensus
-from ares.runtime.local_consensus import LocalConsensus
-from ares.runtime.ports import Consensus
+from ares.consensus.etcd.service import EtcdConsensus
+from ares.consensus.local import LocalConsensus
+from ares.net.port import Consensus
 
 from .clusters import LocalMembers, MemberProcesses
 from .etcds import EtcdProcesses

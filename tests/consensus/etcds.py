@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from aetcd import rpc
 
-from ares.messages import ConsensusDescription
-from ares.runtime.etcd_consensus import EtcdConsensus
-from ares.runtime.etcd_settings import EtcdSettings
+from ares.cluster.etcd_settings import EtcdSettings
+from ares.consensus.etcd.service import EtcdConsensus
+from ares.model.messages import ConsensusDescription
 
 from ..ports import free_addresses
 from .clusters import PATIENCE_S

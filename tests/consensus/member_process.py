@@ -7,9 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-from ares.identity import ServerId
-from ares.runtime.consensus_host import run_consensus_member
-from ares.runtime.zmq_server import ZmqListener
+from ares.consensus.member_host import run_consensus_member
+from ares.model.identity import ServerId
+from ares.net.zmq.zmq_server import ZmqListener
 
 
 async def main(member: str, address: str, raft_addresses: str, directory: str, password: str) -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.configuration import UNPLACED, Configuration
-from ares.errors import ConfigurationRefused
-from ares.reconfig.decision import Decision, DecisionTable, Finalized, require_place
+from ares.model.configuration import UNPLACED, Configuration
+from ares.model.decision import Decision, DecisionTable, Finalized, require_place
+from ares.model.errors import ConfigurationRefused
 
 from .clusters import configuration
 

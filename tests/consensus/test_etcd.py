@@ -10,13 +10,13 @@ import pytest
 from aetcd import rpc
 
 from ares.client.runner import HINT_TIMEOUT_S
-from ares.configuration import Configuration
-from ares.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
-from ares.identity import ClientId, DomainName
-from ares.messages import Decided
-from ares.reconfig.decision import Decision
-from ares.runtime import etcd_consensus
-from ares.runtime.etcd_consensus import FORMAT, MAGIC, EtcdConsensus
+from ares.consensus.etcd import service as etcd_consensus
+from ares.consensus.etcd.service import FORMAT, MAGIC, EtcdConsensus
+from ares.model.configuration import Configuration
+from ares.model.decision import Decision
+from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
+from ares.model.identity import ClientId, DomainName
+from ares.model.messages import Decided
 
 from .clusters import PATIENCE_S, configuration, until
 from .etcds import CLUSTER, EtcdProcesses

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from aetcd import rpc
 
-from ares.errors import BadInput, ConsensusUnavailable
-from ares.identity import ClientId, DomainName
-from ares.messages import Decided
-from ares.runtime.etcd_consensus import EtcdConsensus
-from ares.runtime.etcd_settings import EtcdSettings
+from ares.cluster.etcd_settings import EtcdSettings
+from ares.consensus.etcd.service import EtcdConsensus
+from ares.model.errors import BadInput, ConsensusUnavailable
+from ares.model.identity import ClientId, DomainName
+from ares.model.messages import Decided
 
 from ..ports import free_addresses
 from .clusters import PATIENCE_S, configuration

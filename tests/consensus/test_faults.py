@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from ares.errors import ConsensusUnavailable
-from ares.identity import ClientId, DomainName
-from ares.messages import Decided
-from ares.runtime.remote_consensus import RemoteConsensus
+from ares.consensus.remote import RemoteConsensus
+from ares.model.errors import ConsensusUnavailable
+from ares.model.identity import ClientId, DomainName
+from ares.model.messages import Decided
 
 from .clusters import MEMBERS, PATIENCE_S, MemberProcesses, configuration, until
 

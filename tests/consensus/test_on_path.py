@@ -15,11 +15,11 @@ from pysyncobj.node import TCPNode
 from pysyncobj.transport import TCPTransport
 from pysyncobj.transport import Transport as PysyncTransport
 
-from ares.identity import ClientId, ServerId
-from ares.runtime import raft_consensus
-from ares.runtime.home import prepare
-from ares.runtime.raft_member import RaftMember
-from ares.runtime.raft_transport import Transport
+from ares.cluster.home import prepare
+from ares.consensus.raft import replicated as raft_consensus
+from ares.consensus.raft.member import RaftMember
+from ares.consensus.raft.transport import Transport
+from ares.model.identity import ClientId, ServerId
 
 from ..ports import free_addresses
 from .clusters import PASSWORD, PATIENCE_S, configuration, until

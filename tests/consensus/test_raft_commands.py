@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ares.errors import ConsensusUnavailable
-from ares.runtime import raft_commands
-from ares.runtime.raft_commands import Commands
+from ares.consensus.raft import commands as raft_commands
+from ares.consensus.raft.commands import Commands
+from ares.model.errors import ConsensusUnavailable
 
 from .clusters import PATIENCE_S, until
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pysyncobj.syncobj import _RAFT_STATE
 
-from ares.errors import BadInput, ConfigurationRefused, ConsensusUnavailable
-from ares.identity import ClientId, DomainName, ServerId
-from ares.runtime.home import prepare
-from ares.runtime.raft_directory import MemberDirectory
-from ares.runtime.raft_member import RaftMember
+from ares.cluster.home import prepare
+from ares.consensus.raft.directory import MemberDirectory
+from ares.consensus.raft.member import RaftMember
+from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable
+from ares.model.identity import ClientId, DomainName, ServerId
 
 from ..ports import free_addresses
 from .clusters import MEMBERS, PASSWORD, PATIENCE_S, LocalMembers, configuration, until

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.errors import ConsensusUnavailable, NotAuthorized
-from ares.identity import CallId, ClientId, DomainName, ServerId
-from ares.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
-from ares.runtime.consensus_host import UNDER_WAY_OF_CLIENT_MAX, ConsensusHost
-from ares.runtime.home import prepare
-from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
-from ares.runtime.local_consensus import LocalConsensus
-from ares.runtime.ports import Sender
-from ares.runtime.raft_member import RaftMember
-from ares.runtime.remote_consensus import RemoteConsensus
+from ares.cluster.home import prepare
+from ares.consensus.local import LocalConsensus
+from ares.consensus.member_host import UNDER_WAY_OF_CLIENT_MAX, ConsensusHost
+from ares.consensus.raft.member import RaftMember
+from ares.consensus.remote import RemoteConsensus
+from ares.model.configuration import Configuration
+from ares.model.errors import ConsensusUnavailable, NotAuthorized
+from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
+from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
+from ares.net.port import Sender
 
 from ..ports import free_addresses
 from .clusters import MEMBERS, PASSWORD, PATIENCE_S, configuration

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from ares.client.operations import read, write
-from ares.configuration import Configuration
-from ares.identity import DEFAULT_DOMAIN
+from ares.model.configuration import Configuration
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import reconfigure
 from experiments.bench.moving import main
 from experiments.bench.moving_figures import Beside, Latency, curve, latency

@@ -2,8 +2,8 @@
 
 from msgspec import structs
 
-from ares.torture.records import Record
-from ares.verify.history import Event
+from ares.testing.torture.records import Record
+from ares.testing.verify.history import Event
 
 
 def records(count: int = 40, key: str = "hot/0") -> list[Record]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.interpreter import python
-from ares.torture.kills import kill_members, kill_servers
-from ares.torture.storm import Limits
+from ares.machine.interpreter import python
+from ares.testing.kills.kills import kill_members, kill_servers
+from ares.testing.kills.storm import Limits
 
 pytestmark = pytest.mark.process
 
@@ -56,7 +56,7 @@ def in_session(leader: int) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
-    command = python("-m", "ares.torture.kills", "--kills", "100000", "--dir", tmp_path)
+    command = python("-m", "ares.testing.kills.kills", "--kills", "100000", "--dir", tmp_path)
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
         while len(in_session(run.pid)) < 8:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ares.configuration import Configuration, Server
-from ares.identity import ServerId
-from ares.torture.ledger import Ledger
-from ares.torture.records import Done
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import ServerId
+from ares.testing.torture.ledger import Ledger
+from ares.testing.torture.records import Done
 
 NAMES = [ServerId(f"s{number}") for number in range(5)]
 

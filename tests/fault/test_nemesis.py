@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.configuration import Configuration, Server
-from ares.identity import ServerId
-from ares.torture.chronicle import Chronicle
-from ares.torture.ledger import Ledger
-from ares.torture.nemesis import Nemesis
-from ares.torture.records import Done, Killed, Outcome, Refused, Wish
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import ServerId
+from ares.testing.torture.events import Chronicle
+from ares.testing.torture.ledger import Ledger
+from ares.testing.torture.nemesis import Nemesis
+from ares.testing.torture.records import Done, Killed, Outcome, Refused, Wish
 
 MEMBERS = ("r0", "r1", "r2")
 
@@ -104,9 +104,7 @@ class World:
         if self.ailing & set(wish.servers):
             return Refused("silent")
         index, content = self.index + 1, wish.configuration()
-        placed = Configuration(
-            content.dap, self.named(wish.servers).servers, content.k, content.delta, content.backend, index=index
-        )
+        placed = Configuration(content.dap, self.named(wish.servers).servers, content.k, content.delta, content.backend, index=index)
         await asyncio.sleep(chance.uniform(0, 0.5))
         if wish.dies_in == "read-config" or (kill_after_s is not None and chance.random() < 0.5):
             return Killed(True)

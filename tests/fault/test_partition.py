@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from ares.interpreter import python
-from ares.torture import partition
-from ares.torture.partition import Network, obstacle
-from ares.torture.records import TortureFailed
+from ares.machine.interpreter import python
+from ares.testing.torture import partition
+from ares.testing.torture.partition import Network, obstacle
+from ares.testing.torture.records import TortureFailed
 
 needs_network = pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 

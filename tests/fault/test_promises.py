@@ -2,10 +2,10 @@
 
 import pytest
 
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.dap.element import hollow, sealed
-from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
-from ares.messages import (
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.element import hollow, sealed
+from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import (
     Ack,
     CollectConfig,
     DataReply,
@@ -23,10 +23,10 @@ from ares.messages import (
     TagReply,
     WriteConfig,
 )
-from ares.tag import TAG_ZERO, Tag
-from ares.torture.keepers import Known
-from ares.torture.kill_members import Decisions
-from ares.torture.promises import Promises, Witness
+from ares.model.tag import TAG_ZERO, Tag
+from ares.testing.kills.keepers import Known
+from ares.testing.kills.kill_members import Decisions
+from ares.testing.torture.server_promises import Promises, Witness
 
 NAMES = ("s0", "s1", "s2")
 C0 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at("default", 0)

@@ -5,12 +5,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ares.configuration import Configuration, Server
-from ares.torture.chronicle import Chronicle
-from ares.torture.records import Record
-from ares.torture.timeline import render
-from ares.torture.verdict import Latency, Summary
-from ares.verify.history import Event
+from ares.model.configuration import Configuration, Server
+from ares.testing.torture.events import Chronicle
+from ares.testing.torture.records import Record
+from ares.testing.torture.timeline import render
+from ares.testing.torture.verdict import Latency, Summary
+from ares.testing.verify.history import Event
 
 VOID = {"meta", "br"}
 NOTHING = Latency(0, None, None, None)

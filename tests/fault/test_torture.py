@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ares.interpreter import python
-from ares.torture.partition import obstacle
-from ares.torture.records import Record
-from ares.torture.verdict import judge
-from ares.verify.history import load
-from ares.verify.linearizability import check
+from ares.machine.interpreter import python
+from ares.testing.torture.partition import obstacle
+from ares.testing.torture.records import Record
+from ares.testing.torture.verdict import judge
+from ares.testing.verify.history import load
+from ares.testing.verify.linearizability import check
 
 from .histories import with_stale_read
 

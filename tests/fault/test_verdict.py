@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ares.torture.chronicle import Chronicle, Spell
-from ares.torture.records import Record, load_records, name_of, value_of
-from ares.torture.verdict import Latency, Summary, count_operations, judge, latencies, longest_pause_s
-from ares.verify.history import Event
+from ares.testing.torture.events import Chronicle, Spell
+from ares.testing.torture.records import Record, load_records, name_of, value_of
+from ares.testing.torture.verdict import Latency, Summary, count_operations, judge, latencies, longest_pause_s
+from ares.testing.verify.history import Event
 
 from .histories import records, with_lost_write, with_stale_read
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ares.cli.supervisor import Supervisor, members_of
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.settings import Settings
+from ares.cli.local.supervisor import Supervisor, members_of
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'ares-storage[fsspec]'")
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import fsspec
 import pytest
 
+from ares.cluster.settings import Settings
 from ares.filesystem import AresFileSystem
-from ares.interpreter import python
-from ares.runtime.settings import Settings
+from ares.machine.interpreter import python
 
 from .conftest import DOMAIN
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.errors import (
+from ares.cluster.cluster_file import Plan, create
+from ares.filesystem import AresFileSystem
+from ares.filesystem.os_errors import as_os_error
+from ares.model.errors import (
     AresError,
     BadBlock,
     BadInput,
@@ -19,9 +22,6 @@ from ares.errors import (
     ObjectNotFound,
     Unavailable,
 )
-from ares.filesystem import AresFileSystem
-from ares.filesystem.os_errors import as_os_error
-from ares.runtime.cluster_file import Plan, create
 
 Make = Callable[..., AresFileSystem]
 

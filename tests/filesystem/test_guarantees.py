@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.api import connect
+from ares.client.connect import connect
 from ares.filesystem import AresFileSystem
-from ares.filesystem.writing import Pieces, replace
+from ares.filesystem.putting import Pieces, replace
 
 from .conftest import DOMAIN
 

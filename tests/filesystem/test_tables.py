@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
 
 from .conftest import DOMAIN
 

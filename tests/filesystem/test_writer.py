@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from ares.client.file import File
 from ares.client.manager import Manager
-from ares.errors import BadInput, ObjectNotFound, Unavailable
 from ares.fragment.block import BLOCK_NAMES
-from ares.fragment.division import Sizes
+from ares.fragment.divide import Sizes
 from ares.fragment.pace import WINDOW_MAX
-from ares.fragment.publishing import Put
+from ares.fragment.replace import Put
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
-from ares.fragment.store import File
+from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 
 from ..inproc.cluster import Cluster
 

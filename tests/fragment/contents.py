@@ -5,8 +5,8 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from ares.fragment.edits import GENESIS
-from ares.fragment.matching import match
-from ares.fragment.reading import FileState
+from ares.fragment.match import match
+from ares.fragment.read import FileState
 
 from .memory_world import content, noise
 

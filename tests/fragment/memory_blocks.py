@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from ares.client.coverable import Covered
-from ares.dap.client import Found
-from ares.effects import Operation, Pause
-from ares.errors import Unavailable
-from ares.identity import ClientId, ConfigurationId, DomainName, ObjectName
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, WITHHELD, Answered, Value
+from ares.dap.primitives import Found
+from ares.model.errors import Unavailable
+from ares.model.identity import ClientId, ConfigurationId, DomainName, ObjectName
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
+from ares.objects.coverable import Covered
+from ares.operation.effects import Operation, Pause
 
 if TYPE_CHECKING:
     from .memory_world import Client
@@ -18,7 +18,7 @@ PAGE = 20
 
 
 class MemoryBlocks:
-    """:class:`ares.fragment.memory.Blocks` of one client."""
+    """:class:`ares.fragment.shared_memory.Blocks` of one client."""
 
     domain = DomainName("memory")
 
@@ -37,9 +37,7 @@ class MemoryBlocks:
         tag = yield from self._put(name, value, TAG_ZERO)
         return tag
 
-    def write(
-        self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None
-    ) -> Operation[Covered]:
+    def write(self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None) -> Operation[Covered]:
         yield from self._step()
         above = max(self.world.latest(beside)[0].number, self.world.latest(name)[0].number) + 1 if beside is not None else number - 1
         tag, there = self.world.latest(name)

@@ -10,19 +10,19 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from ares.client.session import Session
-from ares.effects import Operation
+from ares.client.local_copy import Assembled, content_of_bytes
 from ares.fragment.block import BlockId, BlockIds, Genesis, block_name, decode_block, decode_genesis, genesis_name
-from ares.fragment.division import Sizes
+from ares.fragment.divide import Sizes
 from ares.fragment.edits import Content
-from ares.fragment.local import Assembled, content_of_bytes
-from ares.fragment.publishing import fm_put
-from ares.fragment.reading import FileProgress, FileState, Nowhere, fm_read
+from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read
+from ares.fragment.replace import fm_put
 from ares.fragment.report import WriteReport
 from ares.fragment.writing import fm_update
-from ares.identity import ClientId, ObjectName
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, Value
+from ares.model.identity import ClientId, ObjectName
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, Value
+from ares.operation.effects import Operation
+from ares.operation.session import Session
 
 from .memory_blocks import TICK_S, MemoryBlocks
 

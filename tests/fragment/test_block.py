@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.errors import BadBlock, BadInput
 from ares.fragment.block import (
     FORMAT,
     HEADER_BYTES,
@@ -25,9 +24,10 @@ from ares.fragment.block import (
     genesis_name,
     parse_block_name,
 )
-from ares.fragment.division import DIGEST_BYTES, Sizes
-from ares.identity import KEY_BYTES_MAX
-from ares.tag import TAG_ZERO, Tag
+from ares.fragment.divide import DIGEST_BYTES, Sizes
+from ares.model.errors import BadBlock, BadInput
+from ares.model.identity import KEY_BYTES_MAX
+from ares.model.tag import TAG_ZERO, Tag
 
 words = st.integers(0, 2**64 - 1)
 tags = st.builds(Tag, words, words)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.errors import BadInput, ConfigurationRefused
-from ares.fragment import division
-from ares.fragment.division import DIGEST_BYTES, KIB, MIB, Divider, Sizes, digest, divide
+from ares.fragment import divide as division
+from ares.fragment.divide import DIGEST_BYTES, KIB, MIB, Divider, Sizes, digest, divide
+from ares.model.errors import BadInput, ConfigurationRefused
 
 SMALL = Sizes(64, 256, 1024)
 USUAL = Sizes()

@@ -6,9 +6,9 @@ import stat
 import pytest
 from hypothesis import given, settings
 
-from ares.errors import BadInput
-from ares.fragment.local import Assembled, LocalCopy, content_of_file, digest_of_file
-from ares.fragment.reading import fm_read
+from ares.client.local_copy import Assembled, LocalCopy, content_of_file, digest_of_file
+from ares.fragment.read import fm_read
+from ares.model.errors import BadInput
 
 from .contents import changes, contents
 from .memory_world import SIZES, World, content, noise

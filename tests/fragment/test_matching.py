@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.fragment.matching import GENESIS, Edit, Matching, apply, match
+from ares.fragment.match import GENESIS, Edit, Matching, apply, match
 
 MODES = {"exact": {}, "bounded": {"cells_max": 0}}
 contents = st.sampled_from([b"", b"", b"a", b"b", b"cc", b"dd", b"e", b"fff"])

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.errors import Unavailable
 from ares.fragment.block import block_name, decode_block, decode_genesis, genesis_name
-from ares.fragment.collection import fm_collect
-from ares.fragment.publishing import GRACE_S
-from ares.fragment.removal import fm_remove
+from ares.fragment.collect import fm_collect
+from ares.fragment.remove import fm_remove
+from ares.fragment.replace import GRACE_S
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
+from ares.model.errors import Unavailable
 
 from .contents import changes, contents
 from .memory_blocks import MemoryBlocks

@@ -5,7 +5,7 @@ import pytest
 
 from ares.fragment.block import Block, block_name, encode_block, encode_genesis, genesis_name
 from ares.fragment.report import OVERTAKEN
-from ares.tag import TAG_ZERO, Tag
+from ares.model.tag import TAG_ZERO, Tag
 
 from .memory_blocks import MemoryBlocks
 from .memory_world import World, noise, whole_chunks

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.errors import FileChanged
 from ares.fragment.block import block_name
 from ares.fragment.ranges import fm_read_range
-from ares.fragment.removal import fm_remove
+from ares.fragment.remove import fm_remove
+from ares.model.errors import FileChanged
 
 from .contents import contents
 from .memory_world import World, noise

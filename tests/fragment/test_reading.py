@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.errors import BadBlock, ObjectNotFound
+from ares.client.local_copy import Assembled
 from ares.fragment.block import Block, Part, block_name, decode_block, encode_block, encode_genesis, genesis_name
-from ares.fragment.division import digest
-from ares.fragment.local import Assembled
-from ares.fragment.reading import RESTARTS_MAX, fm_read
-from ares.fragment.removal import fm_remove
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, WITHHELD
+from ares.fragment.divide import digest
+from ares.fragment.read import RESTARTS_MAX, fm_read
+from ares.fragment.remove import fm_remove
+from ares.model.errors import BadBlock, ObjectNotFound
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, WITHHELD
 
 from .contents import changes, contents
 from .memory_blocks import MemoryBlocks

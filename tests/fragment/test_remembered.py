@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.fragment import remembered
+from ares.client import remembered
+from ares.client.remembered import FORMAT, LocalName, Remembered, cache_directory
 from ares.fragment.block import BlockId, Genesis, Part
-from ares.fragment.division import Sizes
-from ares.fragment.reading import FileState
-from ares.fragment.remembered import FORMAT, LocalName, Remembered, cache_directory
-from ares.tag import Tag
+from ares.fragment.divide import Sizes
+from ares.fragment.read import FileState
+from ares.model.tag import Tag
 
 COPY = LocalName(b"\1" * 16, "file/film", "film", b"/home/ann/film.mkv")
 

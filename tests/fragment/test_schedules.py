@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.errors import Unavailable
 from ares.fragment.block import block_name, decode_block
-from ares.fragment.collection import fm_collect
+from ares.fragment.collect import fm_collect
 from ares.fragment.edits import GENESIS
+from ares.model.errors import Unavailable
 
 from .contents import Change, changes, contents, wishes
 from .memory_blocks import MemoryBlocks

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.errors import BadInput, FileChanged, ObjectNotFound, Unavailable
-from ares.fragment.division import Sizes
+from ares.fragment.divide import Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, FileChanged, ObjectNotFound, Unavailable
 
 from ..inproc.cluster import Cluster
 from .memory_world import noise

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ares.errors import Unavailable
 from ares.fragment.block import block_name, genesis_name
-from ares.fragment.publishing import fm_put
-from ares.fragment.removal import fm_remove
+from ares.fragment.remove import fm_remove
+from ares.fragment.replace import fm_put
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
 from ares.fragment.writing import HINT_STALE_BLOCKS
-from ares.tag import Tag
-from ares.value import TOMBSTONE
+from ares.model.errors import Unavailable
+from ares.model.tag import Tag
+from ares.model.value import TOMBSTONE
 
 from .contents import carried_out, wishes
 from .memory_world import World, content, noise, whole_chunks

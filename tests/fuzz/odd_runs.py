@@ -26,8 +26,8 @@ SERVES_S = 3.0
 """What serves is asked to stop after so long."""
 
 SERVING = {"up", "server", "consensus"}
-_PACKAGES = ("ares.cli.", "ares.client.", "ares.runtime.", "ares.fragment.", "ares.server.", "ares.verify.", "ares.torture.place")
-_PRELOADED = ["ares.api", "rich.console", "rich.markup", "rich.progress", "rich.table", "typer._adapters", "uvloop"]
+_PACKAGES = tuple(f"ares.{name}." for name in ("cli", "client", "cluster", "consensus", "machine", "net", "security", "server", "store", "testing"))
+_PRELOADED = ["ares.client.connect", "rich.console", "rich.markup", "rich.progress", "rich.table", "typer._adapters", "uvloop"]
 _PR_SET_CHILD_SUBREAPER = 36
 _OUT_BYTES_MAX = 1 << 16
 _DESCRIPTORS_MAX = 100

@@ -103,7 +103,18 @@ def odd_files(directory: Path, good: Path) -> list[str]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "socket"))
     here = [str(path) for path in sorted(directory.iterdir())]
-    devices = ["/dev/zero", "/dev/full", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/urandom", "/dev/tty", "/dev/fd/99", "/proc/self/mem", "/proc/1/environ"]
+    devices = [
+        "/dev/zero",
+        "/dev/full",
+        "/dev/null",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/urandom",
+        "/dev/tty",
+        "/dev/fd/99",
+        "/proc/self/mem",
+        "/proc/1/environ",
+    ]
     return [*here, *devices, str(directory / "empty/below"), str(directory / "nowhere"), str(directory / ("n" * 300)), "", "-"]
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ares.codec import VERSION, decode, encode
-from ares.errors import BadMessage
-from ares.torture.fuzz_frames import Mint
+from ares.model.codec import VERSION, decode, encode
+from ares.model.errors import BadMessage
+from ares.testing.fuzz.fuzz_frames import Mint
 
 from ..property.strategies import messages
 

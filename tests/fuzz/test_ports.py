@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ares.runtime.cluster_file import Plan, create
-from ares.torture import fuzz, fuzz_attacks
-from ares.torture.cluster import Cluster
-from ares.torture.fuzz import GROWN_BYTES_MAX, fuzz_processes, judge
-from ares.torture.fuzz_target import Held, Target, asked, refuses, serves
+from ares.cluster.cluster_file import Plan, create
+from ares.testing.fuzz import fuzz, fuzz_attacks
+from ares.testing.fuzz.fuzz import GROWN_BYTES_MAX, fuzz_processes, judge
+from ares.testing.fuzz.fuzz_target import Held, Target, asked, refuses, serves
+from ares.testing.torture.cluster import Cluster
 
 FRAMES = 6_000
 STRANGERS = 20

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from ares.client.manager import Manager
-from ares.configuration import Configuration, Server
-from ares.identity import DEFAULT_DOMAIN, ClientId
-from ares.messages import AnyMessage, PutData
+from ares.consensus.local import LocalConsensus
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.messages import AnyMessage, PutData
+from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.reconfig.view import Switches
-from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
-from ares.runtime.local_consensus import LocalConsensus
+from ares.replica.replica import Replica
 from ares.server.host import Host
-from ares.server.replica import Replica
 
 MIB = 1024 * 1024
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from ares.client.algorithms import ALGORITHMS, algorithm
-from ares.configuration import Configuration
-from ares.errors import BadInput, ObjectNotFound
-from ares.fragment.division import Sizes
-from ares.fragment.local import content_of_bytes
+from ares.client.local_copy import content_of_bytes
+from ares.fragment.divide import Sizes
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, ObjectNotFound
 from experiments.algorithms import open_register
 
 CONFIGURATIONS = {"abd": Configuration.abd(["s0", "s1", "s2"]), "ec": Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)}

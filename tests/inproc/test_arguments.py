@@ -5,10 +5,11 @@ from functools import partial
 import pytest
 
 import ares
-from ares.configuration import Configuration
-from ares.errors import BadInput
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput
 
 ABD = Configuration.abd(["s0", "s1", "s2"])
+
 
 async def listed(store, prefix):
     return [name async for name in store.list(prefix)]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.errors import BadInput, DomainNotFound, ObjectNotFound
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, DomainNotFound, ObjectNotFound
 
 EC = Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)
 ABD = Configuration.abd(["s4", "s5", "s6"])

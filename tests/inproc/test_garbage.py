@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import gc
 
-from ares.client.rounds import Job, Round
-from ares.effects import Gather
-from ares.errors import ObjectNotFound, Unavailable
+from ares.model.errors import ObjectNotFound, Unavailable
+from ares.operation.effects import Gather
+from ares.operation.rounds import Job, Round
 
 from .cluster import Cluster
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ares.errors import BadInput, ConnectionClosed, ObjectNotFound, Unavailable
-from ares.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX
-from ares.tag import Tag
+from ares.model.errors import BadInput, ConnectionClosed, ObjectNotFound, Unavailable
+from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from ares.model.tag import Tag
 
 from .cluster import MIB
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ares.cli.standing import outlook_of_files, survey
-from ares.configuration import Configuration
-from ares.identity import ServerId
-from ares.messages import Hosted
-from ares.server.hosting import Hosting
+from ares.cli.upkeep.standing import outlook_of_files, survey
+from ares.model.configuration import Configuration
+from ares.model.identity import ServerId
+from ares.model.messages import Hosted
+from ares.replica.hosting import Hosting
 
 from .cluster import Cluster
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from ares.client.runner import HINT_ATTEMPTS
-from ares.configuration import Configuration
-from ares.errors import BadInput, ConfigurationRefused, ConnectionClosed, ConsensusUnavailable, Unavailable
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, ConfigurationRefused, ConnectionClosed, ConsensusUnavailable, Unavailable
+from ares.net.inproc import InprocListener
 from ares.reconfig.view import Switches
-from ares.runtime.inproc_transport import InprocListener
+from ares.replica.replica import Replica
 from ares.server.host import Host
-from ares.server.replica import Replica
 
 from .cluster import MIB
 

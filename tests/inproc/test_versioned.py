@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.errors import BadInput, ObjectNotFound, Unavailable
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, ObjectNotFound, Unavailable
+from ares.model.tag import TAG_ZERO, Tag
 from ares.reconfig.view import Switches
-from ares.tag import TAG_ZERO, Tag
 
 from .cluster import MIB
 

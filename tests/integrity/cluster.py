@@ -4,18 +4,18 @@ import asyncio
 from pathlib import Path
 
 from ares.client.manager import Manager
-from ares.client.repairing import rebuild_element
 from ares.client.runner import Runner
-from ares.configuration import Configuration, Server
-from ares.identity import DEFAULT_DOMAIN, ClientId
-from ares.messages import Scrub, ScrubReply
+from ares.consensus.local import LocalConsensus
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.messages import Scrub, ScrubReply
+from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
+from ares.objects.repair import rebuild_element
 from ares.reconfig.view import Switches
-from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
-from ares.runtime.journal_log import open_journal
-from ares.runtime.journal_segments import Owner
-from ares.runtime.local_consensus import LocalConsensus
 from ares.server.durable_server import run_durable_server
-from ares.server.scrubbing import Care, ScrubPlan
+from ares.server.scrub import Care, ScrubPlan
+from ares.store.journal.log import open_journal
+from ares.store.journal.segments import Owner
 
 KIB = 1024
 WAIT_S_MAX = 60.0

@@ -5,13 +5,13 @@ import os
 import random
 from pathlib import Path
 
-from ares.dap.element import intact
-from ares.messages import DELETED, GetData, Introduce
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_format import BATCH, HEAD, decode_head, parse_frame, walk
-from ares.runtime.ports import Verdict
+from ares.model.element import intact
+from ares.model.messages import DELETED, GetData, Introduce
+from ares.net.port import Verdict
 from ares.server.durable_host import DurableHost
 from ares.server.durable_server import recovered
+from ares.store.journal.disk import Disk
+from ares.store.journal.format import BATCH, HEAD, decode_head, parse_frame, walk
 
 from ..journal.serving import INITIAL, KIB, ME, PHOTOS, ClosingDisk, log_journal, put, state
 
@@ -19,7 +19,7 @@ BATCH_MAX = 4
 
 
 class ManualLoop:
-    """:class:`ares.runtime.ports.Loop`."""
+    """:class:`ares.net.port.Loop`."""
 
     def __init__(self) -> None:
         self._calls = []

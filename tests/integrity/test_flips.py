@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from ares.dap.element import is_hollow
-from ares.errors import StoreDamaged
-from ares.runtime import journal_examination
-from ares.runtime.journal_anchor import ANCHOR_SUFFIX
-from ares.runtime.journal_disk import Disk
+from ares.model.element import is_hollow
+from ares.model.errors import StoreDamaged
+from ares.store.journal import examine as journal_examination
+from ares.store.journal.anchor import ANCHOR_SUFFIX
+from ares.store.journal.disk import Disk
 
 from .rig import BATCH_MAX, RottenDisk, Server, anatomy, flip, story, truth_of
 

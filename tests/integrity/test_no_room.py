@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from ares.dap.element import sealed
-from ares.messages import DELETED, Ack, Introduce, PutData, Refused, Scrub
-from ares.server import scrubbing
-from ares.server.scrubbing import Care, Scrubbing, ScrubPlan
-from ares.tag import Tag
+from ares.model.element import sealed
+from ares.model.messages import DELETED, Ack, Introduce, PutData, Refused, Scrub
+from ares.model.tag import Tag
+from ares.server import scrub as scrubbing
+from ares.server.scrub import Care, Scrubbing, ScrubPlan
 
 from ..journal.serving import KIB, PHOTOS, put
 from ..journal.test_full_disk import SmallDisk

@@ -1,18 +1,18 @@
-"""One server's element, from those of the others (ares/client/repairing.py): it is exactly what was there, or there is none."""
+"""One server's element, from those of the others (ares/objects/repair.py): it is exactly what was there, or there is none."""
 
 import itertools
 
 import msgspec
 import pytest
 
-from ares.client.repairing import STRIPES_AT_ONCE, rebuild_element
-from ares.configuration import Configuration, Status, Successor
 from ares.dap.coding import STRIPE_BYTES, coding_for
-from ares.dap.element import intact, sealed
-from ares.errors import DecodeFailed, Unavailable
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import Element, PutData, WriteConfig
-from ares.tag import Tag
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.element import intact, sealed
+from ares.model.errors import DecodeFailed, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import Element, PutData, WriteConfig
+from ares.model.tag import Tag
+from ares.objects.repair import STRIPES_AT_ONCE, rebuild_element
 
 from ..protocol.world import World, servers
 
@@ -94,9 +94,9 @@ def test_what_is_not_intact_is_not_taken(monkeypatch):
     versions = hosting.objects["o"]
     position = versions.tags().index(TAG)
     versions.entries[position] = (TAG, world.truth[NEWER][1])
-    monkeypatch.setattr("ares.server.hosting.intact", lambda *_: True)
+    monkeypatch.setattr("ares.replica.hosting.intact", lambda *_: True)
     assert world.rebuilt() == world.truth[TAG][0]
-    monkeypatch.setattr("ares.client.repairing.intact", lambda *_: True)
+    monkeypatch.setattr("ares.objects.repair.intact", lambda *_: True)
     assert world.rebuilt() != world.truth[TAG][0], "negative control"
 
 

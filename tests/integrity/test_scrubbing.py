@@ -1,4 +1,4 @@
-"""Servers that look after their disks: what rotted is found, left, and rebuilt from the others; no reader ever notices (ares/server/scrubbing.py)."""
+"""Servers that look after their disks: what rotted is found, left, and rebuilt from the others; no reader ever notices (ares/server/scrub.py)."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from ares.client import repairing
-from ares.errors import AresError
-from ares.messages import GetData, Scrub
-from ares.runtime.inproc_transport import InprocConnections
-from ares.server import scrubbing
-from ares.server.scrubbing import _Ended, _Pace
+from ares.model.errors import AresError
+from ares.model.messages import GetData, Scrub
+from ares.net.inproc import InprocConnections
+from ares.objects import repair as repairing
+from ares.server import scrub as scrubbing
+from ares.server.scrub import _Ended, _Pace
 
 from .cluster import KIB, WAIT_S_MAX, Cluster
 from .rig import Headless, anatomy, flip

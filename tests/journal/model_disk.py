@@ -1,12 +1,12 @@
-"""A real directory that remembers what was done to it, so that a crash can be tried at every moment of that (ares/sim/disk.py)."""
+"""A real directory that remembers what was done to it, so that a crash can be tried at every moment of that (ares/testing/sim/model_disk.py)."""
 
 import random
 from pathlib import Path
 from typing import NamedTuple
 
-from ares.runtime.journal_anchor import ANCHOR_SUFFIX, anchor_of
-from ares.runtime.journal_disk import Disk
-from ares.sim.disk import ModelDisk
+from ares.store.journal.anchor import ANCHOR_SUFFIX, anchor_of
+from ares.store.journal.disk import Disk
+from ares.testing.sim.model_disk import ModelDisk
 
 
 class Op(NamedTuple):
@@ -84,7 +84,7 @@ class RecordedDisk(Disk):
 def crash(ops: list[Op], rng: random.Random, directory: Path, loss: float | None = None) -> int:
     """Make ``directory`` what may be left when the power fails after ``ops``; returns how much was told to be durable by then.
 
-    ``loss``: see :meth:`ares.sim.disk.ModelDisk.lose_power`.
+    ``loss``: see :meth:`ares.testing.sim.model_disk.ModelDisk.lose_power`.
     """
     disk, open_files = ModelDisk(rng), {}
     for op in ops:

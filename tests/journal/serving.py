@@ -6,19 +6,19 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.dap.element import sealed
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_log import LogJournal
-from ares.runtime.journal_segments import Owner
-from ares.runtime.ports import Use
-from ares.server.compaction import Compaction
-from ares.server.facts import fact_bytes_max
-from ares.server.replica import Replica
-from ares.server.state import Outlasting
-from ares.tag import Tag
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.element import sealed
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
+from ares.model.tag import Tag
+from ares.net.port import Use
+from ares.replica.compaction import Compaction
+from ares.replica.facts import fact_bytes_max
+from ares.replica.replica import Replica
+from ares.replica.state import Outlasting
+from ares.store.journal.disk import Disk
+from ares.store.journal.log import LogJournal
+from ares.store.journal.segments import Owner
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
 INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 0)
@@ -30,7 +30,7 @@ KIB = 1024
 
 
 class AtOnce:
-    """:class:`ares.runtime.journal_thread.Background` without a thread: jobs are done when :meth:`step` is called, or when they come."""
+    """:class:`ares.store.journal.thread.Background` without a thread: jobs are done when :meth:`step` is called, or when they come."""
 
     def __init__(self, waiting: bool = False) -> None:
         self.waiting = waiting

@@ -1,4 +1,4 @@
-"""A journal that lacks its newest segments is refused, whatever became of them (ares/runtime/journal_anchor.py)."""
+"""A journal that lacks its newest segments is refused, whatever became of them (ares/store/journal/anchor.py)."""
 
 import os
 import random
@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from ares.errors import BadInput, StoreDamaged
-from ares.runtime.journal_anchor import NOTE_PREFIX, Anchor, Anchored, anchor_of
-from ares.runtime.journal_disk import BLOCK_BYTES, Disk
-from ares.runtime.journal_log import LogJournal
-from ares.runtime.journal_segments import Owner
+from ares.model.errors import BadInput, StoreDamaged
+from ares.store.journal.anchor import NOTE_PREFIX, Anchor, Anchored, anchor_of
+from ares.store.journal.disk import BLOCK_BYTES, Disk
+from ares.store.journal.log import LogJournal
+from ares.store.journal.segments import Owner
 
 from .model_disk import crash
 from .serving import KIB, OWNER, AtOnce, Node, log_journal, put

@@ -1,16 +1,16 @@
-"""What is given back and what is kept (ares/server/compaction.py, ares/server/places.py)."""
+"""What is given back and what is kept (ares/replica/compaction.py, ares/replica/places.py)."""
 
 import msgspec
 import pytest
 
-from ares.configuration import Status, Successor
-from ares.dap.element import intact
-from ares.messages import CollectConfig, GetData, Introduce, PutData
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_segments import NEW_SUFFIX
-from ares.server.compaction import choose
-from ares.server.facts import Pointed, Trimmed
-from ares.tag import Tag
+from ares.model.configuration import Status, Successor
+from ares.model.element import intact
+from ares.model.messages import CollectConfig, GetData, Introduce, PutData
+from ares.model.tag import Tag
+from ares.replica.compaction import choose
+from ares.replica.facts import Pointed, Trimmed
+from ares.store.journal.disk import Disk
+from ares.store.journal.segments import NEW_SUFFIX
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
@@ -70,7 +70,7 @@ def test_what_survives_of_a_place(tmp_path):
 
 
 def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
-    """A read that relies on it would go back otherwise (ares/dap/server.py)."""
+    """A read that relies on it would go back otherwise (ares/dap/list.py)."""
     node = node_with(tmp_path, *[put("o", number, b"v") for number in range(1, 6)])
     for _ in range(3):
         seal_place(node)

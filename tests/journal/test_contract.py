@@ -1,11 +1,11 @@
-"""What every journal does, in files or in memory (ares/runtime/ports.py, Journal)."""
+"""What every journal does, in files or in memory (ares/net/port.py, Journal)."""
 
 import pytest
 
-from ares.runtime.journal_memory import Kept, MemoryJournal
-from ares.runtime.ports import Use
-from ares.server.facts import Pointed, Trimmed, fact_bytes_max
-from ares.tag import Tag
+from ares.model.tag import Tag
+from ares.net.port import Use
+from ares.replica.facts import Pointed, Trimmed, fact_bytes_max
+from ares.store.journal.in_memory import Kept, MemoryJournal
 
 from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, requests, state
 

@@ -1,14 +1,14 @@
-"""A store that lacks what was acknowledged, or is another's, is refused with a reason (ares/runtime/journal_recovery.py)."""
+"""A store that lacks what was acknowledged, or is another's, is refused with a reason (ares/store/journal/recovery.py)."""
 
 import os
 import random
 
 import pytest
 
-from ares.errors import BadInput, ForeignStore, StoreDamaged
-from ares.runtime.journal_format import BATCH, FORMAT, HEAD, Head, decode_head, encode_head, parse_frame, walk
-from ares.runtime.journal_log import LogJournal
-from ares.runtime.journal_segments import Owner
+from ares.model.errors import BadInput, ForeignStore, StoreDamaged
+from ares.store.journal.format import BATCH, FORMAT, HEAD, Head, decode_head, encode_head, parse_frame, walk
+from ares.store.journal.log import LogJournal
+from ares.store.journal.segments import Owner
 
 from .serving import INITIAL, KIB, OWNER, AtOnce, Node, log_journal, put
 

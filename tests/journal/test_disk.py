@@ -1,10 +1,10 @@
-"""Writing to a real file (ares/runtime/journal_disk.py)."""
+"""Writing to a real file (ares/store/journal/disk.py)."""
 
 import os
 
 import pytest
 
-from ares.runtime.journal_disk import BUFFERS_MAX, Disk
+from ares.store.journal.disk import BUFFERS_MAX, Disk
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000, 1 << 20])
@@ -16,7 +16,7 @@ def test_everything_is_written_however_little_the_system_takes_at_once(tmp_path,
         given.append(len(buffers))
         return os.pwrite(descriptor, b"".join(buffers)[:at_once], offset)
 
-    monkeypatch.setattr("ares.runtime.journal_disk.os.pwritev", pwritev)
+    monkeypatch.setattr("ares.store.journal.disk.os.pwritev", pwritev)
     buffers = [bytes([65 + number % 26]) * (number % 5) for number in range(3 * BUFFERS_MAX)]
     whole = b"".join(buffers)
     disk = Disk()

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from ares.client.manager import Manager
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.errors import StoreFailed, Unavailable
-from ares.identity import DEFAULT_DOMAIN, ClientId
-from ares.messages import Ack, Describe, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, WriteConfig
+from ares.consensus.local import LocalConsensus
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.errors import StoreFailed, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.messages import Ack, Describe, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, WriteConfig
+from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.reconfig.view import Switches
-from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_log import LogJournal, open_journal
-from ares.runtime.journal_segments import Owner
-from ares.runtime.journal_thread import WriterThread
-from ares.runtime.local_consensus import LocalConsensus
-from ares.server import unsynced
+from ares.replica import unsynced
 from ares.server.durable_host import DurableHost
 from ares.server.durable_server import run_durable_server
+from ares.store.journal.disk import Disk
+from ares.store.journal.log import LogJournal, open_journal
+from ares.store.journal.segments import Owner
+from ares.store.journal.thread import WriterThread
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, AtOnce, Node, log_journal, put
 from .test_full_disk import FailingDisk, SmallDisk

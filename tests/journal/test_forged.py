@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
-from ares.runtime import journal_format
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_examination import SegmentExamination
-from ares.runtime.journal_format import (
+from ares.store.journal import format as journal_format
+from ares.store.journal.disk import Disk
+from ares.store.journal.examine import SegmentExamination
+from ares.store.journal.format import (
     ALIGNMENT,
     BATCH,
     FORMAT,

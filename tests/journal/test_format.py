@@ -1,10 +1,12 @@
-"""Frames, torn tails and flipped bits, without any file (ares/runtime/journal_format.py)."""
+"""Frames, torn tails and flipped bits, without any file (ares/store/journal/format.py)."""
 
 import pytest
 
-from ares.dap.element import intact, sealed
-from ares.messages import PARTS_MAX, PutData
-from ares.runtime.journal_format import (
+from ares.model.element import intact, sealed
+from ares.model.messages import PARTS_MAX, PutData
+from ares.model.tag import Tag
+from ares.replica.facts import Pointed, Trimmed
+from ares.store.journal.format import (
     ALIGNMENT,
     BATCH,
     FORMAT,
@@ -22,8 +24,6 @@ from ares.runtime.journal_format import (
     parse_frame,
     walk,
 )
-from ares.server.facts import Pointed, Trimmed
-from ares.tag import Tag
 
 from .serving import INITIAL, KIB, PHOTOS, put
 
@@ -167,7 +167,7 @@ def test_a_batch_out_of_turn_ends_the_row():
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91\x91\x93\x7f\x01\x02", b"\x92\x90\xa1a"])
 def test_a_body_that_is_no_batch(body):
-    from ares.runtime.journal_format import encode_frame
+    from ares.store.journal.format import encode_frame
 
     data = memoryview(b"".join(encode_frame(BATCH, 1, 0, SALT, body)))
     with pytest.raises(Damage, match="not readable"):

@@ -1,4 +1,4 @@
-"""No room: what would change something is refused, reads go on, and all goes on when there is room again (ares/runtime/journal_log.py)."""
+"""No room: what would change something is refused, reads go on, and all goes on when there is room again (ares/store/journal/log.py)."""
 
 import asyncio
 import errno
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from ares.configuration import Status, Successor
-from ares.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
-from ares.runtime.journal_disk import Disk
-from ares.runtime.ports import Use
+from ares.model.configuration import Status, Successor
+from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
+from ares.net.port import Use
+from ares.replica.facts import fact_bytes_max
 from ares.server.durable_host import DurableHost
-from ares.server.facts import fact_bytes_max
+from ares.store.journal.disk import Disk
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
 

@@ -1,4 +1,4 @@
-"""Who waits for the disk, the event loop or the thread (ares/runtime/journal_inline.py), and what both promise whoever submits a job."""
+"""Who waits for the disk, the event loop or the thread (ares/store/journal/inline.py), and what both promise whoever submits a job."""
 
 import asyncio
 import errno
@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ares.runtime import journal_inline, unhindered_clock
-from ares.runtime.journal_disk import Disk
-from ares.runtime.journal_inline import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter
-from ares.runtime.journal_segments import SHORT_BYTES_MAX
-from ares.runtime.journal_thread import WriterThread
-from ares.runtime.unhindered_clock import UnhinderedClock
+from ares.machine import unhindered_clock
+from ares.machine.unhindered_clock import UnhinderedClock
+from ares.store.journal import inline as journal_inline
+from ares.store.journal.disk import Disk
+from ares.store.journal.inline import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter
+from ares.store.journal.segments import SHORT_BYTES_MAX
+from ares.store.journal.thread import WriterThread
 
 from .serving import KIB, AtOnce, ClosingDisk, Node, log_journal, put
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.dap.element import sealed
-from ares.messages import PutData
-from ares.runtime.journal_log import LogJournal
-from ares.server.replica import Replica
-from ares.server.state import Outlasting
+from ares.model.element import sealed
+from ares.model.messages import PutData
+from ares.replica.replica import Replica
+from ares.replica.state import Outlasting
+from ares.store.journal.log import LogJournal
 
 from ..property.test_replica import INITIAL, ME, MEMBERS, few_tags, likely
 from .model_disk import RecordedDisk, crash

@@ -1,11 +1,11 @@
-"""What a crash leaves of a journal: everything that it told to be durable, and nothing that it was never given (ares/runtime/journal_recovery.py)."""
+"""What a crash leaves of a journal: everything that it told to be durable, and nothing that it was never given (ares/store/journal/recovery.py)."""
 
 import random
 
 import pytest
 
-from ares.errors import StoreDamaged
-from ares.messages import PutData
+from ares.model.errors import StoreDamaged
+from ares.model.messages import PutData
 
 from .model_disk import RecordedDisk, crash
 from .serving import KIB, Node, log_journal, plain, requests, state

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.supervisor import members_of
-from ares.errors import BadInput
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.settings import Settings
+from ares.cli.local.supervisor import members_of
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
+from ares.model.errors import BadInput
 
 
 def test_init_gives_everybody_a_port_of_this_machine_after_all_others(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/runtime/http_status.py)."""
+"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/server/http.py)."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ares.errors import BadInput
-from ares.runtime import http_status
-from ares.runtime.http_status import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpStatus, Page
+from ares.model.errors import BadInput
+from ares.server import http as http_status
+from ares.server.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpStatus, Page
 from tests.ports import free_addresses
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
 from tests.process.command_line import Cli, running_cluster
 
 pytestmark = pytest.mark.process

@@ -1,15 +1,15 @@
-"""What is counted, and the page that shows it to Prometheus (ares/server/metrics.py, ares/runtime/prometheus.py)."""
+"""What is counted, and the page that shows it to Prometheus (ares/machine/metrics.py, ares/server/prometheus.py)."""
 
 import pytest
 from msgspec.structs import replace
 
-from ares.codec import encode
-from ares.configuration import Configuration, Status, Successor
-from ares.messages import Ack, CollectConfig, ConsensusDescription, GetTag, Reason, Refused, Stored, WriteConfig
-from ares.runtime.batching import BatchListener
-from ares.runtime.prometheus import of_member, of_process, of_server, of_traffic, render
+from ares.machine.metrics import DISK_S, LAG_S, Histogram, Traffic, holding
+from ares.model.codec import encode
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.messages import Ack, CollectConfig, ConsensusDescription, GetTag, Reason, Refused, Stored, WriteConfig
+from ares.net.batching import BatchListener
 from ares.server.host import Host
-from ares.server.metrics import DISK_S, LAG_S, Histogram, Traffic, holding
+from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from tests.journal.serving import INITIAL, NEXT, PHOTOS, plain, put, requests
 
 from .pages import check_histogram, samples

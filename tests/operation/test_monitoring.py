@@ -1,4 +1,4 @@
-"""/health and /metrics of servers and members in this process: what they say, and when they say 503 (ares/cli/monitoring.py)."""
+"""/health and /metrics of servers and members in this process: what they say, and when they say 503 (ares/server/monitor.py)."""
 
 import asyncio
 import threading
@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from ares.cli import monitoring
-from ares.cli.monitoring import Monitor, WatchedMember, WatchedServer
-from ares.errors import ConsensusUnavailable
-from ares.messages import ConsensusDescription
-from ares.runtime.transports import listener_at
+from ares.machine.metrics import Traffic
+from ares.model.errors import ConsensusUnavailable
+from ares.model.messages import ConsensusDescription
+from ares.net.transports import listener_at
+from ares.server import monitor as monitoring
 from ares.server.host import Host
-from ares.server.metrics import Traffic
+from ares.server.monitor import Monitor, WatchedMember, WatchedServer
 from tests.journal.serving import KIB, Node, log_journal, plain, put, requests
 from tests.journal.test_full_disk import SmallDisk, fill, host_of
 from tests.ports import free_addresses

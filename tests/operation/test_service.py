@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.runtime import service_manager
+from ares.machine import systemd as service_manager
 
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 

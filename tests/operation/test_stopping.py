@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.identity import ClientId, DomainName, ServerId
-from ares.interpreter import python
-from ares.messages import Ack, Propose
-from ares.runtime.settings import Settings
-from ares.runtime.zmq_client import ZmqConnections
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.messages import Ack, Propose
+from ares.net.zmq.zmq_client import ZmqConnections
 from tests.journal.serving import AtOnce, Node, log_journal, put
 from tests.journal.test_full_disk import host_of
 from tests.process.warm_start import ares_cli

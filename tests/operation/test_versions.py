@@ -7,17 +7,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares import codec
-from ares.errors import BadBlock, BadInput, BadMessage, ForeignStore
-from ares.fragment import block, remembered
-from ares.identity import ServerId
-from ares.messages import ReadConfig
-from ares.reconfig.decision import DecisionTable
-from ares.runtime import cluster_tables, journal_format, raft_directory
-from ares.runtime.clients_file import read_clients
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.raft_directory import Dump, MemberDirectory
-from ares.runtime.settings import Settings
+from ares.client import remembered
+from ares.cluster import tables as cluster_tables
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
+from ares.consensus.raft import directory as raft_directory
+from ares.consensus.raft.directory import Dump, MemberDirectory
+from ares.fragment import block
+from ares.model import codec
+from ares.model.decision import DecisionTable
+from ares.model.errors import BadBlock, BadInput, BadMessage, ForeignStore
+from ares.model.identity import ServerId
+from ares.model.messages import ReadConfig
+from ares.security.clients_file import read_clients
+from ares.store.journal import format as journal_format
 from tests.journal.serving import Node, log_journal, put
 
 ENTRY = (b"command", 1, 1)
@@ -31,7 +34,7 @@ def test_messages():
 
 
 def test_a_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr("ares.runtime.journal_segments.FORMAT", journal_format.FORMAT + 1)
+    monkeypatch.setattr("ares.store.journal.segments.FORMAT", journal_format.FORMAT + 1)
     node = Node(log_journal(tmp_path / "j"))
     assert node.handle(put("a", 1, b"x")) is not None
     node.commit()

@@ -6,13 +6,13 @@ A client runs one operation at a time. Time is a counter of deliveries: an opera
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ares.client.operations import read, write
-from ares.configuration import Configuration
-from ares.identity import DEFAULT_DOMAIN
+from ares.model.configuration import Configuration
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE
+from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE
 from tests.protocol.world import Client, Pending, World, servers
 
 PLANS = [

@@ -2,16 +2,16 @@
 
 import pytest
 
-from ares.client.operations import read, write
-from ares.configuration import Configuration, Status, Successor
-from ares.dap.client import DataAccess
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import CollectConfig, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
+from ares.dap.primitives import DataAccess
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import CollectConfig, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
+from ares.model.tag import Tag
+from ares.objects.operations import read, write
 from ares.reconfig import listing
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import get_next_config, put_config, read_config
 from ares.reconfig.view import Switches
-from ares.tag import Tag
 from tests.protocol.world import World, servers
 
 from .schedules import Done, broken_atomicity, cseq

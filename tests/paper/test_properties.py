@@ -2,9 +2,9 @@
 
 import pytest
 
-from ares.pointer import advance as true_advance
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE, WITHHELD
+from ares.model.successor import advance as true_advance
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, WITHHELD
 
 from .schedules import Cseq, Done, Schedule, broken_atomicity, broken_progress, broken_subsequence, broken_uniqueness
 
@@ -139,10 +139,10 @@ def test_a_server_that_takes_any_successor_breaks_lemma_7(monkeypatch):
             schedule.inspect = Pointers(schedule.world)
             schedule.run()
 
-    monkeypatch.setattr("ares.server.hosting.advance", takes_anything)
+    monkeypatch.setattr("ares.replica.hosting.advance", takes_anything)
     with pytest.raises(AssertionError, match="nextC moved backwards"):
         watched()
-    monkeypatch.setattr("ares.server.hosting.advance", true_advance)
+    monkeypatch.setattr("ares.replica.hosting.advance", true_advance)
 
 
 def done(kind, began, ended, number, value=b"v", entries=None, mu=0, object="x"):

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.errors import DecodeFailed
-from ares.identity import DEFAULT_DOMAIN, ServerId
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE
+from ares.model.configuration import Configuration
+from ares.model.errors import DecodeFailed
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE
 from tests.protocol.world import World, servers
 
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)

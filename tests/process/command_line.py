@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
 
 from .warm_start import ares_cli
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ares.cli import main
-from ares.cli.file_access import Transfer
-from ares.fragment.reading import FileProgress
-from ares.interpreter import python
+from ares.cli.files.file_access import Transfer
+from ares.fragment.read import FileProgress
+from ares.machine.interpreter import python
 
 from .command_line import Cli, running_cluster
 
@@ -441,9 +441,7 @@ def test_ctrl_c_in_the_middle_of_a_put(
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
-def test_a_file_that_grows_while_it_is_put(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_grows_while_it_is_put(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log"
     log.write_bytes(content())
     grown = content() + b"late"

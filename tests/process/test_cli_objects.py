@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ares.api import connect
-from ares.cli.connection import size
-from ares.configuration import Configuration
-from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
-from ares.interpreter import python
-from ares.runtime.remote_consensus import RemoteConsensus
-from ares.runtime.zmq_client import ZmqConnections
+from ares.cli.command_connection import size
+from ares.client.connect import connect
+from ares.consensus.remote import RemoteConsensus
+from ares.machine.interpreter import python
+from ares.model.configuration import Configuration
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
+from ares.net.zmq.zmq_client import ZmqConnections
 
 from .command_line import Cli, running_cluster
 from .warm_start import ares_cli

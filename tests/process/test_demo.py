@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli import demo_steps
-from ares.cli.demo_traffic import Traffic, count_in, value_of
+from ares.cli.demo.demo_command import demo_steps
+from ares.cli.demo.demo_traffic import Traffic, count_in, value_of
 from ares.cli.main import run
-from ares.errors import Unavailable
-from ares.interpreter import python
+from ares.machine.interpreter import python
+from ares.model.errors import Unavailable
 
 DEMO = python("-m", "ares", "demo", "--mib", "1")
 

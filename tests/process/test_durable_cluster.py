@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.interpreter import python
+from ares.machine.interpreter import python
 
 from .warm_start import ares_cli
 
@@ -29,9 +29,7 @@ def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
 
 def start(cluster: Path, server: str) -> subprocess.Popen[bytes]:
     """Run one server by itself, until it says that it serves."""
-    process = subprocess.Popen(
-        python("-m", "ares", "server", str(cluster), "--id", server), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = subprocess.Popen(python("-m", "ares", "server", str(cluster), "--id", server), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert b"READY" in process.stdout.readline()
     return process

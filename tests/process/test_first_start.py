@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.identity import ServerId
-from ares.interpreter import python
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from ares.model.identity import ServerId
 
 from .test_up_down import ares, pids
 

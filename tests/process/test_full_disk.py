@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import ares
-from ares.blocking import Connection
-from ares.interpreter import python
-from ares.runtime.settings import Settings
+from ares.client.blocking import Connection
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
 
 from .warm_start import ares_cli
 

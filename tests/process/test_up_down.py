@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli import supervisor
-from ares.identity import ServerId
-from ares.interpreter import python
-from ares.runtime.settings import Settings, split_address
+from ares.cli.local import supervisor
+from ares.cluster.settings import Settings, split_address
+from ares.machine.interpreter import python
+from ares.model.identity import ServerId
 
 from .warm_start import ares_cli
 

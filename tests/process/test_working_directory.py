@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.interpreter import python
+from ares.machine.interpreter import python
 
 pytestmark = pytest.mark.process
 
@@ -84,8 +84,8 @@ def test_without_its_flag_python_finds_no_installed_package_there(tmp_path: Path
     [
         [*CONSOLE_SCRIPT, "demo", "--mib", "1"],
         [*CONSOLE_SCRIPT, "torture", "--minutes", "0.1", "--servers", "3", "--consensus", "1", "--no-partitions"],
-        python("-m", "ares.sim", "--runs", "4", "--jobs", "2", "--scenario", "calm"),
-        python("-m", "ares.torture.kills", "--kills", "8"),
+        python("-m", "ares.testing.sim", "--runs", "4", "--jobs", "2", "--scenario", "calm"),
+        python("-m", "ares.testing.kills.kills", "--kills", "8"),
     ],
     ids=["demo", "torture", "sim", "kills"],
 )

@@ -18,10 +18,18 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from ares.interpreter import python
+from ares.machine.interpreter import python
 from tests import ports
 
-_PRELOADED = ["ares.api", "ares.cli.main", "ares.cli.up_command", "ares.cli.supervisor", "ares.runtime.cluster_file", "typer._adapters", "uvloop"]
+_PRELOADED = [
+    "ares.client.connect",
+    "ares.cli.main",
+    "ares.cli.local.up_command",
+    "ares.cli.local.supervisor",
+    "ares.cluster.cluster_file",
+    "typer._adapters",
+    "uvloop",
+]
 _MESSAGE_BYTES_MAX = 1 << 20
 
 _LAUNCHER = r"""

@@ -4,9 +4,9 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from ares.codec import DETACHED_BYTES_MIN
-from ares.configuration import BACKENDS, DELTA_MAX, Configuration, Server, Status, Successor
-from ares.messages import (
+from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.configuration import BACKENDS, DELTA_MAX, Configuration, Server, Status, Successor
+from ares.model.messages import (
     Ack,
     AnyMessage,
     CollectConfig,
@@ -41,7 +41,7 @@ from ares.messages import (
     Undecided,
     WriteConfig,
 )
-from ares.tag import Tag
+from ares.model.tag import Tag
 
 words = st.integers(0, 2**64 - 1)
 integers = st.integers(-(2**63), 2**64 - 1)
@@ -69,9 +69,7 @@ members = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5, uniqu
 backends = st.sampled_from(BACKENDS).filter(lambda backend: backend != "isa_l_rs_vand")
 deltas = st.integers(1, DELTA_MAX)
 places = st.integers(0, 2**63 - 1)
-configurations = st.builds(
-    _configuration, st.sampled_from(["abd", "ec"]), members, st.integers(1, 4), deltas, backends, texts, places, ids
-)
+configurations = st.builds(_configuration, st.sampled_from(["abd", "ec"]), members, st.integers(1, 4), deltas, backends, texts, places, ids)
 successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors
 listed = st.builds(Listed, texts, any_tags, st.booleans())

@@ -1,12 +1,12 @@
-"""Whatever is encoded comes back; whatever arrives instead is a BadMessage and nothing else (ares/codec.py)."""
+"""Whatever is encoded comes back; whatever arrives instead is a BadMessage and nothing else (ares/model/codec.py)."""
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.codec import VERSION, decode, encode
-from ares.errors import BadMessage
+from ares.model.codec import VERSION, decode, encode
+from ares.model.errors import BadMessage
 
 from .strategies import BY_TYPE, batches
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.configuration import Configuration
 from ares.dap.coding import STRIPE_BYTES, coding_for
-from ares.errors import DecodeFailed
+from ares.model.configuration import Configuration
+from ares.model.errors import DecodeFailed
 
 SHAPES = [(n, k) for n in range(2, 8) for k in range(1, n)]
 

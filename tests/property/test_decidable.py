@@ -5,12 +5,12 @@ from collections import Counter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ares.configuration import Configuration
 from ares.dap.decidable import newest_decodable
+from ares.dap.list import Versions
 from ares.dap.registry import capacity
-from ares.dap.server import Versions
-from ares.messages import DataReply, Element
-from ares.tag import TAG_ZERO, Tag
+from ares.model.configuration import Configuration
+from ares.model.messages import DataReply, Element
+from ares.model.tag import TAG_ZERO, Tag
 
 ELEMENT = Element(0, 0, 0, ())
 

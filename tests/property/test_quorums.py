@@ -1,4 +1,4 @@
-"""Two quorums share at least k servers, and no smaller size would do (ares/configuration.py; ARES II section 3)."""
+"""Two quorums share at least k servers, and no smaller size would do (ares/model/configuration.py; ARES II section 3)."""
 
 import itertools
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.configuration import Configuration
-from ares.quorum import Outcome, Tally
+from ares.model.configuration import Configuration
+from ares.model.quorum import Outcome, Tally
 
 
 def configurations(n):

@@ -1,4 +1,4 @@
-"""A server answers whatever it is sent and keeps its invariants, whoever sent it (ares/server/replica.py)."""
+"""A server answers whatever it is sent and keeps its invariants, whoever sent it (ares/replica/replica.py)."""
 
 from typing import get_args
 
@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.client.rounds import REPLY_OF
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.dap.element import sealed
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import (
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.element import sealed
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import (
     CollectConfig,
     Element,
     GetData,
@@ -22,8 +21,9 @@ from ares.messages import (
     Request,
     WriteConfig,
 )
-from ares.server.replica import Replica
-from ares.tag import TAG_ZERO, Tag
+from ares.model.tag import TAG_ZERO, Tag
+from ares.operation.rounds import REPLY_OF
+from ares.replica.replica import Replica
 
 from .strategies import BY_TYPE, any_tags, tags
 from .test_pointer import C0, moves_forward

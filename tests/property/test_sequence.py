@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ares.configuration import Configuration, Status, Successor
-from ares.errors import ConfigurationRefused
-from ares.identity import DEFAULT_DOMAIN
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ConfigurationRefused
+from ares.model.identity import DEFAULT_DOMAIN
 from ares.reconfig.sequence import ConfigurationSequence
 
 CONTENTS = [Configuration.abd([f"s{first + number}" for number in range(3)]) for first in range(4)]

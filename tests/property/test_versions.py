@@ -1,11 +1,11 @@
-"""The List of a server against a model that forgets nothing (ares/dap/server.py; Alg. 4:16-25)."""
+"""The List of a server against a model that forgets nothing (ares/dap/list.py; Alg. 4:16-25)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.dap.server import Versions
-from ares.messages import Element
-from ares.tag import TAG_ZERO, Tag
+from ares.dap.list import Versions
+from ares.model.messages import Element
+from ares.model.tag import TAG_ZERO, Tag
 
 tags = st.builds(Tag, st.integers(1, 6), st.integers(1, 3))
 elements = st.builds(lambda data: Element(0, len(data), 0, (data,)), st.binary(max_size=6))

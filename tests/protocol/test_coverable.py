@@ -1,18 +1,18 @@
-"""Versioned objects over the replicas, without I/O (CoARES; ARES II section 3, Extension 1; ares/client/coverable.py)."""
+"""Versioned objects over the replicas, without I/O (CoARES; ARES II section 3, Extension 1; ares/objects/coverable.py)."""
 
 import itertools
 
 import pytest
 
-from ares.client.coverable import Covered, create, cvr_read, cvr_write, read_versioned, write_versioned
-from ares.client.operations import delete, read, write
-from ares.configuration import Configuration
-from ares.errors import Unavailable
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import PutData
+from ares.model.configuration import Configuration
+from ares.model.errors import Unavailable
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import PutData
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE
+from ares.objects.coverable import Covered, create, cvr_read, cvr_write, read_versioned, write_versioned
+from ares.objects.operations import delete, read, write
 from ares.reconfig.view import Switches
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE
 from tests.protocol.world import World, servers
 
 ALL_SWITCHES = [Switches(piggyback, True, True, fast, optimised) for piggyback, fast, optimised in itertools.product([True, False], repeat=3)]

@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
-from ares.client.coverable import create, cvr_read, read_versioned, write_versioned
-from ares.client.operations import read
-from ares.configuration import Configuration
-from ares.identity import DEFAULT_DOMAIN, ServerId
-from ares.messages import GetData, PutData, WriteConfig
+from ares.model.configuration import Configuration
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.model.messages import GetData, PutData, WriteConfig
+from ares.model.tag import TAG_ZERO
+from ares.model.value import TOMBSTONE, WITHHELD
+from ares.objects.coverable import create, cvr_read, read_versioned, write_versioned
+from ares.objects.operations import read
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
-from ares.tag import TAG_ZERO
-from ares.value import TOMBSTONE, WITHHELD
 from tests.protocol.test_coverable import LARGE
 from tests.protocol.test_held import Traffic
 from tests.protocol.world import World, servers

@@ -4,18 +4,18 @@ import itertools
 
 import pytest
 
-from ares.client.operations import read, write
-from ares.client.survey import describe_servers
-from ares.configuration import Configuration
-from ares.dap.element import sealed
-from ares.errors import ConfigurationRefused, Unavailable
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import Ack, GetData, GetTag, Introduce, PutData, Reason, Refused
+from ares.model.configuration import Configuration
+from ares.model.element import sealed
+from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import Ack, GetData, GetTag, Introduce, PutData, Reason, Refused
+from ares.model.tag import Tag
+from ares.model.value import TOMBSTONE
+from ares.objects.operations import read, write
+from ares.objects.survey import describe_servers
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
-from ares.server.replica import Replica
-from ares.tag import Tag
-from ares.value import TOMBSTONE
+from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))

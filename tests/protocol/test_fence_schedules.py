@@ -4,18 +4,18 @@ import random
 
 import pytest
 
-from ares.errors import ObjectNotFound
+from ares.client.local_copy import content_of_bytes
 from ares.fragment.block import GENESIS_NAMES, MARK_NAMES, Genesis
 from ares.fragment.edits import GENESIS
-from ares.fragment.local import content_of_bytes
-from ares.fragment.matching import match
-from ares.fragment.memory import SharedMemory
-from ares.fragment.publishing import fm_put
-from ares.fragment.reading import FileState
-from ares.fragment.removal import fm_remove
+from ares.fragment.match import match
+from ares.fragment.read import FileState
+from ares.fragment.remove import fm_remove
+from ares.fragment.replace import fm_put
+from ares.fragment.shared_memory import SharedMemory
 from ares.fragment.writing import fm_update
-from ares.messages import PutData
-from ares.tag import TAG_ZERO
+from ares.model.errors import ObjectNotFound
+from ares.model.messages import PutData
+from ares.model.tag import TAG_ZERO
 from tests.protocol.test_fences import GRACE_S, NOW_S, SIZES, collect, drain, get, ids_of, put, removing, with_orphan
 
 OLD, NEW = random.Random(1).randbytes(5000), random.Random(2).randbytes(5000)

@@ -4,20 +4,20 @@ from contextlib import nullcontext
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.errors import BadBlock, ObjectNotFound
+from ares.client.local_copy import Assembled, content_of_bytes
 from ares.fragment.block import GENESIS_NAMES, Block, BlockId, BlockIds, Genesis, block_name, encode_block
-from ares.fragment.collection import fm_collect
-from ares.fragment.division import Sizes
-from ares.fragment.local import Assembled, content_of_bytes
-from ares.fragment.memory import SharedMemory
-from ares.fragment.publishing import fm_put
-from ares.fragment.reading import FileState, fm_read
-from ares.fragment.removal import fm_remove
+from ares.fragment.collect import fm_collect
+from ares.fragment.divide import Sizes
+from ares.fragment.read import FileState, fm_read
+from ares.fragment.remove import fm_remove
+from ares.fragment.replace import fm_put
 from ares.fragment.report import REPLACED_MEANWHILE
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import PutData
-from ares.tag import TAG_ZERO
+from ares.fragment.shared_memory import SharedMemory
+from ares.model.configuration import Configuration
+from ares.model.errors import BadBlock, ObjectNotFound
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import PutData
+from ares.model.tag import TAG_ZERO
 from tests.protocol.world import World, servers
 from tests.simulation.file_controls import collections_without_a_fence, fences_beside_young_blocks, puts_that_do_not_look_at_the_mark
 

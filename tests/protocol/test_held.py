@@ -2,12 +2,12 @@
 
 import pytest
 
-from ares.client.coverable import Covered, cvr_read, read_versioned, write_versioned
-from ares.client.operations import read, write
-from ares.messages import DataReply, PutData
+from ares.model.messages import DataReply, PutData
+from ares.model.tag import Tag
+from ares.model.value import WITHHELD
+from ares.objects.coverable import Covered, cvr_read, read_versioned, write_versioned
+from ares.objects.operations import read, write
 from ares.reconfig.view import Switches
-from ares.tag import Tag
-from ares.value import WITHHELD
 from tests.protocol.test_coverable import ABD, EC, LARGE, both, every
 from tests.protocol.world import World
 

@@ -1,4 +1,4 @@
-"""While a domain moves, a version that was at a quorum before that heard of a successor is read and not written back (ares/client/answers.py)."""
+"""While a domain moves, a version that was at a quorum before that heard of a successor is read and not written back (ares/objects/answers.py)."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,17 +9,17 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from ares.client.operations import read, stat, write
-from ares.configuration import Configuration, Status, Successor
-from ares.dap.element import sealed
-from ares.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName
-from ares.messages import DataReply, GetData, PutData
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.element import sealed
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName
+from ares.model.messages import DataReply, GetData, PutData
+from ares.model.tag import Tag
+from ares.objects.operations import read, stat, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
-from ares.server.hosting import Hosting
-from ares.server.placed_hosting import PlacedHosting
-from ares.server.places import Ledger
-from ares.tag import Tag
+from ares.replica.hosting import Hosting
+from ares.replica.placed_hosting import PlacedHosting
+from ares.replica.places import Ledger
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
 from tests.protocol.world import Client, World, servers
 

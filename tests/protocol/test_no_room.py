@@ -1,19 +1,19 @@
-"""Writes that servers refuse for want of room: what is said of their effect (ares/client/session.py, operations.py)."""
+"""Writes that servers refuse for want of room: what is said of their effect (ares/operation/session.py, operations.py)."""
 
 import itertools
 
 import pytest
 
-from ares.client.coverable import write_versioned
-from ares.client.operations import delete, read, write
-from ares.client.rounds import RESEND_S
-from ares.configuration import Configuration
-from ares.errors import Unavailable
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import PutData, ReadConfig, Reason, Refused
+from ares.model.configuration import Configuration
+from ares.model.errors import Unavailable
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import PutData, ReadConfig, Reason, Refused
+from ares.model.value import TOMBSTONE
+from ares.objects.coverable import write_versioned
+from ares.objects.operations import delete, read, write
+from ares.operation.rounds import RESEND_S
 from ares.reconfig.view import Switches
-from ares.server.replica import Replica
-from ares.value import TOMBSTONE
+from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 
 C0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)

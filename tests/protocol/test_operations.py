@@ -5,15 +5,15 @@ import itertools
 import msgspec
 import pytest
 
-from ares.client.operations import delete, read, stat, write
-from ares.client.rounds import RESEND_S
-from ares.configuration import Configuration
-from ares.errors import DecodeFailed, ObjectNotFound, Unavailable
-from ares.identity import DEFAULT_DOMAIN, ServerId
-from ares.messages import DataReply, PutData
+from ares.model.configuration import Configuration
+from ares.model.errors import DecodeFailed, ObjectNotFound, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.model.messages import DataReply, PutData
+from ares.model.tag import TAG_ZERO
+from ares.model.value import TOMBSTONE
+from ares.objects.operations import delete, read, stat, write
+from ares.operation.rounds import RESEND_S
 from ares.reconfig.view import Switches
-from ares.tag import TAG_ZERO
-from ares.value import TOMBSTONE
 from tests.protocol.world import World, servers
 
 ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], repeat=4)]

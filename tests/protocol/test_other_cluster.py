@@ -2,10 +2,10 @@
 
 import pytest
 
-from ares.client.operations import read, write
-from ares.configuration import Configuration
-from ares.errors import ConfigurationRefused, Unavailable
-from ares.identity import DEFAULT_DOMAIN
+from ares.model.configuration import Configuration
+from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import View
 from tests.protocol.world import World, servers

@@ -4,18 +4,18 @@ import itertools
 
 import pytest
 
-from ares.client.operations import read, stat, write
-from ares.client.survey import list_objects
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.errors import ConfigurationRefused, Unavailable
-from ares.identity import DEFAULT_DOMAIN, ServerId
-from ares.messages import CollectConfig, GetData, ListObjects, PutData, WriteConfig
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.model.messages import CollectConfig, GetData, ListObjects, PutData, WriteConfig
+from ares.model.tag import TAG_ZERO
+from ares.model.value import TOMBSTONE
+from ares.objects.operations import read, stat, write
+from ares.objects.survey import list_objects
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import put_config
 from ares.reconfig.view import Switches
-from ares.server.replica import Replica
-from ares.tag import TAG_ZERO
-from ares.value import TOMBSTONE
+from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))

@@ -1,15 +1,15 @@
-"""While a successor is known and not finalized, an operation asks all configurations that it knows at the same time (ares/client/operations.py)."""
+"""While a successor is known and not finalized, an operation asks all configurations that it knows at the same time (ares/objects/operations.py)."""
 
 from unittest.mock import patch
 
 import pytest
 
-from ares.client.operations import delete, read, write
-from ares.client.survey import list_objects
-from ares.configuration import Configuration
-from ares.effects import Together
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import CollectConfig, DataReply, GetData, GetTag, ListObjects, PutData, TagReply, WriteConfig
+from ares.model.configuration import Configuration
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import CollectConfig, DataReply, GetData, GetTag, ListObjects, PutData, TagReply, WriteConfig
+from ares.objects.operations import delete, read, write
+from ares.objects.survey import list_objects
+from ares.operation.effects import Together
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import Switches

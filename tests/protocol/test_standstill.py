@@ -2,13 +2,13 @@
 
 import pytest
 
-from ares.client.operations import read, write
-from ares.client.survey import list_objects
-from ares.configuration import Configuration
-from ares.errors import ConnectionClosed
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import PutData
-from ares.object_errors import ObjectsStuck
+from ares.model.configuration import Configuration
+from ares.model.errors import ConnectionClosed
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import PutData
+from ares.model.object_errors import ObjectsStuck
+from ares.objects.operations import read, write
+from ares.objects.survey import list_objects
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from tests.protocol.world import World, servers

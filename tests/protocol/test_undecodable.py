@@ -2,25 +2,25 @@
 
 import pytest
 
-from ares.client.coverable import read_versioned, write_versioned
-from ares.client.operations import delete, read, stat, write
-from ares.client.survey import list_objects
-from ares.configuration import Configuration
-from ares.dap.element import sealed
 from ares.dap.looks import Finding, proves
-from ares.effects import Gather
-from ares.errors import ObjectNotFound
 from ares.fragment.block import BlockId, BlockIds, block_name, genesis_name
-from ares.fragment.collection import fm_collect
-from ares.fragment.memory import SharedMemory
-from ares.fragment.removal import fm_remove
-from ares.identity import DEFAULT_DOMAIN, ClientId
-from ares.messages import Describe, GetData, PutData
-from ares.object_errors import LeftBehind, ObjectsStuck, Undecodable
+from ares.fragment.collect import fm_collect
+from ares.fragment.remove import fm_remove
+from ares.fragment.shared_memory import SharedMemory
+from ares.model.configuration import Configuration
+from ares.model.element import sealed
+from ares.model.errors import ObjectNotFound
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.messages import Describe, GetData, PutData
+from ares.model.object_errors import LeftBehind, ObjectsStuck, Undecodable
+from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE
+from ares.objects.coverable import read_versioned, write_versioned
+from ares.objects.operations import delete, read, stat, write
+from ares.objects.survey import list_objects
+from ares.operation.effects import Gather
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
-from ares.tag import NUMBER_FLOOR, TAG_ZERO, Tag
-from ares.value import TOMBSTONE
 from tests.protocol.world import World, servers
 
 DELTA = 1
@@ -40,8 +40,7 @@ def drain(world):
 def put_at(configuration, object, tag, index, data=b"x" * 100, length=100):
     """One server takes one element."""
     element = sealed(configuration.id, object, tag, index, length, (data,))
-    yield Gather(configuration, lambda call: PutData(call, configuration.id, object, tag, element), "put-data", (configuration.server_ids[index],),
-    1)
+    yield Gather(configuration, lambda call: PutData(call, configuration.id, object, tag, element), "put-data", (configuration.server_ids[index],), 1)
 
 
 def overflow(client, object, highest=1000, configuration=C0):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ares.client.coverable import Covered, cvr_read, cvr_write
-from ares.client.operations import delete, read, write
-from ares.configuration import Configuration
-from ares.errors import ObjectNotFound
-from ares.identity import DEFAULT_DOMAIN, ClientId
-from ares.messages import PutData
-from ares.tag import Tag, TagSource
-from ares.value import TOMBSTONE
+from ares.model.configuration import Configuration
+from ares.model.errors import ObjectNotFound
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.model.messages import PutData
+from ares.model.tag import Tag, TagSource
+from ares.model.value import TOMBSTONE
+from ares.objects.coverable import Covered, cvr_read, cvr_write
+from ares.objects.operations import delete, read, write
 from tests.protocol.world import World, servers
 from tests.simulation.controls import numbers_forgotten_by_the_first_to_end
 

@@ -4,15 +4,15 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from ares.client.session import TICK_S, Session
-from ares.codec import decode, encode
-from ares.configuration import Configuration, Server
-from ares.effects import Agree, Operation
-from ares.identity import CallId, ClientId, DomainName, ServerId
-from ares.messages import AnyMessage, Decided
-from ares.reconfig.decision import DecisionTable
+from ares.model.codec import decode, encode
+from ares.model.configuration import Configuration, Server
+from ares.model.decision import DecisionTable
+from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.messages import AnyMessage, Decided
+from ares.operation.effects import Agree, Operation
+from ares.operation.session import TICK_S, Session
 from ares.reconfig.view import Switches, View
-from ares.server.replica import Replica
+from ares.replica.replica import Replica
 
 IDENTITY = "{:032x}"
 

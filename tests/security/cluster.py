@@ -8,22 +8,22 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from ares.api import connect, with_key
-from ares.cli.guard import certifying, guard_of
+from ares.client.connect import connect, with_key
 from ares.client.manager import Manager
-from ares.identity import ServerId
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.cluster_tables import TransportName
-from ares.runtime.consensus_host import ConsensusHost
-from ares.runtime.keys import SecretKey
-from ares.runtime.local_consensus import LocalConsensus
-from ares.runtime.new_keys import authorise
-from ares.runtime.security_settings import SecuritySettings
-from ares.runtime.transports import listener_at
-from ares.runtime.zmq_server import ZmqListener
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.new_keys import authorise
+from ares.cluster.security_settings import SecuritySettings
+from ares.cluster.tables import TransportName
+from ares.consensus.local import LocalConsensus
+from ares.consensus.member_host import ConsensusHost
+from ares.model.identity import ServerId
+from ares.net.transports import listener_at
+from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.zmtp_server import ZmtpListener
+from ares.replica.replica import Replica
+from ares.security.keys import SecretKey
+from ares.server.guard import certifying, guard_of
 from ares.server.host import Host
-from ares.server.replica import Replica
 
 WAIT_S_MAX = 60.0
 """Far more than anything here takes, also on a busy machine."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.runtime import clients_file, lock
+from ares.security import clients_file, lock
 
 from .cluster import SecureCluster
 

@@ -3,11 +3,11 @@
 import asyncio
 import random
 
-from ares.codec import encode
-from ares.identity import CallId, ConfigurationId, ObjectName
-from ares.messages import Ack, Element, PutData
-from ares.runtime.keys import SecretKey
-from ares.tag import TAG_ZERO
+from ares.model.codec import encode
+from ares.model.identity import CallId, ConfigurationId, ObjectName
+from ares.model.messages import Ack, Element, PutData
+from ares.model.tag import TAG_ZERO
+from ares.security.keys import SecretKey
 
 from .cluster import within
 from .test_gate import S0, Server, client_of

@@ -5,9 +5,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
 
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ConfigurationId, ObjectName, ServerId
-from ares.messages import (
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import (
     Ack,
     AnyMessage,
     CollectConfig,
@@ -32,11 +32,11 @@ from ares.messages import (
     Upkeep,
     WriteConfig,
 )
-from ares.server import admission
-from ares.server.admission import Admission, Client, Role
-from ares.server.hosting import Hosting
-from ares.server.replica import Replica
-from ares.tag import Tag
+from ares.model.tag import Tag
+from ares.replica.hosting import Hosting
+from ares.replica.replica import Replica
+from ares.security import roles as admission
+from ares.security.roles import Admission, Client, Role
 
 CALL = CallId(5)
 KEY = ObjectName("key")

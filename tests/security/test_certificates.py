@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ares.configuration import Configuration, Server
-from ares.errors import ConfigurationRefused
-from ares.identity import DEFAULT_DOMAIN, ClientId, DomainName, ServerId
-from ares.runtime import certificates
-from ares.runtime.certificates import Signer, Verifier
-from ares.runtime.certified_consensus import CertifiedConsensus
-from ares.runtime.keys import SigningKey
-from ares.runtime.local_consensus import LocalConsensus
+from ares.consensus.certified import CertifiedConsensus
+from ares.consensus.local import LocalConsensus
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import ConfigurationRefused
+from ares.model.identity import DEFAULT_DOMAIN, ClientId, DomainName, ServerId
+from ares.security import certificates
+from ares.security.certificates import Signer, Verifier
+from ares.security.keys import SigningKey
 
 ME = ClientId(7)
 FILES = DomainName("files")

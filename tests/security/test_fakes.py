@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 
-from ares.errors import Unavailable
-from ares.identity import ServerId
-from ares.runtime.zmtp_handshake import framed, greeting
+from ares.model.errors import Unavailable
+from ares.model.identity import ServerId
+from ares.net.zmtp.handshake import framed, greeting
 
 from .cluster import SecureCluster, within
 

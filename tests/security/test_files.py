@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from ares.api import connect
-from ares.cli.guard import certifying, guard_of, processes_as_clients
 from ares.cli.options import Common
-from ares.errors import BadInput
-from ares.identity import ServerId
-from ares.runtime.clients_file import AuthorisedClients, KeyedSender, read_clients, write_clients
-from ares.runtime.cluster_file import Plan, create, renew_identities
-from ares.runtime.keys import SecretKey, SigningKey
-from ares.runtime.new_keys import authorise, revoke
-from ares.runtime.secret_file import write_secret
-from ares.runtime.security_settings import SecuritySettings
-from ares.runtime.settings import Settings
-from ares.server.admission import Client, Role
+from ares.client.connect import connect
+from ares.cluster.cluster_file import Plan, create, renew_identities
+from ares.cluster.new_keys import authorise, revoke
+from ares.cluster.security_settings import SecuritySettings
+from ares.cluster.settings import Settings
+from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+from ares.security.clients_file import AuthorisedClients, KeyedSender, read_clients, write_clients
+from ares.security.keys import SecretKey, SigningKey
+from ares.security.roles import Client, Role
+from ares.security.secrets import write_secret
+from ares.server.guard import certifying, guard_of, processes_as_clients
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.codec import encode
-from ares.identity import CallId, ServerId
-from ares.messages import Ack, AnyMessage, Describe, Reason, Refused
-from ares.runtime import lock
-from ares.runtime.clients_file import KeyedSender
-from ares.runtime.cluster_tables import TransportName
-from ares.runtime.keys import SecretKey, keyed
-from ares.runtime.lock import Lock
-from ares.runtime.ports import Sender
-from ares.runtime.transports import connections, listener_at
-from ares.runtime.zmq_gate import Gate
-from ares.runtime.zmq_server import ZmqListener
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.cluster.tables import TransportName
+from ares.model.codec import encode
+from ares.model.identity import CallId, ServerId
+from ares.model.messages import Ack, AnyMessage, Describe, Reason, Refused
+from ares.net.port import Sender
+from ares.net.transports import connections, listener_at
+from ares.net.zmq.zmq_gate import Gate
+from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.zmtp_server import ZmtpListener
+from ares.security import lock
+from ares.security.clients_file import KeyedSender
+from ares.security.keys import SecretKey, keyed
+from ares.security.lock import Lock
 
 from .cluster import within
 

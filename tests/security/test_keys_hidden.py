@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ares.api import connect
 from ares.cli.main import run
-from ares.errors import BadInput
-from ares.interpreter import python
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.keys import SecretKey
-from ares.runtime.settings import Settings
+from ares.client.connect import connect
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
+from ares.security.keys import SecretKey
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 

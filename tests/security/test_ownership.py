@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.guard import guard_of
-from ares.errors import BadInput
-from ares.identity import ServerId
-from ares.interpreter import python
-from ares.runtime.clients_file import AuthorisedClients, read_clients
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.home import held, prepare
-from ares.runtime.new_keys import authorise
-from ares.runtime.raft_member import RaftMember
-from ares.runtime.security_settings import SecuritySettings
-from ares.runtime.settings import Settings
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.home import held, prepare
+from ares.cluster.new_keys import authorise
+from ares.cluster.security_settings import SecuritySettings
+from ares.cluster.settings import Settings
+from ares.consensus.raft.member import RaftMember
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+from ares.security.clients_file import AuthorisedClients, read_clients
+from ares.server.guard import guard_of
 
 SOMEBODY = 12_345
 """No user of this machine."""

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ares.codec import FRAME_BYTES_MAX
-from ares.identity import CallId, ClientId, ConfigurationId, ObjectName
-from ares.messages import Ack, Element, PutData
-from ares.runtime import zmq_connections, zmq_server
-from ares.runtime.keys import SecretKey
-from ares.tag import Tag
+from ares.model.codec import FRAME_BYTES_MAX
+from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
+from ares.model.messages import Ack, Element, PutData
+from ares.model.tag import Tag
+from ares.net.zmq import zmq_connections, zmq_server
+from ares.security.keys import SecretKey
 
 from .cluster import within
 from .test_gate import MIB, S0, Server, client_of

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from ares.client.manager import Manager
-from ares.configuration import Configuration, Status, Successor
-from ares.effects import Gather, Operation
-from ares.errors import AresError, ConfigurationRefused, ConsensusUnavailable, NotAuthorized, Unavailable
-from ares.identity import DIRECTORY, CallId, ObjectName
-from ares.messages import Ack, AnyMessage, CollectConfig, Introduce, Reason, Refused, WriteConfig
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable, NotAuthorized, Unavailable
+from ares.model.identity import DIRECTORY, CallId, ObjectName
+from ares.model.messages import Ack, AnyMessage, CollectConfig, Introduce, Reason, Refused, WriteConfig
+from ares.net.zmtp_client import ZmtpConnections
+from ares.operation.effects import Gather, Operation
 from ares.reconfig.reconfigure import agree
 from ares.reconfig.traversal import put_config
-from ares.runtime.certificates import Signer
-from ares.runtime.keys import SigningKey
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.server import admission
-from ares.server.admission import Admission
+from ares.security import roles as admission
+from ares.security.certificates import Signer
+from ares.security.keys import SigningKey
+from ares.security.roles import Admission
 
 from .cluster import TIMEOUT_S, SecureCluster, within
 
@@ -91,9 +91,7 @@ async def test_a_decided_successor_is_spread_by_readers_as_pending_only(cluster:
     assert await within(admin.write("key", b"newer"))
 
 
-async def test_taking_a_readers_word_for_it_would_lose_the_object(
-    cluster: SecureCluster, admin: Manager, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_taking_a_readers_word_for_it_would_lose_the_object(cluster: SecureCluster, admin: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the certificate alone does not keep anybody from finalizing what nothing was moved to."""
     monkeypatch.setattr(admission, "_hearsay", lambda message, own: message)
     reader = await cluster.manager("reader", "read")

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from ares.client.manager import Manager
-from ares.configuration import Configuration
-from ares.errors import NotAuthorized
-from ares.messages import Keyed, PutData, Reason, Refused, Reply
-from ares.runtime.keys import SecretKey
-from ares.runtime.new_keys import revoke
-from ares.runtime.secret_file import write_secret
+from ares.cluster.new_keys import revoke
+from ares.model.configuration import Configuration
+from ares.model.errors import NotAuthorized
+from ares.model.messages import Keyed, PutData, Reason, Refused, Reply
+from ares.security.keys import SecretKey
+from ares.security.secrets import write_secret
 from ares.server.host import Host
 
 from .cluster import SecureCluster, within

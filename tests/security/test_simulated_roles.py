@@ -6,14 +6,14 @@ from unittest.mock import patch
 
 import pytest
 
-from ares.codec import decode, encode
-from ares.messages import AnyMessage, GetData, ListObjects, WriteConfig
-from ares.server import admission
-from ares.server.admission import Admission, Client, Role
-from ares.sim.plan import draw
-from ares.sim.run import run_plan
-from ares.sim.scenarios import SCENARIOS
-from ares.sim.server import SimServer
+from ares.model.codec import decode, encode
+from ares.model.messages import AnyMessage, GetData, ListObjects, WriteConfig
+from ares.security import roles as admission
+from ares.security.roles import Admission, Client, Role
+from ares.testing.sim.plan import draw
+from ares.testing.sim.run import run_plan
+from ares.testing.sim.scenarios import SCENARIOS
+from ares.testing.sim.simulated_server import SimServer
 
 SEEDS = 12
 RECONFIGURERS = "g"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.identity import ClientId, ServerId
-from ares.runtime import raft_transport
+from ares.consensus.raft import transport as raft_transport
+from ares.model.identity import ClientId, ServerId
 from tests.consensus.clusters import PATIENCE_S, LocalMembers, configuration, until
 
 MIB = 1024 * 1024

@@ -8,23 +8,23 @@ from unittest.mock import patch
 
 import msgspec
 
-from ares.client import operations, survey
-from ares.configuration import Configuration, Status, Successor
-from ares.dap.client import Found
-from ares.effects import Operation
-from ares.errors import Superseded
-from ares.identity import CallId
-from ares.messages import Decided, GetData, ListObjects
-from ares.reconfig.collection import gc_config
+from ares.dap.primitives import Found
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import Superseded
+from ares.model.identity import CallId
+from ares.model.messages import Decided, GetData, ListObjects
+from ares.model.tag import TAG_ZERO, TagSource
+from ares.objects import operations, survey
+from ares.operation.effects import Operation
 from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor
+from ares.reconfig.retire import gc_config
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
-from ares.server import replica
-from ares.sim.consensus import SimConsensus
-from ares.sim.plan import draw
-from ares.sim.run import run_plan
-from ares.sim.server import LateServer
-from ares.tag import TAG_ZERO, TagSource
+from ares.replica import replica
+from ares.testing.sim.plan import draw
+from ares.testing.sim.run import run_plan
+from ares.testing.sim.simulated_consensus import SimConsensus
+from ares.testing.sim.simulated_server import LateServer
 from tests.simulation.coverable_controls import (
     held_versions_that_hide_newer_ones,
     put_data_skipped_for_what_was_only_seen,
@@ -52,7 +52,7 @@ def without_r2() -> Any:
     def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
         return incoming
 
-    return _all(consensus_that_decides_twice(), patch("ares.server.hosting.advance", advance))
+    return _all(consensus_that_decides_twice(), patch("ares.replica.hosting.advance", advance))
 
 
 def consensus_that_decides_twice() -> Any:
@@ -124,7 +124,7 @@ def gc_before_finalize() -> Any:
         yield from mover.update_config()
         return Reconfigured(target, True, 0, 0, 0, [])
 
-    return patch("ares.sim.client.reconfigure", reconfigure)
+    return patch("ares.testing.sim.simulated_client.reconfigure", reconfigure)
 
 
 def fast_read_past_a_successor() -> Any:
@@ -138,7 +138,7 @@ def fast_read_past_a_successor() -> Any:
         found = yield from operations.read(view, object)
         return found
 
-    return patch("ares.sim.client.read", read)
+    return patch("ares.testing.sim.simulated_client.read", read)
 
 
 def early_answers_that_count() -> Any:
@@ -176,7 +176,7 @@ def listings_that_believe_any_quorum() -> Any:
                 names.newest[name] = listed[0]
         return names
 
-    return patch("ares.sim.client.list_mentioned", believe)
+    return patch("ares.testing.sim.simulated_client.list_mentioned", believe)
 
 
 def numbers_forgotten_by_the_first_to_end() -> Any:
@@ -190,7 +190,7 @@ def numbers_forgotten_by_the_first_to_end() -> Any:
 
 def lists_of_one() -> Any:
     """EC servers keep one version instead of delta + 1."""
-    return patch("ares.server.hosting.capacity", lambda configuration: 1)
+    return patch("ares.replica.hosting.capacity", lambda configuration: 1)
 
 
 def lists_that_forget_what_they_trimmed() -> Any:

@@ -1,13 +1,13 @@
 """Writes docs/piggyback-counterexample.md from a run of the simulator in which the published piggyback loses a completed write.
 
-    python -m tests.simulation.counterexample > docs/piggyback-counterexample.md
+python -m tests.simulation.counterexample > docs/piggyback-counterexample.md
 """
 
 import sys
 
-from ares.sim.plan import Plan, draw
-from ares.sim.run import Verdict, run_plan
-from ares.sim.shrink import shrink
+from ares.testing.sim.plan import Plan, draw
+from ares.testing.sim.run import Verdict, run_plan
+from ares.testing.sim.shrink import shrink
 from tests.simulation.controls import CONTROLS, hunt
 
 NAME = "published piggyback (no R1)"

@@ -1,21 +1,21 @@
-"""Negative controls for coverable objects: broken variants of ares/client/coverable.py and of the optimised DAPs (CoARES)."""
+"""Negative controls for coverable objects: broken variants of ares/objects/coverable.py and of the optimised DAPs (CoARES)."""
 
 from typing import Any
 from unittest.mock import patch
 
-from ares.client.coverable import Covered
-from ares.client.operations import newest, query, write_above
-from ares.dap.client import DataAccess, Found
-from ares.dap.memory import Memory
+from ares.dap.cache import Memory
+from ares.dap.primitives import DataAccess, Found
 from ares.dap.reading import DataReplies, Reading
-from ares.effects import Operation
-from ares.identity import ConfigurationId
+from ares.model.identity import ConfigurationId
+from ares.objects.coverable import Covered
+from ares.objects.operations import newest, query, write_above
+from ares.operation.effects import Operation
 from ares.reconfig.view import View
 
 
 def versions_that_are_not_checked() -> Any:
     """A versioned write takes place whatever the latest version is."""
-    return patch("ares.client.coverable.cvr_write", unchecked_write)
+    return patch("ares.objects.coverable.cvr_write", unchecked_write)
 
 
 def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
@@ -52,7 +52,7 @@ def put_data_skipped_for_what_was_only_seen() -> Any:
         return newest(answers), answers[-1].configuration
         yield
 
-    return patch("ares.client.coverable.settle_read", settle_read)
+    return patch("ares.objects.coverable.settle_read", settle_read)
 
 
 def puts_remembered_for_every_configuration() -> Any:

@@ -7,17 +7,18 @@ from unittest.mock import patch
 
 import msgspec
 
-from ares.client.coverable import Covered
-from ares.effects import Operation, Together
-from ares.fragment import collection, reading
+from ares.fragment import collect as collection
+from ares.fragment import read as reading
 from ares.fragment.block import block_name, parse_block_name
-from ares.fragment.memory import Blocks, SharedMemory, drop_blocks
-from ares.fragment.publishing import Put
-from ares.fragment.reading import BlockGone, Chain, FileState, Seen, read_genesis
+from ares.fragment.read import BlockGone, Chain, FileState, Seen, read_genesis
+from ares.fragment.replace import Put
+from ares.fragment.shared_memory import Blocks, SharedMemory, drop_blocks
 from ares.fragment.update import Update
 from ares.fragment.writing import Look
-from ares.identity import ClientId
-from ares.tag import Tag
+from ares.model.identity import ClientId
+from ares.model.tag import Tag
+from ares.objects.coverable import Covered
+from ares.operation.effects import Operation, Together
 from tests.simulation.coverable_controls import unchecked_write
 
 
@@ -54,7 +55,7 @@ def _discard(creation: Operation[Tag]) -> Operation[None]:
 
 def files_written_without_a_look_at_versions() -> Any:
     """The blocks of a file are written whatever their latest version is."""
-    return patch("ares.fragment.memory.cvr_write", unchecked_write)
+    return patch("ares.fragment.shared_memory.cvr_write", unchecked_write)
 
 
 def puts_that_go_over_what_nobody_saw() -> Any:

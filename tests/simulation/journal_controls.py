@@ -5,19 +5,20 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ares.dap.element import is_hollow
-from ares.effects import Operation
-from ares.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
-from ares.runtime import journal_format, journal_recovery
-from ares.runtime.journal_anchor import Anchor
-from ares.runtime.journal_recovery import Recovery
-from ares.runtime.journal_segments import Work
+from ares.model.element import is_hollow
+from ares.model.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
+from ares.operation.effects import Operation
+from ares.replica.facts import Trimmed
+from ares.replica.placed_hosting import PlacedHosting
+from ares.replica.state import Outlasting
+from ares.replica.unsynced import Unsynced
 from ares.server.durable_host import DurableHost
-from ares.server.facts import Trimmed
-from ares.server.placed_hosting import PlacedHosting
-from ares.server.state import Outlasting
-from ares.server.unsynced import Unsynced
-from ares.sim.disk import ModelDisk
+from ares.store.journal import format as journal_format
+from ares.store.journal import recovery as journal_recovery
+from ares.store.journal.anchor import Anchor
+from ares.store.journal.recovery import Recovery
+from ares.store.journal.segments import Work
+from ares.testing.sim.model_disk import ModelDisk
 
 
 def replies_before_the_sync() -> Any:
@@ -110,7 +111,7 @@ def elements_that_are_not_rebuilt() -> Any:
         return None
         yield
 
-    return patch("ares.sim.scrubber.rebuild_element", nothing)
+    return patch("ares.testing.sim.scrubber.rebuild_element", nothing)
 
 
 def anchors_that_nobody_reads() -> Any:

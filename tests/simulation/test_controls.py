@@ -2,8 +2,8 @@
 
 import pytest
 
-from ares.sim.plan import draw
-from ares.sim.run import run_plan
+from ares.testing.sim.plan import draw
+from ares.testing.sim.run import run_plan
 from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hunt
 from tests.simulation.coverable_controls import puts_remembered_for_every_configuration
 

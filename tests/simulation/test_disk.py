@@ -1,11 +1,11 @@
-"""The model of a disk that simulated journals lie on (ares/sim/disk.py): what a crash may leave of it, and what not."""
+"""The model of a disk that simulated journals lie on (ares/testing/sim/model_disk.py): what a crash may leave of it, and what not."""
 
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ares.sim.disk import BLOCK_BYTES, ModelDisk, PowerLost
+from ares.testing.sim.model_disk import BLOCK_BYTES, ModelDisk, PowerLost
 
 HERE = Path("store")
 SEEDS = range(60)

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.interpreter import python
-from ares.sim.plan import Plan, draw
-from ares.sim.run import run_plan
-from ares.sim.scenarios import SCENARIOS
-from ares.sim.shrink import shrink
+from ares.machine.interpreter import python
+from ares.testing.sim.plan import Plan, draw
+from ares.testing.sim.run import run_plan
+from ares.testing.sim.scenarios import SCENARIOS
+from ares.testing.sim.shrink import shrink
 from tests.simulation.controls import CONTROLS, hunt
 
 FIXED_SEEDS = 25
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_run():
 @pytest.mark.parametrize("scenario", ["reconfigure", "journal", "rot"])
 def test_the_same_seed_gives_the_same_run_in_another_process(scenario):
     """Nothing depends on hashes of strings or addresses of objects."""
-    command = python("-m", "ares.sim", "--seed", "3", "--scenario", scenario)
+    command = python("-m", "ares.testing.sim", "--seed", "3", "--scenario", scenario)
     runs = {subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}).stdout for salt in "12"}
     assert len(runs) == 1
     assert "clean" in runs.pop()
@@ -67,14 +67,14 @@ def test_a_run_that_never_ends_is_a_violation():
     """Liveness is judged: servers that swallow everything after the healing are noticed."""
     from unittest.mock import patch
 
-    with patch("ares.sim.server.SimServer.receive", lambda self, client, frames: None):
+    with patch("ares.testing.sim.simulated_server.SimServer.receive", lambda self, client, frames: None):
         verdict = run_plan(draw(1, "calm"))
     assert verdict.violation is not None
     assert "did not finish" in verdict.violation
 
 
 def test_many_seeds_from_the_command_line():
-    command = python("-m", "ares.sim", "--runs", "60", "--jobs", "2", "--scenario", "calm")
+    command = python("-m", "ares.testing.sim", "--runs", "60", "--jobs", "2", "--scenario", "calm")
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "60 runs of calm" in done.stdout
     assert "0 violations" in done.stdout

@@ -1,8 +1,8 @@
 """One message of every kind, with every optional part present."""
 
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.identity import DEFAULT_DOMAIN, CallId, ClientId, ConfigurationId, ObjectName, ServerId
-from ares.messages import (
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import (
     Ack,
     AnyMessage,
     CollectConfig,
@@ -37,7 +37,7 @@ from ares.messages import (
     Undecided,
     WriteConfig,
 )
-from ares.tag import Tag
+from ares.model.tag import Tag
 
 _CALL = CallId(2**63)
 _C = ConfigurationId(bytes(range(16)))

@@ -5,11 +5,11 @@ import typing
 
 import pytest
 
-from ares.codec import VERSION, encode
-from ares.errors import BadInput
-from ares.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
-from ares.messages import Ack, AnyMessage, Element, GetTag, PutData, Reason, Refused
-from ares.tag import Tag
+from ares.model.codec import VERSION, encode
+from ares.model.errors import BadInput
+from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import Ack, AnyMessage, Element, GetTag, PutData, Reason, Refused
+from ares.model.tag import Tag
 
 from .wires import S0, Wire, acknowledge, get_tag, until
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ares.codec import decode
-from ares.identity import CallId, ClientId, ConfigurationId, ObjectName
-from ares.messages import Element, PutData
-from ares.runtime.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Waiting, batches
-from ares.tag import Tag
+from ares.model.codec import decode
+from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
+from ares.model.messages import Element, PutData
+from ares.model.tag import Tag
+from ares.net.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Waiting, batches
 
 from .wires import get_tag
 
@@ -57,7 +57,7 @@ def test_waiting_is_bounded_in_bytes_and_empties_when_taken() -> None:
 
 
 def test_one_message_waits_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.runtime.batching.WAITING_BYTES_MAX", 1000)
+    monkeypatch.setattr("ares.net.batching.WAITING_BYTES_MAX", 1000)
     waiting = Waiting()
     waiting.admit([put(1, bytes(5000)), put(2, b"")])
     assert [message.call for message in waiting.take()] == [1]

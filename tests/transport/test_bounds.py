@@ -11,13 +11,13 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.codec import encode
-from ares.identity import CallId, ConfigurationId, ObjectName
-from ares.messages import AnyMessage, DataReply, Element, PutData
-from ares.runtime.limits import Limits
-from ares.runtime.zmq_server import RECEIVED_BATCHES_MAX, ZmqListener
-from ares.runtime.zmtp_server import ZmtpListener
-from ares.tag import TAG_ZERO, Tag
+from ares.cluster.limits import Limits
+from ares.model.codec import encode
+from ares.model.identity import CallId, ConfigurationId, ObjectName
+from ares.model.messages import AnyMessage, DataReply, Element, PutData
+from ares.model.tag import TAG_ZERO, Tag
+from ares.net.zmq.zmq_server import RECEIVED_BATCHES_MAX, ZmqListener
+from ares.net.zmtp_server import ZmtpListener
 
 from .test_zmq import LARGE_FRAME, hung_up, shaken_hands
 from .wires import S0, WAIT_S_MAX, Server, Wire, ZmqWire, acknowledge, get_tag, until

@@ -1,15 +1,15 @@
-"""What every transport does (the docstrings of Connections and Listener in ares/runtime/ports.py)."""
+"""What every transport does (the docstrings of Connections and Listener in ares/net/port.py)."""
 
 import asyncio
 import typing
 
 import pytest
 
-from ares.codec import DETACHED_BYTES_MIN
-from ares.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
-from ares.messages import AnyMessage, ConsensusRequest, DataReply, Element, PutData, Request, Upkeep
-from ares.runtime.batching import WAITING_MESSAGES_MAX
-from ares.tag import TAG_ZERO, Tag
+from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import AnyMessage, ConsensusRequest, DataReply, Element, PutData, Request, Upkeep
+from ares.model.tag import TAG_ZERO, Tag
+from ares.net.batching import WAITING_MESSAGES_MAX
 
 from .samples import SAMPLES
 from .wires import S0, InprocWire, Wire, acknowledge, get_tag, until

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.runtime.curve import METADATA_BYTES_MAX, CurveClient, CurveServer
-from ares.runtime.keys import SecretKey
-from ares.runtime.zmtp import SCRATCH_BYTES, Incoming, pong
-from ares.runtime.zmtp_handshake import DEALER, GREETING_BYTES, ROUTER, NotAdmitted, NotZmtp, TurnedAway, WrongMechanism, framed, properties
+from ares.net.zmtp.curve import METADATA_BYTES_MAX, CurveClient, CurveServer
+from ares.net.zmtp.frames import SCRATCH_BYTES, Incoming, pong
+from ares.net.zmtp.handshake import DEALER, GREETING_BYTES, ROUTER, NotAdmitted, NotZmtp, TurnedAway, WrongMechanism, framed, properties
+from ares.security.keys import SecretKey
 
 from .test_zmtp import BAD_METADATA, SIZES, feed, opening
 

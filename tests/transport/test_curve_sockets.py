@@ -7,12 +7,12 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.codec import decode, encode
-from ares.runtime.keys import keyed
-from ares.runtime.lock import Lock
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_handshake import GREETING_BYTES
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.model.codec import decode, encode
+from ares.net.zmtp.handshake import GREETING_BYTES
+from ares.net.zmtp_client import ZmtpConnections
+from ares.net.zmtp_server import ZmtpListener
+from ares.security.keys import keyed
+from ares.security.lock import Lock
 
 from .test_curve import CLIENT, SERVER, STRANGER, client_of
 from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, nothing_stays, secure, until

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from ares.api import connections_of
-from ares.cli.guard import guard_of
-from ares.cli.process import Life
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.cluster_tables import TransportName
-from ares.runtime.zmq_client import ZmqConnections
-from ares.runtime.zmq_server import ZmqListener
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.client.connect import connections_of
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.tables import TransportName
+from ares.net.zmq.zmq_client import ZmqConnections
+from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.zmtp_client import ZmtpConnections
+from ares.net.zmtp_server import ZmtpListener
+from ares.server.guard import guard_of
+from ares.server.process import Life
 
 KINDS: dict[TransportName, tuple[type, type]] = {"native": (ZmtpConnections, ZmtpListener), "libzmq": (ZmqConnections, ZmqListener)}
 

@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from ares.identity import CallId
-from ares.messages import Ack, Reason, Refused
-from ares.runtime import links, zmtp_client
-from ares.runtime.curve import CurveServer
-from ares.runtime.keys import SecretKey, keyed
-from ares.runtime.lock import Lock
-from ares.runtime.zmq_client import ZmqConnections
-from ares.runtime.zmq_server import ZmqListener
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_connection import ZmtpConnection
-from ares.runtime.zmtp_handshake import framed, greeting
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.model.identity import CallId
+from ares.model.messages import Ack, Reason, Refused
+from ares.net import links, zmtp_client
+from ares.net.zmq.zmq_client import ZmqConnections
+from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.zmtp.connection import ZmtpConnection
+from ares.net.zmtp.curve import CurveServer
+from ares.net.zmtp.handshake import framed, greeting
+from ares.net.zmtp_client import ZmtpConnections
+from ares.net.zmtp_server import ZmtpListener
+from ares.security.keys import SecretKey, keyed
+from ares.security.lock import Lock
 
 from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, until
 

@@ -1,4 +1,4 @@
-"""Clients take turns at a server (ares/runtime/turns.py): one that asks for much at a time does not keep the others waiting."""
+"""Clients take turns at a server (ares/net/turns.py): one that asks for much at a time does not keep the others waiting."""
 
 import asyncio
 import time
@@ -8,19 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from ares.codec import encode
-from ares.configuration import Configuration, Server
-from ares.dap.element import sealed
-from ares.identity import DEFAULT_DOMAIN, CallId, ObjectName, ServerId
-from ares.messages import PAGE_OBJECTS_MAX, Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
-from ares.runtime import batching, turns
-from ares.runtime.batching import BatchListener, batches
-from ares.runtime.ports import Sender
-from ares.runtime.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S
+from ares.model.codec import encode
+from ares.model.configuration import Configuration, Server
+from ares.model.element import sealed
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName, ServerId
+from ares.model.messages import PAGE_OBJECTS_MAX, Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
+from ares.model.tag import TAG_ZERO, Tag
+from ares.net import batching, turns
+from ares.net.batching import BatchListener, batches
+from ares.net.port import Sender
+from ares.net.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S
+from ares.replica.hosting import PAGE_CHARACTERS_MAX
+from ares.replica.replica import Replica
 from ares.server.host import Host
-from ares.server.hosting import PAGE_CHARACTERS_MAX
-from ares.server.replica import Replica
-from ares.tag import TAG_ZERO, Tag
 
 from .wires import S0, ZmqWire, get_tag, until
 

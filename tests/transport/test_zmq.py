@@ -11,12 +11,12 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.codec import FRAME_BYTES_MAX, VERSION, decode, encode
-from ares.errors import BadInput
-from ares.identity import CallId, ServerId
-from ares.messages import AnyMessage, DataReply, Element
-from ares.runtime.zmq_server import ZmqListener
-from ares.tag import TAG_ZERO
+from ares.model.codec import FRAME_BYTES_MAX, VERSION, decode, encode
+from ares.model.errors import BadInput
+from ares.model.identity import CallId, ServerId
+from ares.model.messages import AnyMessage, DataReply, Element
+from ares.model.tag import TAG_ZERO
+from ares.net.zmq.zmq_server import ZmqListener
 
 from .wires import S0, WAIT_S_MAX, Client, Server, ZmqWire, acknowledge, get_tag, until
 
@@ -145,8 +145,8 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(zmq_wire: ZmqWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    for server_module in ("zmq_server", "zmtp_server"):
-        monkeypatch.setattr(f"ares.runtime.{server_module}.WAITING_BYTES_MAX", 8 * MIB)
+    for server_module in ("zmq.zmq_server", "zmtp_server"):
+        monkeypatch.setattr(f"ares.net.{server_module}.WAITING_BYTES_MAX", 8 * MIB)
     data = bytes(MIB)
 
     def large(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

@@ -10,14 +10,14 @@ import zmq.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
-from ares.messages import DataReply, Element
-from ares.runtime.limits import Limits
-from ares.runtime.zmtp import LARGE_BYTES_MIN, SCRATCH_BYTES, Incoming, pong, wire
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_handshake import DEALER, ROUTER, NotZmtp, Null, TurnedAway, framed, greeting, parsed, properties
-from ares.runtime.zmtp_server import ZmtpListener
-from ares.tag import TAG_ZERO
+from ares.cluster.limits import Limits
+from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
+from ares.model.messages import DataReply, Element
+from ares.model.tag import TAG_ZERO
+from ares.net.zmtp.frames import LARGE_BYTES_MIN, SCRATCH_BYTES, Incoming, pong, wire
+from ares.net.zmtp.handshake import DEALER, ROUTER, NotZmtp, Null, TurnedAway, framed, greeting, parsed, properties
+from ares.net.zmtp_client import ZmtpConnections
+from ares.net.zmtp_server import ZmtpListener
 
 from .wires import S0, WAIT_S_MAX, Client, acknowledge, get_tag, nothing_stays, until
 
@@ -288,7 +288,7 @@ async def test_whoever_holds_most_unfinished_is_hung_up_on() -> None:
 
 
 async def test_a_handshake_that_does_not_come_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.runtime.zmtp_server.HANDSHAKE_TIMEOUT_MS", 50)
+    monkeypatch.setattr("ares.net.zmtp_server.HANDSHAKE_TIMEOUT_MS", 50)
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     try:

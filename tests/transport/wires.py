@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 import zmq
 import zmq.asyncio
 
-from ares.codec import Frame, decode
-from ares.identity import CallId, ConfigurationId, ObjectName, ServerId
-from ares.messages import Ack, AnyMessage, GetTag
-from ares.runtime.inproc_transport import InprocConnections, InprocListener, InprocNetwork, _Origin
-from ares.runtime.keys import SecretKey, keyed
-from ares.runtime.lock import Lock
-from ares.runtime.ports import Connections, Listener, Sender
-from ares.runtime.zmq_client import ZmqConnections
-from ares.runtime.zmq_server import ZmqListener
-from ares.runtime.zmtp_client import ZmtpConnections
-from ares.runtime.zmtp_server import ZmtpListener
+from ares.model.codec import Frame, decode
+from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import Ack, AnyMessage, GetTag
+from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork, _Origin
+from ares.net.port import Connections, Listener, Sender
+from ares.net.zmq.zmq_client import ZmqConnections
+from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.zmtp_client import ZmtpConnections
+from ares.net.zmtp_server import ZmtpListener
+from ares.security.keys import SecretKey, keyed
+from ares.security.lock import Lock
 
 S0 = ServerId("s0")
 WAIT_S_MAX = 60.0
@@ -180,7 +180,7 @@ class InprocWire(Wire):
 
 
 class Everybody:
-    """Lets everybody in (:class:`ares.runtime.lock.Doorkeeper`)."""
+    """Lets everybody in (:class:`ares.security.lock.Doorkeeper`)."""
 
     def admits(self, key: str, address: str) -> bool:
         return True

@@ -1,11 +1,11 @@
 """A session with the test for its clock, its network and its shell, and operations to run in it."""
 
-from ares.client.session import Session
-from ares.configuration import Configuration
-from ares.effects import Gather, Pause
-from ares.errors import ConfigurationRefused
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import ReadConfig
+from ares.model.configuration import Configuration
+from ares.model.errors import ConfigurationRefused
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import ReadConfig
+from ares.operation.effects import Gather, Pause
+from ares.operation.session import Session
 
 C = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 0)
 

@@ -1,15 +1,15 @@
-"""Whom get-data asks for elements (ares/dap/client.py), as far as it depends on what was read before."""
+"""Whom get-data asks for elements (ares/dap/primitives.py), as far as it depends on what was read before."""
 
 import pytest
 
-from ares.configuration import Configuration
-from ares.dap.client import LARGE_BYTES_MIN
 from ares.dap.coding import coding_for
-from ares.dap.element import sealed
+from ares.dap.primitives import LARGE_BYTES_MIN
 from ares.dap.registry import data_access
-from ares.messages import DataReply
-from ares.readiness import Readiness
-from ares.tag import TAG_ZERO, Tag
+from ares.model.configuration import Configuration
+from ares.model.element import sealed
+from ares.model.messages import DataReply
+from ares.model.tag import TAG_ZERO, Tag
+from ares.operation.readiness import Readiness
 
 FIVE = [f"s{number}" for number in range(5)]
 EC = Configuration.ec(FIVE, 3).at("d", 1)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.errors import BadInput
-from ares.interpreter import python
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.named_files import NotToml, parse_toml
+from ares.cluster.cluster_file import Plan, create
+from ares.machine.interpreter import python
+from ares.machine.named_files import NotToml, parse_toml
+from ares.model.errors import BadInput
 
 
 def said_by(script: str, *words: str) -> str:

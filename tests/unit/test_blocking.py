@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.cli.supervisor import Supervisor, members_of
+from ares.cli.local.supervisor import Supervisor, members_of
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
-from ares.interpreter import python
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
 from ares.reconfig.mover import Progress
-from ares.runtime.cluster_file import Plan, create
-from ares.runtime.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_the_lazy_names_are_all_there() -> None:
     assert not hasattr(ares, "no_such_name")
 
 
-@pytest.mark.parametrize("module", ["ares", "ares.dap.client", "ares.client.operations"])
+@pytest.mark.parametrize("module", ["ares", "ares.dap.primitives", "ares.objects.operations"])
 def test_importing_the_protocol_loads_no_transport(module: str) -> None:
     program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
     assert subprocess.run(python("-c", program), check=False, timeout=240).returncode == 0

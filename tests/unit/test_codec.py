@@ -1,14 +1,14 @@
-"""Batches of frames: what is detached, what is refused and why; the rest is a property (ares/codec.py)."""
+"""Batches of frames: what is detached, what is refused and why; the rest is a property (ares/model/codec.py)."""
 
 import tracemalloc
 
 import msgspec
 import pytest
 
-from ares.codec import DETACHED_BYTES_MIN, FRAMES_MAX, VERSION, decode, decode_replies, decode_requests, encode
-from ares.configuration import CONFIGURATION_BYTES_MAX, DELTA_MAX, Configuration, Server
-from ares.errors import BadMessage
-from ares.messages import (
+from ares.model.codec import DETACHED_BYTES_MIN, FRAMES_MAX, VERSION, decode, decode_replies, decode_requests, encode
+from ares.model.configuration import CONFIGURATION_BYTES_MAX, DELTA_MAX, Configuration, Server
+from ares.model.errors import BadMessage
+from ares.model.messages import (
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
     PARTS_MAX,
@@ -24,7 +24,7 @@ from ares.messages import (
     PutData,
     SetLogLevel,
 )
-from ares.tag import TAG_ZERO, Tag
+from ares.model.tag import TAG_ZERO, Tag
 
 TAG = Tag(1, 2)
 SMALL, LARGE = b"s" * (DETACHED_BYTES_MIN - 1), b"l" * DETACHED_BYTES_MIN

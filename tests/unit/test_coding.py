@@ -5,12 +5,12 @@ import struct
 
 import pytest
 
-from ares.configuration import Configuration
 from ares.dap.coding import JOINED_BYTES_MIN, STRIPE_BYTES, ReedSolomon, coding_for
-from ares.dap.element import PART_BYTES_MIN, is_in_crumbs
-from ares.errors import ConfigurationRefused, DecodeFailed
-from ares.identity import VALUE_BYTES_MAX
-from ares.messages import PARTS_MAX, Element
+from ares.model.configuration import Configuration
+from ares.model.element import PART_BYTES_MIN, is_in_crumbs
+from ares.model.errors import ConfigurationRefused, DecodeFailed
+from ares.model.identity import VALUE_BYTES_MAX
+from ares.model.messages import PARTS_MAX, Element
 
 FIVE = [f"s{number}" for number in range(5)]
 ABD, EC = Configuration.abd(FIVE), Configuration.ec(FIVE, 3)

@@ -1,11 +1,11 @@
-"""gc-config: what is asked of retired configurations, and what when they do not answer (ares/reconfig/collection.py; Alg. 2:37-46)."""
+"""gc-config: what is asked of retired configurations, and what when they do not answer (ares/reconfig/retire.py; Alg. 2:37-46)."""
 
 import pytest
 
-from ares.configuration import Configuration, Status, Successor
-from ares.errors import ConfigurationRefused, Superseded, Unavailable
-from ares.messages import Ack, CollectConfig
-from ares.reconfig.collection import COLLECT_S, gc_config
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ConfigurationRefused, Superseded, Unavailable
+from ares.model.messages import Ack, CollectConfig
+from ares.reconfig.retire import COLLECT_S, gc_config
 from ares.reconfig.view import Switches, View
 
 C = [Configuration.abd(["s0", "s1", "s2"]).at("d", index) for index in range(4)]

@@ -1,12 +1,12 @@
-"""Configurations: parameters, quorums, names and places (ares/configuration.py)."""
+"""Configurations: parameters, quorums, names and places (ares/model/configuration.py)."""
 
 import itertools
 
 import pytest
 
-from ares.configuration import DELTA_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
-from ares.errors import BadInput, ConfigurationRefused
-from ares.identity import DEFAULT_DOMAIN
+from ares.model.configuration import DELTA_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
+from ares.model.errors import BadInput, ConfigurationRefused
+from ares.model.identity import DEFAULT_DOMAIN
 
 THREE = ["s0", "s1", "s2"]
 FIVE = ["s0", "s1", "s2", "s3", "s4"]

@@ -1,8 +1,8 @@
-"""The List of one object at one server, case by case; the model check is a property (ares/dap/server.py)."""
+"""The List of one object at one server, case by case; the model check is a property (ares/dap/list.py)."""
 
-from ares.dap.server import Versions
-from ares.messages import DELETED, Element
-from ares.tag import TAG_ZERO, Tag
+from ares.dap.list import Versions
+from ares.model.messages import DELETED, Element
+from ares.model.tag import TAG_ZERO, Tag
 
 
 def element(size: int) -> Element:

@@ -3,8 +3,8 @@
 import pytest
 
 from ares.dap.decidable import newest_decodable
-from ares.messages import DataReply
-from ares.tag import TAG_ZERO, Tag
+from ares.model.messages import DataReply
+from ares.model.tag import TAG_ZERO, Tag
 
 
 def t(number: int) -> Tag:

@@ -1,11 +1,11 @@
-"""The seal covers everything that could be mixed up (ares/dap/element.py)."""
+"""The seal covers everything that could be mixed up (ares/model/element.py)."""
 
 import msgspec
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from ares.dap.element import checksum, intact, seal_seed, sealed
-from ares.tag import Tag
+from ares.model.element import checksum, intact, seal_seed, sealed
+from ares.model.tag import Tag
 
 HEAD = (b"c" * 16, "object", Tag(3, 4))
 ELEMENT = sealed(*HEAD, 1, 10, (b"some", b"data"))

@@ -1,9 +1,9 @@
-"""Each error says what went wrong, what was not lost, what to do (ares/errors.py)."""
+"""Each error says what went wrong, what was not lost, what to do (ares/model/errors.py)."""
 
 import pytest
 
-from ares import errors
-from ares.errors import (
+from ares.model import errors
+from ares.model.errors import (
     AresError,
     BadInput,
     ConsensusUnavailable,

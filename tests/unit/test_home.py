@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from ares.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
-from ares.interpreter import python
-from ares.runtime import home
-from ares.runtime.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
-from ares.runtime.journal_anchor import anchor_of
+from ares.cluster import home
+from ares.cluster.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.store.journal.anchor import anchor_of
 
 IDENTITY = "0123456789abcdef" * 2
 
 HOLDER = """
 import sys
 from pathlib import Path
-from ares.runtime.home import held
+from ares.cluster.home import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

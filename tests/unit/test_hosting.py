@@ -1,13 +1,13 @@
-"""What a server keeps for one configuration (ares/server/hosting.py; Alg. 4)."""
+"""What a server keeps for one configuration (ares/replica/hosting.py; Alg. 4)."""
 
 import msgspec
 import pytest
 
-from ares.configuration import Configuration, Status, Successor
-from ares.dap.element import PART_BYTES_MIN, sealed
-from ares.messages import DELETED, PAGE_OBJECTS_MAX, CollectConfig, GetData, GetTag, Listed, ListObjects, PutData
-from ares.server.hosting import INLINE_BYTES_MAX, BadElement, Hosting
-from ares.tag import TAG_ZERO, Tag
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.element import PART_BYTES_MIN, sealed
+from ares.model.messages import DELETED, PAGE_OBJECTS_MAX, CollectConfig, GetData, GetTag, Listed, ListObjects, PutData
+from ares.model.tag import TAG_ZERO, Tag
+from ares.replica.hosting import INLINE_BYTES_MAX, BadElement, Hosting
 
 EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
 ABD = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)

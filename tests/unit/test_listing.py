@@ -1,9 +1,9 @@
 """Pages of object names from a quorum, united (ares/reconfig/listing.py)."""
 
-from ares.configuration import Configuration, Status, Successor
-from ares.messages import Listed, ListObjects, ObjectsReply
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.messages import Listed, ListObjects, ObjectsReply
+from ares.model.tag import Tag
 from ares.reconfig.listing import PAGE_OBJECTS, Page, list_page
-from ares.tag import Tag
 
 C = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
 NEXT = Successor(C.at("d", 2), Status.FINALIZED)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.file_access import parse_sizes
-from ares.cli.file_conflicts import save
+from ares.cli.files.file_access import parse_sizes
+from ares.cli.files.file_conflicts import save
 from ares.cli.quantities import parse_seconds, parse_size
-from ares.errors import BadInput
-from ares.fragment.division import Sizes
+from ares.fragment.divide import Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, Conflict
-from ares.interpreter import python
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
 
 
 def kind_of(expression: str) -> str:
     """The class of a file object where Python does not buffer standard output."""
-    program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
+    program = f"import sys\nfrom ares.cli.files.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     return subprocess.run(python("-c", program), capture_output=True, check=True, text=True, timeout=240, env=environment).stdout.strip()
 

@@ -1,10 +1,10 @@
-"""What a client remembers of its objects (ares/dap/memory.py)."""
+"""What a client remembers of its objects (ares/dap/cache.py)."""
 
 import pytest
 
-from ares.dap.memory import Memory
-from ares.tag import TAG_ZERO, Tag
-from ares.value import TOMBSTONE
+from ares.dap.cache import Memory
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE
 
 C, D = b"configuration", b"another"
 ONE, TWO = Tag(1, 1), Tag(2, 1)
@@ -75,7 +75,7 @@ def test_replaced_values_do_not_count():
 
 @pytest.mark.parametrize("used", [False, True])
 def test_tags_are_bounded_and_the_ones_not_used_go_first(monkeypatch, used):
-    monkeypatch.setattr("ares.dap.memory.TAGS_MAX", 3)
+    monkeypatch.setattr("ares.dap.cache.TAGS_MAX", 3)
     memory = Memory()
     for name in ("a", "b", "c"):
         memory.settle(name, C, ONE)

@@ -1,15 +1,15 @@
-"""The registry: every message has a number of its own, and every question its reply (ares/messages.py)."""
+"""The registry: every message has a number of its own, and every question its reply (ares/model/messages.py)."""
 
 from typing import get_args
 
 import pytest
 
-from ares import messages
-from ares.client.rounds import REPLY_OF
-from ares.configuration import Configuration, Server
-from ares.identity import ServerId
-from ares.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request, Upkeep
-from ares.server.hosting import Hosting
+from ares.model import messages
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import ServerId
+from ares.model.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request, Upkeep
+from ares.operation.rounds import REPLY_OF
+from ares.replica.hosting import Hosting
 
 KINDS = get_args(AnyMessage)
 

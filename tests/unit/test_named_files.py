@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ares.errors import BadInput
-from ares.interpreter import python
-from ares.runtime import named_files
-from ares.runtime.clients_file import read_clients
-from ares.runtime.keys import read_key
-from ares.runtime.named_files import NotToml, parse_toml, read_named
-from ares.runtime.settings import Settings
+from ares.cluster.settings import Settings
+from ares.machine import named_files
+from ares.machine.interpreter import python
+from ares.machine.named_files import NotToml, parse_toml, read_named
+from ares.model.errors import BadInput
+from ares.security.clients_file import read_clients
+from ares.security.keys import read_key
 
 
 def refused(path: Path | str, why: str, **more: bool) -> None:
@@ -89,8 +89,8 @@ def test_a_pipe_is_read_to_its_end_whenever_its_writer_comes(tmp_path: Path) -> 
 
 
 def test_what_a_shell_substitutes_is_read() -> None:
-    program = "import sys; from ares.runtime.named_files import read_named; print(read_named(sys.argv[1], 1000)[0])"
-    shell = ["bash", "-c", "exec \"$@\" <(sleep 0.2; echo said)", "bash", *python("-c", program)]
+    program = "import sys; from ares.machine.named_files import read_named; print(read_named(sys.argv[1], 1000)[0])"
+    shell = ["bash", "-c", 'exec "$@" <(sleep 0.2; echo said)', "bash", *python("-c", program)]
     assert subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60).stdout == "b'said\\n'\n"
 
 

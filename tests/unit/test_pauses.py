@@ -1,6 +1,6 @@
 """Pauses between two ticks: when the next one is over is known, and what has paused goes on alone."""
 
-from ares.effects import Pause
+from ares.operation.effects import Pause
 from tests.unit.rig import Rig, once, sleeper
 
 

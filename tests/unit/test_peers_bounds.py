@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from ares.client.arguments import checked_prefix
-from ares.codec import BATCH_MESSAGES_MAX, decode, encode
-from ares.configuration import CONFIGURATION_BYTES_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
-from ares.dap.element import sealed
-from ares.errors import BadInput, BadMessage
-from ares.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, KEY_BYTES_MAX, fits
-from ares.messages import (
+from ares.consensus.local import LocalConsensus
+from ares.consensus.member_host import ConsensusHost
+from ares.model.codec import BATCH_MESSAGES_MAX, decode, encode
+from ares.model.configuration import CONFIGURATION_BYTES_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
+from ares.model.element import sealed
+from ares.model.errors import BadInput, BadMessage
+from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, KEY_BYTES_MAX, fits
+from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     Ack,
     CollectConfig,
@@ -31,14 +33,12 @@ from ares.messages import (
     TellFinalized,
     WriteConfig,
 )
+from ares.model.tag import Tag
+from ares.net.inproc import InprocListener, InprocNetwork
 from ares.reconfig.listing import _united
-from ares.runtime.consensus_host import ConsensusHost
-from ares.runtime.inproc_transport import InprocListener, InprocNetwork
-from ares.runtime.local_consensus import LocalConsensus
-from ares.server.hosting import PAGE_CHARACTERS_MAX
-from ares.server.replica import Replica
-from ares.server.state import Outlasting
-from ares.tag import Tag
+from ares.replica.hosting import PAGE_CHARACTERS_MAX
+from ares.replica.replica import Replica
+from ares.replica.state import Outlasting
 
 ME = Server("s0", "h:1", f"{0:032x}")
 C0 = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)

@@ -1,6 +1,6 @@
-"""A tally's examples; its model check is a property (ares/quorum.py)."""
+"""A tally's examples; its model check is a property (ares/model/quorum.py)."""
 
-from ares.quorum import Outcome, Tally
+from ares.model.quorum import Outcome, Tally
 
 
 def tally(needed: int = 2) -> Tally[str]:

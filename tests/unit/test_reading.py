@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from ares.configuration import Configuration, Status, Successor
 from ares.dap.coding import coding_for
-from ares.dap.element import sealed
 from ares.dap.reading import PATIENCE_S, Reading, patience_s
-from ares.messages import DELETED, DataReply
-from ares.tag import TAG_ZERO, Tag
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.element import sealed
+from ares.model.messages import DELETED, DataReply
+from ares.model.tag import TAG_ZERO, Tag
 
 C = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
 NEXT = Configuration.abd(["s0", "s1", "s2"]).at("d", 2)

@@ -1,12 +1,12 @@
-"""Which configurations a server takes in, and what it refuses (ares/server/replica.py)."""
+"""Which configurations a server takes in, and what it refuses (ares/replica/replica.py)."""
 
 import msgspec
 import pytest
 
-from ares.configuration import Configuration, Server, Status, Successor
-from ares.dap.element import sealed
-from ares.identity import DEFAULT_DOMAIN
-from ares.messages import (
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.element import sealed
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import (
     Ack,
     CollectConfig,
     DataReply,
@@ -24,9 +24,9 @@ from ares.messages import (
     TagReply,
     WriteConfig,
 )
-from ares.server.replica import Replica
-from ares.tag import Tag
-from ares.version import VERSION
+from ares.model.tag import Tag
+from ares.model.version import VERSION
+from ares.replica.replica import Replica
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
 ME = MEMBERS[1]

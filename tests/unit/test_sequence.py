@@ -2,8 +2,8 @@
 
 import pytest
 
-from ares.configuration import Configuration, Status, Successor
-from ares.errors import ConfigurationRefused
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ConfigurationRefused
 from ares.reconfig.sequence import ConfigurationSequence
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])

@@ -1,15 +1,15 @@
-"""Rounds in a session: quorums, resends, deadlines, refusals and hints (ares/client/session.py)."""
+"""Rounds in a session: quorums, resends, deadlines, refusals and hints (ares/operation/session.py)."""
 
 import itertools
 
 import pytest
 
-from ares.client.rounds import RESEND_S, RESEND_S_MAX
-from ares.client.session import HINT_AGAIN_S, STALL_S
-from ares.configuration import Configuration
-from ares.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable
-from ares.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
-from ares.tag import TAG_ZERO
+from ares.model.configuration import Configuration
+from ares.model.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable
+from ares.model.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
+from ares.model.tag import TAG_ZERO
+from ares.operation.rounds import RESEND_S, RESEND_S_MAX
+from ares.operation.session import HINT_AGAIN_S, STALL_S
 
 from .rig import C, Rig, gather, once
 

@@ -1,10 +1,10 @@
-"""What ends a job that waits, a deadline or the end of the connection, is thrown into it first (ares/client/jobs.py)."""
+"""What ends a job that waits, a deadline or the end of the connection, is thrown into it first (ares/operation/jobs.py)."""
 
 import pytest
 
-from ares.effects import Agree, Pause, Together
-from ares.errors import ConnectionClosed, Unavailable, Uncertain
-from ares.messages import Ack
+from ares.model.errors import ConnectionClosed, Unavailable, Uncertain
+from ares.model.messages import Ack
+from ares.operation.effects import Agree, Pause, Together
 
 from .rig import C, Rig, gather, once, sleeper
 

@@ -1,11 +1,11 @@
-"""Jobs in a session: pauses, asks, Together, queues, deadlines and cancelling (ares/client/session.py)."""
+"""Jobs in a session: pauses, asks, Together, queues, deadlines and cancelling (ares/operation/session.py)."""
 
 import pytest
 
-from ares.configuration import Status, Successor
-from ares.effects import Agree, Announce, Pause, Report, Together
-from ares.errors import ConfigurationRefused, Unavailable
-from ares.messages import Ack
+from ares.model.configuration import Status, Successor
+from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.messages import Ack
+from ares.operation.effects import Agree, Announce, Pause, Report, Together
 
 from .rig import C, Rig, gather, once, sleeper
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from ares.configuration import Configuration, Server
-from ares.errors import BadInput
-from ares.identity import DEFAULT_DOMAIN, ServerId
+from ares.cluster.limits import Limits
+from ares.cluster.settings import Settings
+from ares.cluster.tables import ScrubSettings
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import BadInput
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.reconfig.view import Switches
-from ares.runtime.cluster_tables import ScrubSettings
-from ares.runtime.limits import Limits
-from ares.runtime.settings import Settings
 
 GOOD = """
 format = 1
@@ -140,7 +140,7 @@ BAD = {
     "unknown table": ("[client]", "[zebra]", "zebra", "expected one of format, name"),
     "missing in an array": ('raft = "127.0.0.1:7411"', "", "consensus[0].raft", "expected, but missing"),
     "name": ('name = "ares-test"', 'name = "../x"', "name", "expected letters"),
-    "durability": ('"memory"', '"disk"', "durability", "expected \"fsync\" or \"memory\", found 'disk'"),
+    "durability": ('"memory"', '"disk"', "durability", 'expected "fsync" or "memory", found \'disk\''),
     "security": ("format = 1", 'format = 1\nsecurity = "keys"', "security", 'expected "curve", "none" or no such key'),
     "transport": ("format = 1", 'format = 1\ntransport = "zmq"', "transport", 'expected "native", "libzmq" or no such key, found \'zmq\''),
     "id": ('id = "s1"', 'id = "../s1"', "server[1].id", "expected letters"),

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.api import consensus_of
-from ares.errors import BadInput
-from ares.runtime.settings import Settings
+from ares.client.connect import consensus_of
+from ares.cluster.settings import Settings
+from ares.model.errors import BadInput
 
 GOOD = """
 format = 1
@@ -112,7 +112,7 @@ def test_raft_as_well_is_refused() -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in [name for name in sys.modules if name.partition(".")[0] == "aetcd" or name.startswith("ares.runtime.etcd_c")]:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "aetcd" or name.startswith("ares.consensus.etcd")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "aetcd", None)
     with pytest.raises(BadInput, match=r"aetcd is not installed here: pip install 'ares-storage\[etcd\]'"):

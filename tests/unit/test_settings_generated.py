@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.errors import BadInput
-from ares.runtime.cluster_file import Plan, create, largest_k, renew_identities
-from ares.runtime.home import claim_identity, is_new
-from ares.runtime.settings import Settings
+from ares.cluster.cluster_file import Plan, create, largest_k, renew_identities
+from ares.cluster.home import claim_identity, is_new
+from ares.cluster.settings import Settings
+from ares.model.errors import BadInput
 
 
 def test_the_default_cluster(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 import typer
 
-from ares.api import connect
 from ares.cli import main
 from ares.cli.options import ALL, Common, command, taking_options
-from ares.errors import BadInput, ObjectNotFound, Unavailable
+from ares.client.connect import connect
+from ares.cluster.cluster_file import Plan, create
+from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 from ares.reconfig.view import Switches
-from ares.runtime.cluster_file import Plan, create
 
 
 @pytest.fixture
@@ -149,13 +149,13 @@ def test_numbers_that_make_no_sense(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("ares.sim", "--runs 0"),
-        ("ares.sim", "--jobs -1"),
-        ("ares.sim", "--minutes 0"),
-        ("ares.torture.kills", "--kills 0"),
-        ("ares.torture.kills", "--minutes -1"),
-        ("ares.torture.kills", "--processes 0"),
-        ("ares.torture.fuzz", "--frames 0"),
+        ("ares.testing.sim", "--runs 0"),
+        ("ares.testing.sim", "--jobs -1"),
+        ("ares.testing.sim", "--minutes 0"),
+        ("ares.testing.kills.kills", "--kills 0"),
+        ("ares.testing.kills.kills", "--minutes -1"),
+        ("ares.testing.kills.kills", "--processes 0"),
+        ("ares.testing.fuzz.fuzz", "--frames 0"),
     ],
 )
 def test_numbers_that_make_no_sense_to_the_programs_beside_it(

@@ -1,9 +1,9 @@
-"""Queries are put to a quorum, and to the servers that were spared when that takes longer than queries usually do (ares/client/session.py)."""
+"""Queries are put to a quorum, and to the servers that were spared when that takes longer than queries usually do (ares/operation/session.py)."""
 
 import pytest
 
-from ares.client.session import HEDGE_USUAL, TICK_S
-from ares.messages import Ack
+from ares.model.messages import Ack
+from ares.operation.session import HEDGE_USUAL, TICK_S
 
 from .rig import C, Rig, once
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ares.errors import BadInput, DirectoryLost
-from ares.identity import ServerId
-from ares.runtime import home
-from ares.runtime.home import Claim, claim_identity, is_bare, is_new, prepare, store_identity
-from ares.runtime.raft_directory import MemberDirectory
-from ares.runtime.starts import forget_starts, record_of, was_started
+from ares.cluster import home
+from ares.cluster.home import Claim, claim_identity, is_bare, is_new, prepare, store_identity
+from ares.cluster.starts import forget_starts, record_of, was_started
+from ares.consensus.raft.directory import MemberDirectory
+from ares.model.errors import BadInput, DirectoryLost
+from ares.model.identity import ServerId
 
 IDENTITY, OTHER = "0123456789abcdef" * 2, "f" * 32
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from ares.tag import TAG_ZERO, Tag
+from ares.model.tag import TAG_ZERO, Tag
 
 
 def test_order():

@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from ares.client.operations import delete, read, write
-from ares.configuration import Configuration
-from ares.dap.element import sealed
-from ares.effects import Gather
-from ares.errors import ElementRefused
-from ares.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
-from ares.messages import DELETED, LEFT, PutData, TagReply
-from ares.object_errors import NoTagLeft
-from ares.server.facts import Pointed
-from ares.server.hosting import BadElement, Hosting
-from ares.server.state import Outlasting
-from ares.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
-from ares.value import TOMBSTONE
+from ares.model.configuration import Configuration
+from ares.model.element import sealed
+from ares.model.errors import ElementRefused
+from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
+from ares.model.messages import DELETED, LEFT, PutData, TagReply
+from ares.model.object_errors import NoTagLeft
+from ares.model.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
+from ares.model.value import TOMBSTONE
+from ares.objects.operations import delete, read, write
+from ares.operation.effects import Gather
+from ares.replica.facts import Pointed
+from ares.replica.hosting import BadElement, Hosting
+from ares.replica.state import Outlasting
 from tests.protocol.world import World, servers
 
 MEMBERS = servers(0, 1, 2)

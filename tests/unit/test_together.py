@@ -1,9 +1,10 @@
-"""Now, and Together in order, with a window that changes, and with an iterator that fails (ares/effects.py, ares/client/{jobs,rounds}.py)."""
+"""Now, and Together in order, with a window that changes, and with an iterator that fails (ares/operation/effects.py,
+ares/client/{jobs,rounds}.py)."""
 
 import pytest
 
-from ares.effects import Now, Pause, Together
-from ares.messages import Ack
+from ares.model.messages import Ack
+from ares.operation.effects import Now, Pause, Together
 
 from .rig import Rig, once, sleeper
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ares.effects import Pause, Together
-from ares.errors import ConfigurationRefused, Unavailable
-from ares.messages import Ack
+from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.messages import Ack
+from ares.operation.effects import Pause, Together
 
 from .rig import Rig, once, sleeper
 

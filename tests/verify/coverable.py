@@ -13,7 +13,7 @@ from random import Random
 
 from msgspec import structs
 
-from ares.verify.history import Event
+from ares.testing.verify.history import Event
 
 ZERO = (0, 0)
 

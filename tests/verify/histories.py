@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import structs
 
-from ares.verify.history import Event
+from ares.testing.verify.history import Event
 
 HORIZON = 12
 

@@ -5,7 +5,7 @@ from random import Random
 
 from msgspec import structs
 
-from ares.verify.history import Event
+from ares.testing.verify.history import Event
 
 
 def large(rng: Random, count: int, clients: int = 16, deletes: float = 0.0, unknown: float = 0.01, values: int = 0) -> list[Event]:

@@ -1,6 +1,6 @@
 """Short ways to write events down: ``w(1, 2, "a")`` is a write of "a" from 1 to 2; an end of None is an unknown outcome."""
 
-from ares.verify.history import Event
+from ares.testing.verify.history import Event
 
 
 def _event(operation, invoked, responded, value, key, outcome, tag):

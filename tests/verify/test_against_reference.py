@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ares.verify.history import Event
-from ares.verify.linearizability import check
-from ares.verify.reference import is_linearizable
-from ares.verify.register import Register
+from ares.testing.verify.history import Event
+from ares.testing.verify.linearizability import check
+from ares.testing.verify.reference import is_linearizable
+from ares.testing.verify.register import Register
 
 from .histories import KINDS, atomic
 from .large import large

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ares.verify.coverability import Fork, check_coverability
-from ares.verify.history import dump, load
+from ares.testing.verify.coverability import Fork, check_coverability
+from ares.testing.verify.history import dump, load
 
 from .coverable import is_possible
 from .histories import atomic

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ares.verify.coverability import check_coverability
-from ares.verify.history import Event
-from ares.verify.linearizability import check
+from ares.testing.verify.coverability import check_coverability
+from ares.testing.verify.history import Event
+from ares.testing.verify.linearizability import check
 
 from .coverable import ambiguous, is_possible, simulated, spoilt
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from ares.cli.main import run
-from ares.verify.history import dump
+from ares.testing.verify.history import dump
 
 from .making import r, w
 
@@ -116,7 +116,7 @@ def test_the_help_tells_of_coverability(capsys):
 
 
 def test_undecided_is_not_passed_off_as_right(history, capsys, monkeypatch):
-    monkeypatch.setattr("ares.verify.linearizability.check.__defaults__", (1,))
+    monkeypatch.setattr("ares.testing.verify.linearizability.check.__defaults__", (1,))
     events = [*(w(0, 100, value) for value in "ab" for _ in range(6)), *(r(n, n + 0.5, "ab"[n % 2]) for n in range(1, 14))]
     assert run(["check-history", history(events)]) == 1
     assert capsys.readouterr().out.startswith("undecided: 25 operations on 1 keys, no contradiction found\nkey 'k': undecided: 1 states")

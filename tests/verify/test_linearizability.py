@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from ares.errors import BadInput
-from ares.verify.history import Event
-from ares.verify.linearizability import check
-from ares.verify.reference import is_linearizable
+from ares.model.errors import BadInput
+from ares.testing.verify.history import Event
+from ares.testing.verify.linearizability import check
+from ares.testing.verify.reference import is_linearizable
 
 from .making import d, r, w
 

@@ -2,9 +2,9 @@
 
 from random import Random
 
-from ares.verify.register import Register
-from ares.verify.search import Search
-from ares.verify.zones import zones_of
+from ares.testing.verify.register import Register
+from ares.testing.verify.search import Search
+from ares.testing.verify.zones import zones_of
 
 from .large import large
 from .making import d, r, w

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ares.verify.tag_order import check_tags
+from ares.testing.verify.tag_order import check_tags
 
 from .histories import atomic
 from .large import large

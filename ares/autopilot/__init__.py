@@ -1,0 +1,1 @@
+"""The autopilot: watches the servers, and replaces those that are gone."""

@@ -1,0 +1,142 @@
+"""When to reconfigure, and into what: a domain whose servers are gone gets others in their places.
+
+ARES II leaves this open (section 8). The answer here is a plain one: whatever was chosen for the domain stays (algorithm, n, k, delta), members that
+are well keep their positions, and each one that is gone for long is replaced: by itself, if it is back and has lost its memory, else by the spare
+that serves the fewest domains. Nothing is begun that could get stuck: a quorum of every configuration that data is moved from answers, and everybody
+who is newly named does.
+
+Who decides so need not be the only one, nor right: what follows a configuration is for the consensus service to decide, and a wish is made for one
+place only. If somebody else's decision was first, that one is completed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ares.autopilot.watch import Watch
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import Uncertain
+from ares.model.identity import DEFAULT_DOMAIN, ConfigurationId, ServerId
+from ares.operation.effects import Operation
+from ares.reconfig.reconfigure import Reconfigured, advance, install
+from ares.reconfig.throttle import Throttle
+from ares.reconfig.traversal import read_config
+from ares.reconfig.view import View
+
+
+class Sound(Struct, frozen=True):
+    """Nothing to do, or nothing yet."""
+
+
+class Finish(Struct, frozen=True):
+    """``target`` was decided and left: complete it."""
+
+    target: Configuration
+
+
+class Replace(Struct, frozen=True):
+    """``wished`` in place of the last configuration. ``changes``: who goes, and who comes. ``unfilled``: who is gone, and no spare is left."""
+
+    wished: Configuration
+    changes: tuple[tuple[Server, Server], ...]
+    unfilled: tuple[ServerId, ...]
+
+    def describe(self) -> str:
+        """For a person: ``s3 by s5``."""
+        return ", ".join(f"{gone.id} by {'itself, which lost its memory' if gone.id == new.id else new.id}" for gone, new in self.changes)
+
+
+class Stuck(Struct, frozen=True):
+    """Something should be done and cannot be."""
+
+    why: str
+
+
+Verdict = Sound | Finish | Replace | Stuck
+
+
+class Roster(Struct, frozen=True):
+    """``book``: the servers of the cluster file. ``loads``: how many domains each server serves.
+
+    ``lingering``: configurations that have been pending for long.
+    """
+
+    book: Mapping[ServerId, Server]
+    loads: Mapping[ServerId, int]
+    lingering: Set[ConfigurationId]
+
+
+def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
+    """What to do for a domain with these active configurations: the last finalized one, and what is to follow it."""
+    target = active[-1]
+    gone = [server for server in target.servers if watch.is_gone(server)]
+    pending = len(active) > 1
+    if not gone and not (pending and target.id in roster.lingering):
+        return Sound()
+    for configuration in active:
+        absent = [server.id for server in configuration.servers if not watch.is_here(server)]
+        if configuration.n - len(absent) < configuration.quorum_size:
+            present = f"only {configuration.n - len(absent)} of {configuration.n} servers answer, and {configuration.quorum_size} make a quorum"
+            return Stuck(f"{present}: one of {', '.join(absent)} must come back")
+    if pending and target.id not in roster.lingering:
+        return Sound()  # somebody is at it
+    if not gone:
+        return Finish(target)
+    changes = _changes(target, gone, watch, roster)
+    if not changes and all(map(watch.is_returning, gone)):
+        return Sound()
+    if not changes:
+        names = ", ".join(server.id for server in gone)
+        return Stuck(f"no spare for {names}: every other server of the cluster file is down, or a member already")
+    unfilled = tuple(server.id for server in gone if server not in changes)
+    servers = tuple(changes.get(server, server) for server in target.servers)
+    return Replace(replace(target, servers=servers, certificate=b""), tuple(changes.items()), unfilled)
+
+
+def _changes(target: Configuration, gone: list[Server], watch: Watch, roster: Roster) -> dict[Server, Server]:
+    """Who comes for whom: those that lost their memory for themselves, then spares, those with the fewest domains first."""
+    steady = watch.steady()
+    changes = {server: replace(roster.book.get(server.id, server), identity=steady[server.id]) for server in gone if server.id in steady}
+    members = set(target.server_ids)
+    spares = sorted((id for id in roster.book if id in steady and id not in members), key=lambda id: (roster.loads.get(id, 0), id))
+    left = [server for server in gone if server not in changes and not watch.is_returning(server)]
+    for server, spare in zip(left, spares, strict=False):
+        changes[server] = replace(roster.book[spare], identity=steady[spare])
+    return changes
+
+
+def loads_of(domains: Iterable[list[Configuration]]) -> Counter[ServerId]:
+    """How many domains each server serves, or is to serve."""
+    return Counter(id for active in domains for id in active[-1].server_ids)
+
+
+def urgency(active: list[Configuration], watch: Watch) -> tuple[int, bool, str]:
+    """The smaller, the sooner its turn: the domains that can lose the fewest servers, `default` first, for it says where the others are."""
+    margin = min(sum(map(watch.is_here, configuration.servers)) - configuration.quorum_size for configuration in active)
+    return margin, active[0].domain != DEFAULT_DOMAIN, active[0].domain
+
+
+def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
+    """The active configurations, asked of the servers; if those do not answer, what is known of them, and what was said."""
+    try:
+        yield from read_config(view)
+    except Uncertain as error:
+        return view.sequence.active, str(error)
+    return view.sequence.active, ""
+
+
+def mend(view: View, judged: Callable[[list[Configuration]], Verdict], throttle: Throttle) -> Operation[tuple[Verdict, Reconfigured | None]]:
+    """Look, judge and act. What is wished follows the configurations that were judged, or does not come about: a change that somebody else made
+    meanwhile is never undone."""
+    yield from read_config(view)
+    verdict = judged(view.sequence.active)
+    match verdict:
+        case Replace(wished):
+            result = yield from advance(view, wished, throttle)
+            return verdict, result
+        case Finish(target):
+            result = yield from install(view, target, target, throttle)
+            return verdict, result
+    return verdict, None

@@ -1,0 +1,119 @@
+"""The command demo: a cluster of its own, taken through crashes and reconfigurations, and nothing left behind."""
+
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from msgspec import structs
+
+from ares.cli.local.up_command import START_TIMEOUT_S
+from ares.cli.options import ALL, Common, command
+from ares.model.errors import AresError, BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from ares.cli.demo.demo_processes import Processes
+    from ares.cli.demo.demo_show import Narrator
+    from ares.cli.demo.demo_steps import Story
+    from ares.cluster.settings import Settings
+
+SERVERS = 5
+MEMBERS = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    command(app, "demo", example="ares-cli demo", options=[name for name in ALL if name != "cluster"])(demo)
+
+
+def demo(
+    common: Common,
+    directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where to make the temporary directory.", show_default=False)] = None,
+    mib: Annotated[int, typer.Option(min=1, max=256, metavar="MIB", help="The size of the generated file.")] = 8,
+) -> None:
+    """Start a cluster, kill a server that comes back with its data, move everything elsewhere twice while clients read and write, lose the leader.
+
+    At the end every process is killed at once and started again: what was written is there. Then all is stopped and removed.
+    """
+    from rich.console import Console
+
+    from ares.cli.demo.demo_show import Narrator
+    from ares.cli.demo.demo_steps import Story
+    from ares.machine.loop import run
+
+    if directory is not None and not directory.is_dir():
+        raise BadInput(f"there is no directory {directory} to work in; nothing was started")
+    narrator = Narrator(Console(quiet=bool(common.json), highlight=False))
+    story = Story(narrator, mib)
+    begin = time.perf_counter()
+    try:
+        with _signals(_interrupt), _cluster(narrator, directory) as (settings, processes):
+            run(story.run(structs.replace(common, cluster=settings.path).settings(), processes))
+    except AresError as error:
+        if not common.json:
+            raise
+        common.report({"ok": False, "error": str(error)} | _summary(narrator, story, begin), "")
+        raise typer.Exit(1) from error
+    summary = {"ok": True} | _summary(narrator, story, begin)
+    if common.json:
+        common.report(summary, "")
+    else:
+        narrator.close(summary)
+
+
+@contextlib.contextmanager
+def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, Processes]]":
+    """A new cluster in a temporary directory, and its processes, which run. At the end of it neither is left."""
+    from ares.cli.demo.demo_processes import Processes
+    from ares.cli.local.supervisor import Supervisor, members_of
+    from ares.cluster.cluster_file import Plan, create
+
+    home = tempfile.TemporaryDirectory(prefix="ares-demo-", dir=directory)
+    settings = create(Path(home.name), Plan(SERVERS, MEMBERS, base_port=0))
+    supervisor = Supervisor(settings.path)
+    try:
+        with narrator.step(f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of its own") as step:
+            with supervisor.alone():
+                pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
+            step.note = f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\nin {home.name}"
+            step.data = {"pids": pids}
+        yield settings, Processes(settings, supervisor)
+    finally:
+        with _signals(signal.SIG_IGN), narrator.step("stop every process, remove the directory"):
+            supervisor.stop()
+            home.cleanup()
+
+
+def _summary(narrator: "Narrator", story: "Story", begin: float) -> dict[str, Any]:
+    return {
+        "seconds": round(time.perf_counter() - begin, 2),
+        "operations": len(story.traffic.samples),
+        "failures": len(story.traffic.failures),
+        "objects_compared": story.objects_read,
+        "bytes": story.bytes,
+        "crashes_survived": story.killed,
+        "phases": [story.traffic.summary(phase) for phase in story.phases],
+        "steps": narrator.steps,
+    }
+
+
+@contextlib.contextmanager
+def _signals(handler: "signal.Handlers | Callable[[int, FrameType | None], None]") -> Iterator[None]:
+    """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _interrupt(number: int, frame: "FrameType | None") -> NoReturn:
+    raise KeyboardInterrupt

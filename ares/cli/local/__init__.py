@@ -1,0 +1,1 @@
+"""Commands that make a cluster and run its processes on this machine."""

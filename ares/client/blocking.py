@@ -1,0 +1,189 @@
+"""The library without asyncio: :func:`connect_blocking`.
+
+The asynchronous objects live on an event loop in a thread of its own. A :class:`Blocking` stands for one of them here and has the same
+methods: one that is awaited there blocks here, one that yields is an iterator here, whatever has such methods in turn is handed out as a
+Blocking, and what is used with ``async with`` there is used with ``with`` here. Callbacks (``progress=``) run in the thread that called. Any
+number of threads may use one connection.
+"""
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ares.client.connect import connect
+from ares.cluster.settings import Settings
+from ares.machine.loop import run
+from ares.model.errors import BadInput
+
+_END = object()
+
+
+def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None) -> "Connection":
+    """What :func:`ares.connect` gives, for programs without asyncio::
+
+        with ares.connect_blocking("cluster.toml") as store:
+            store.write("key", b"value")
+            with store.file("movie.mkv") as file:
+                report = file.write("movie.mkv")
+
+    Raises :class:`ares.BadInput` if the file is not a cluster file.
+    """
+    connecting = connect(cluster, key)
+    loop = _Loop()
+    try:
+        return Connection(loop.wait(lambda: connecting), loop)
+    except BaseException:
+        loop.stop()
+        raise
+
+
+class _Loop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._stop = asyncio.Event()
+
+        async def live() -> None:
+            started.set_result(asyncio.get_running_loop())
+            await self._stop.wait()
+
+        self._thread = threading.Thread(target=lambda: run(live()), name="ares", daemon=True)
+        self._thread.start()
+        self._loop = started.result()
+
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self, start: Callable[[], Awaitable[Any]], callbacks: "queue.SimpleQueue[Any] | None" = None) -> Any:
+        """The result of what ``start`` gives, which runs on the loop; meanwhile ``callbacks`` run here. An interruption cancels it."""
+        if not self.runs:
+            raise BadInput("the connection is closed")
+        calls = callbacks or queue.SimpleQueue()
+
+        async def awaited() -> Any:
+            return await start()
+
+        future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
+        future.add_done_callback(lambda _: calls.put(None))
+        try:
+            while (call := calls.get()) is not None:
+                call()
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+
+class Blocking:
+    """Stands for ``target``, an object with asynchronous methods. Its attributes are read and set here, too."""
+
+    def __init__(self, target: Any, loop: _Loop) -> None:
+        self._target = target
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._target!r}>"
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._target) if not name.startswith("_")]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        attribute = getattr(self._target, name)
+        if inspect.isasyncgenfunction(attribute):
+            return self._iterating(attribute)
+        if inspect.iscoroutinefunction(attribute):
+            return self._blocking(attribute)
+        return self._handing_out(attribute) if inspect.ismethod(attribute) else attribute
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._target, name, value)
+
+    def _handing_out(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def handing_out(*arguments: Any, **named: Any) -> Any:
+            return self._handed_out(method(*arguments, **named))
+
+        return handing_out
+
+    def _blocking(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def blocking(*arguments: Any, **named: Any) -> Any:
+            callbacks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            here = {name: _deferred(value, callbacks) if callable(value) else value for name, value in named.items()}
+            return self._handed_out(self._loop.wait(lambda: method(*arguments, **here), callbacks))
+
+        return blocking
+
+    def _iterating(self, method: Callable[..., AsyncIterator[Any]]) -> Callable[..., Iterator[Any]]:
+        @functools.wraps(method)
+        def iterating(*arguments: Any, **named: Any) -> Iterator[Any]:
+            iterator = method(*arguments, **named)
+            while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
+                yield self._handed_out(item)
+
+        return iterating
+
+    def _handed_out(self, result: Any) -> Any:
+        if type(result) is tuple:
+            return tuple(map(self._handed_out, result))
+        kind: type = type(result)
+        if not _has_asynchronous_methods(kind):
+            return result
+        return Scoped(result, self._loop) if hasattr(kind, "__aexit__") else Blocking(result, self._loop)
+
+
+class Scoped(Blocking):
+    """Stands for what is used with ``async with``."""
+
+    def __enter__(self) -> "Scoped":
+        self._loop.wait(self._target.__aenter__)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._loop.wait(lambda: self._target.__aexit__(kind, error, trace))
+
+
+class Connection(Blocking):
+    """Stands for a :class:`ares.client.manager.Manager`; closing it ends its thread."""
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop what is under way and close every connection; idempotent."""
+        if self._loop.runs:
+            try:
+                self._loop.wait(self._target.close)
+            finally:
+                self._loop.stop()
+
+
+@functools.cache
+def _has_asynchronous_methods(kind: type) -> bool:
+    return any(not name.startswith("_") for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction))
+
+
+def _deferred(callback: Callable[..., Any], callbacks: "queue.SimpleQueue[Any]") -> Callable[..., None]:
+    return lambda *arguments: callbacks.put(functools.partial(callback, *arguments))

@@ -1,0 +1,105 @@
+"""How a program gets to a cluster: :func:`connect`. The one place of the library that names concrete adapters."""
+
+import os
+import secrets
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from ares.client.manager import Manager
+from ares.cluster.settings import Settings
+from ares.consensus.remote import RemoteConsensus
+from ares.machine.allocator import CLIENT_BYTES, keep_freed_memory
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput
+from ares.model.identity import ClientId
+from ares.net.port import Connections, Consensus
+from ares.net.transports import connections
+from ares.reconfig.view import Switches
+
+KEY_VARIABLE = "ARES_KEY"
+"""Names the file with the client's secret key."""
+
+
+class Connecting:
+    """``async with connect(...) as store``, or ``store = await connect(...)`` and ``await store.close()`` later."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._manager: Manager | None = None
+
+    async def _connect(self) -> Manager:
+        settings, client = self._settings, self._settings.client
+        return Manager(
+            connections_of(settings),
+            consensus_of(settings),
+            settings.initial,
+            settings.book(),
+            ClientId(secrets.randbits(64)),
+            Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised),
+            client.timeout_s,
+            decided_by(settings),
+        )
+
+    def __await__(self) -> Generator[Any, None, Manager]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Manager:
+        self._manager = await self._connect()
+        return self._manager
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._manager is not None:
+            await self._manager.close()
+
+
+def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
+    """What says whether a configuration was decided for this cluster; None where decisions are not certified."""
+    if settings.security is None:
+        return None
+    from ares.security.certificates import Verifier
+
+    return Verifier(settings.security.decision_key, settings.initial)
+
+
+def connections_of(settings: Settings) -> Connections:
+    """Connections for a client of this cluster, with its key if the cluster wants one. Raises :class:`ares.BadInput` if it cannot be
+    used."""
+    return connections(None if settings.security is None else settings.security.client_key(settings.client.key), settings.transport)
+
+
+def consensus_of(settings: Settings) -> Consensus:
+    """The service that decides for this cluster. Call it on the event loop. Raises :class:`ares.BadInput` if it cannot be used from
+    here."""
+    if settings.etcd is None:
+        return RemoteConsensus(connections_of(settings), settings.member_addresses())
+    try:
+        from ares.consensus.etcd.service import EtcdConsensus
+    except ModuleNotFoundError as error:
+        why = f"this cluster's decisions are kept by etcd, and {error.name} is not installed here"
+        raise BadInput(f"{settings.path}: etcd: {why}: pip install 'ares-storage[etcd]'") from error
+    return EtcdConsensus(settings.etcd, settings.initial.cluster_id)
+
+
+def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Connecting:
+    """A connection to the cluster of a cluster file. Raises :class:`ares.BadInput` if the file is not one.
+
+    ``key``: the file with this client's secret key, where the cluster wants one (default: ARES_KEY, else what the cluster file names).
+
+    Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
+    256 MiB of freed memory for large values from then on (ares/machine/allocator.py tells why, and how the environment prevents it).
+    """
+    if not isinstance(cluster, str | os.PathLike | Settings):
+        raise BadInput(f"a cluster is named by the path of its file, not by {type(cluster).__name__}")
+    if not isinstance(key, str | os.PathLike | None):
+        raise BadInput(f"a key is named by the path of its file, not by {type(key).__name__}")
+    keep_freed_memory(CLIENT_BYTES)
+    settings = cluster if isinstance(cluster, Settings) else with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
+    return Connecting(with_key(settings, key))
+
+
+def with_key(settings: Settings, key: str | Path | None) -> Settings:
+    """The settings with another file for the client's key, if one is given."""
+    return settings if not key else structs.replace(settings, client=structs.replace(settings.client, key=str(key)))

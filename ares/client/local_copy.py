@@ -1,0 +1,253 @@
+"""The other end of a transfer: bytes in memory, or a file on this machine."""
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+from blake3 import blake3
+
+from ares.fragment.block import Part
+from ares.fragment.divide import Chunk, Sizes, digest, divide
+from ares.fragment.edits import Content
+from ares.model.errors import BadInput
+
+COPY_BYTES = 1024 * 1024
+
+Replacing = Callable[[int], object]
+
+
+def content_of_bytes(data: bytes | bytearray | memoryview, sizes: Sizes) -> Content:
+    """``data`` cut into chunks; it must not change before it is written."""
+    view = memoryview(data).cast("B")
+    chunks = list(divide(lambda offset, count: bytes(view[offset : offset + count]), sizes))
+    return Content(chunks, lambda chunk: view[chunk.offset : chunk.offset + chunk.length])
+
+
+def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
+    """An open file (a descriptor) cut into chunks. Loading a chunk that is no longer what it was raises :class:`BadInput`."""
+
+    def load(chunk: Chunk) -> bytes:
+        data = _read_at(file, chunk.offset, chunk.length)
+        if len(data) != chunk.length or digest(data) != chunk.digest:
+            raise BadInput(f"{name} changed while it was being put; put it again when nobody writes to it")
+        return data
+
+    return Content(list(divide(lambda offset, count: _read_at(file, offset, count), sizes)), load)
+
+
+def _read_at(file: int, offset: int, count: int) -> bytes:
+    """``count`` bytes from ``offset``, fewer only at the end."""
+    data = os.pread(file, count, offset)
+    while 0 < len(data) < count and (more := os.pread(file, count - len(data), offset + len(data))):
+        data += more
+    return data
+
+
+def digest_of_file(file: int) -> bytes:
+    """Of the whole content of an open file (a descriptor)."""
+    whole, offset = blake3(), 0
+    while data := _read_at(file, offset, COPY_BYTES):
+        whole.update(data)
+        offset += len(data)
+    return whole.digest()
+
+
+class Assembled:
+    """A sink (:class:`ares.fragment.read.Sink`) that makes one ``bytes`` of a file, out of what an earlier read gave and of what changed since."""
+
+    def __init__(self, before: "Assembled | None" = None) -> None:
+        self.data = b""
+        self._places: dict[Part, int] = {}
+        self._old = before
+        self._parts: list[Part] = []
+        self._expected_bytes = self._offset = 0
+        self._new: BytesIO | None = None
+
+    def begin(self, expected_bytes: int) -> None:
+        self._parts.clear()
+        self._expected_bytes, self._offset, self._new = expected_bytes, 0, None
+
+    def wanted(self, part: Part) -> bool:
+        return self._old is None or part not in self._old._places
+
+    def take(self, part: Part, data: memoryview | None) -> None:
+        if self._new is None and (data is not None or not self._as_before(part)):
+            self._start()
+        if self._new is not None:
+            self._new.write(self._old_data(part) if data is None else data)
+        self._parts.append(part)
+        self._offset += part.length
+
+    def _as_before(self, part: Part) -> bool:
+        position = len(self._parts)
+        return self._old is not None and position < len(self._old._parts) and self._old._parts[position] == part
+
+    def _old_data(self, part: Part) -> memoryview:
+        assert self._old is not None, "only what is there is not wanted"
+        start = self._old._places[part]
+        return memoryview(self._old.data)[start : start + part.length]
+
+    def _start(self) -> None:
+        """From here on it differs: make room for all of it at once, which the operating system fills with memory only as it is written to."""
+        try:
+            self._new = BytesIO(bytes(self._expected_bytes))
+        except MemoryError:  # what was expected comes from a hint, which may be out of date
+            self._new = BytesIO()
+        if self._old is not None:
+            self._new.write(memoryview(self._old.data)[: self._offset])
+
+    def finish(self) -> bytes:
+        """The file. It is the very object of the earlier read if nothing changed."""
+        if self._new is None and (self._old is None or self._offset < len(self._old.data)):
+            self._start()
+        if self._new is None:
+            assert self._old is not None
+            self.data, self._places = self._old.data, self._old._places
+        else:
+            self._new.truncate(self._offset)
+            self.data = self._new.getvalue()
+            offset = 0
+            for part in self._parts:
+                self._places[part] = offset
+                offset += part.length
+        self._old = self._new = None
+        return self.data
+
+
+class LocalCopy:
+    """A sink that brings the file at ``path`` up to date, wholly or not at all: what it has already is not wanted again.
+
+    Nothing is written as long as the file is as it should be; from the first difference on, a new file beside it is, which then takes its place.
+    Every method raises :class:`BadInput` if the file cannot be read or written; it is as it was then, and so it is if ``replacing`` raises something,
+    which is called with the descriptor of a file that is there, before it is replaced by one that differs.
+    """
+
+    def __init__(self, path: Path, sizes: Sizes, replacing: Replacing | None = None) -> None:
+        self._path = Path(os.path.realpath(path))  # a symbolic link stays one
+        self._sizes = sizes
+        self._replacing = replacing
+        self._old: int | None = None
+        self._found: os.stat_result | None = None
+        self._old_bytes = 0
+        self._chunks: list[Chunk] = []
+        self._places: dict[bytes, Chunk] = {}
+        self._new: int | None = None
+        self._temporary = ""
+        self._same = self._offset = 0
+
+    def open(self) -> None:
+        """Look at what is there."""
+        try:
+            self._old = old = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            self._found = os.fstat(old)
+            if not stat.S_ISREG(self._found.st_mode):
+                raise BadInput(f"{self._path} is not a regular file; it is as it was")
+            self._chunks = list(divide(lambda offset, count: _read_at(old, offset, count), self._sizes))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise BadInput(f"{self._path} cannot be read: {error.strerror}; it is as it was") from error
+        self._old_bytes = sum(chunk.length for chunk in self._chunks)
+        self._places = {chunk.digest: chunk for chunk in self._chunks}
+
+    def begin(self, expected_bytes: int) -> None:
+        self._discard()
+        self._same = self._offset = 0
+
+    def wanted(self, part: Part) -> bool:
+        return part.length > 0 and part.digest not in self._places
+
+    def take(self, part: Part, data: memoryview | None) -> None:
+        if not part.length:
+            return
+        if self._new is None and self._same < len(self._chunks) and self._chunks[self._same].digest == part.digest:
+            self._same += 1
+            self._offset += part.length
+            return
+        try:
+            if self._new is None:
+                self._start()
+            self._put(part, data)
+        except OSError as error:
+            raise BadInput(f"{self._path} cannot be written: {error.strerror}; it is as it was") from error
+
+    def finish(self) -> bool:
+        """Put the new file in its place; whether there was anything to change."""
+        try:
+            self._check_unchanged()
+            if self._new is None and (self._old is None or self._offset < self._old_bytes):
+                self._start()
+            if self._new is None:
+                return False
+            if self._old is not None:
+                shutil.copymode(self._path, self._temporary)
+            os.replace(self._temporary, self._path)
+            self._temporary = ""
+        except OSError as error:
+            raise BadInput(f"{self._path} cannot be written: {error.strerror}; it is as it was") from error
+        return True
+
+    def _check_unchanged(self) -> None:
+        """What was taken from the file must still be what it was, and what is replaced must be what was looked at."""
+        try:
+            now = os.stat(self._path)
+        except FileNotFoundError:
+            now = None
+        if _identity(now) != _identity(self._found):
+            raise BadInput(f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again")
+
+    def close(self) -> None:
+        """Leave nothing behind; idempotent."""
+        self._discard()
+        if self._old is not None:
+            os.close(self._old)
+            self._old = None
+
+    def _start(self) -> None:
+        """From here on the files differ: begin the new one with what they share."""
+        if self._old is not None and self._replacing is not None:
+            self._replacing(self._old)
+        self._new, self._temporary = tempfile.mkstemp(prefix=f".{self._path.name[:100]}.", dir=self._path.parent)
+        os.fchmod(self._new, 0o666 & ~_umask())
+        if self._offset:
+            self._copy(0, self._offset)
+
+    def _put(self, part: Part, data: memoryview | None) -> None:
+        assert self._new is not None
+        if data is None:
+            place = self._places[part.digest]
+            self._copy(place.offset, place.length)
+        else:
+            while data:
+                data = data[os.write(self._new, data) :]
+
+    def _copy(self, offset: int, count: int) -> None:
+        assert self._new is not None
+        assert self._old is not None
+        while count:
+            copied = os.sendfile(self._new, self._old, offset, min(count, COPY_BYTES))
+            if not copied:
+                raise BadInput(f"{self._path} became shorter while it was being brought up to date; try again when nobody writes to it")
+            offset, count = offset + copied, count - copied
+
+    def _discard(self) -> None:
+        if self._new is not None:
+            os.close(self._new)
+            self._new = None
+        if self._temporary:
+            os.unlink(self._temporary)
+            self._temporary = ""
+
+
+def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
+    return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current

@@ -1,0 +1,62 @@
+"""A consensus member's decisions, certified: what its clients get carries the proof that servers ask for.
+
+The replicated table holds decisions as they were proposed, without certificates: every member can make the certificate again, and makes the same one.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ares.model.configuration import Configuration
+from ares.model.errors import ConfigurationRefused
+from ares.model.identity import DEFAULT_DOMAIN, ClientId, DomainName, ServerId
+from ares.model.messages import ConsensusDescription, Decided
+from ares.net.port import Consensus
+from ares.security.certificates import Signer, Verifier
+
+
+class CertifiedConsensus:
+    """The Consensus port over ``consensus``, for the one cluster whose c0 is ``initial``. Refuses proposals for another, and for c0's own place:
+    once signed, a second c0 would be believed.
+    """
+
+    def __init__(self, consensus: Consensus, initial: Configuration, signer: Signer, verifier: Verifier) -> None:
+        self._consensus = consensus
+        self._cluster = initial.cluster_id
+        self._signer = signer
+        self._verifier = verifier
+
+    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+        """See the port. Also raises :class:`ConfigurationRefused`."""
+        self._require_ours(configuration)
+        decided = await self._consensus.propose(replace(configuration, certificate=b""), proposer, timeout_s)
+        self._require_ours(decided.configuration)
+        return replace(decided, configuration=self._signer.certified(decided.configuration))
+
+    async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
+        """See the port; None also when what was told is not certified."""
+        told = await self._consensus.hint(domain, timeout_s)
+        return told if told is not None and self._verifier(told) else None
+
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+        """See the port. Also raises :class:`ConfigurationRefused` for what is not certified."""
+        if not self._verifier(configuration):
+            raise ConfigurationRefused("only what was decided here, with the certificate of that, can be finalized; nothing was kept")
+        await self._consensus.tell_finalized(configuration, timeout_s)
+
+    @property
+    def troubles(self) -> Mapping[ServerId, str]:
+        return self._consensus.troubles
+
+    async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
+        return await self._consensus.describe(timeout_s)
+
+    async def close(self) -> None:
+        await self._consensus.close()
+
+    def _require_ours(self, configuration: Configuration) -> None:
+        """Cheap enough to look at twice: what earlier releases, or members of another cluster, left in a journal is not signed either."""
+        if configuration.index < 0 or configuration.cluster != self._cluster:
+            raise ConfigurationRefused("that configuration is of another cluster, and is not decided here: is this the right cluster file?")
+        if configuration.domain == DEFAULT_DOMAIN and configuration.index == 0:
+            raise ConfigurationRefused("where the domain 'default' begins stands in the cluster file, and is not decided")

@@ -1,0 +1,1 @@
+"""Consensus by an etcd cluster."""

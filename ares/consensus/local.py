@@ -1,0 +1,42 @@
+"""Consensus inside one process: the decision table without replication, for tests, simulation and trying things out.
+
+Several clients share one :class:`LocalConsensus`; what it decided is gone with it.
+"""
+
+from ares.model.configuration import Configuration
+from ares.model.decision import DecisionTable, require_place
+from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.messages import ConsensusDescription, Decided
+from ares.model.quorum import NO_TROUBLES
+
+NO_CALL = CallId(0)
+"""The call of a reply that crossed no network."""
+
+_MEMBER = ServerId("local")
+
+
+class LocalConsensus:
+    """The Consensus port (ares/net/port.py); decides at once and never fails, but refuses a configuration without a place."""
+
+    troubles = NO_TROUBLES
+
+    def __init__(self) -> None:
+        self._table: DecisionTable[Configuration] = DecisionTable()
+
+    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+        require_place(configuration)
+        decision = self._table.decide(configuration.domain, configuration.index, configuration, proposer)
+        return Decided(NO_CALL, decision.content, ClientId(decision.proposer))
+
+    async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
+        return self._table.hint(domain)
+
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+        require_place(configuration)
+        self._table.tell_finalized(configuration.domain, configuration.index, configuration)
+
+    async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
+        return [ConsensusDescription(NO_CALL, _MEMBER, _MEMBER, 0, self._table.count, 1, 1)]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,210 @@
+"""A consensus member as a process: clients' requests come from a Listener and are put to the member, its answers go back when it has them.
+
+A decision takes a round of Raft, or an election, so it is awaited beside the loop; many are under way at once. A member that cannot decide says so
+after a while (``Undecided``), and the client asks another.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ares.consensus.raft.member import RaftMember
+from ares.machine.logs import set_level
+from ares.model.errors import AresError, BadInput, ConsensusUnavailable
+from ares.model.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
+from ares.model.messages import (
+    AnyMessage,
+    ConsensusDescription,
+    ConsensusReply,
+    ConsensusRequest,
+    DescribeConsensus,
+    Done,
+    GetHint,
+    Hint,
+    Propose,
+    Reason,
+    Refused,
+    SetLogLevel,
+    TellFinalized,
+    Undecided,
+)
+from ares.net.port import Consensus, Listener, Sender
+from ares.security.roles import Admission
+
+PATIENCE_S = 2.0
+"""How long a member tries before it says that it cannot decide."""
+
+UNDER_WAY_MAX = 1_000
+UNDER_WAY_OF_CLIENT_MAX = UNDER_WAY_MAX // 2
+"""No client alone keeps the others from deciding."""
+
+_log = logging.getLogger(__name__)
+
+
+class Pilot(Protocol):
+    """What works beside a member as long as it runs (ares/autopilot/pilot.py)."""
+
+    def sentence(self) -> str:
+        """What it does, or did last."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+class ConsensusHost:
+    """Serves ``consensus`` (a Raft member) to the clients of ``listener``; TellFinalized is acknowledged by a Hint of what was told.
+
+    ``admission``: what each client may ask; None: everything. ``pilot``: what works beside the member, and is told of in its description.
+    """
+
+    def __init__(self, consensus: Consensus, listener: Listener, admission: Admission | None = None, pilot: Pilot | None = None) -> None:
+        self._consensus = consensus
+        self._listener = listener
+        self._admission = admission
+        self._pilot = pilot
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._of_client: Counter[Sender] = Counter()
+        self._finishing = False
+
+    async def start(self) -> str:
+        """Begin to serve; returns the address bound. Raises :class:`ares.BadInput` if it cannot be bound."""
+        return await self._listener.serve(self._handle)
+
+    async def describe(self) -> tuple[ConsensusDescription, int, int]:
+        """What the member says of itself, how many requests are under way, and how many attempts to connect with an unknown key there were.
+
+        Raises :class:`ConsensusUnavailable` when the member stopped.
+        """
+        [description] = await self._consensus.describe(PATIENCE_S)
+        if self._pilot is not None:
+            description = replace(description, autopilot=self._pilot.sentence())
+        return description, len(self._under_way), self._admission.unknown_keys if self._admission is not None else 0
+
+    async def finish(self) -> None:
+        """Take nothing more, as if the network had lost it, and wait for what is under way: as long as a member tries, at most."""
+        self._finishing = True
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=PATIENCE_S)
+
+    async def close(self) -> None:
+        """Drop what is under way (clients ask another member) and stop listening; the member stays as it is. Idempotent."""
+        under_way = list(self._under_way)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        await self._listener.close()
+
+    def _handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+        at_once: list[AnyMessage] = []
+        if self._finishing:
+            deque(messages, 0)
+            return at_once
+        if self._admission is not None:
+            messages, at_once = self._admission.admit(sender, messages)
+        for message in messages:
+            if not isinstance(message, ConsensusRequest):
+                at_once.append(Refused(message.call, Reason.BAD_REQUEST, "this is a consensus member, not a storage server"))
+            elif why := _out_of_bounds(message):
+                at_once.append(Refused(message.call, Reason.BAD_REQUEST, why))
+            elif len(self._under_way) >= UNDER_WAY_MAX:
+                at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_MAX} requests are under way"))
+            elif self._of_client[sender] >= UNDER_WAY_OF_CLIENT_MAX:
+                at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_OF_CLIENT_MAX} requests of this client are under way"))
+            else:
+                task = asyncio.get_running_loop().create_task(self._serve(sender, message))
+                self._under_way.add(task)
+                self._of_client[sender] += 1
+                task.add_done_callback(lambda task: self._end(task, sender))
+        return at_once
+
+    def _end(self, task: asyncio.Task[None], sender: Sender) -> None:
+        self._under_way.discard(task)
+        self._of_client[sender] -= 1
+        if not self._of_client[sender]:
+            del self._of_client[sender]
+
+    async def _serve(self, sender: Sender, request: ConsensusRequest) -> None:
+        reply: ConsensusReply | Refused | Done
+        try:
+            reply = await self._answer(request)
+        except ConsensusUnavailable as error:
+            reply = Undecided(request.call, error.why)
+        except BadInput as error:
+            reply = Refused(request.call, Reason.BAD_REQUEST, str(error))
+        except AresError as error:
+            reply = Undecided(request.call, str(error))
+        except Exception:
+            _log.exception("a request failed: %r", request)
+            reply = Undecided(request.call, "an internal error; its log has the details")
+        self._listener.reply(sender, [reply])
+
+    async def _answer(self, request: ConsensusRequest) -> ConsensusReply | Done:
+        match request:
+            case Propose(call, configuration, proposer):
+                return replace(await self._consensus.propose(configuration, proposer, PATIENCE_S), call=call)
+            case TellFinalized(call, configuration):
+                await self._consensus.tell_finalized(configuration, PATIENCE_S)
+                return Hint(call, configuration)
+            case GetHint(call, domain):
+                return Hint(call, await self._consensus.hint(domain, PATIENCE_S))
+            case DescribeConsensus(call):
+                description, _, _ = await self.describe()
+                return replace(description, call=call)
+            case SetLogLevel(call, level):
+                set_level(level)
+                return Done(call)
+
+
+def _out_of_bounds(request: ConsensusRequest) -> str:
+    """Why a member will not even look at it; empty if it does."""
+    if isinstance(request, Propose | TellFinalized):
+        try:
+            request.configuration.check_bounds()
+        except BadInput as error:
+            return str(error)
+    elif isinstance(request, GetHint) and not is_domain_name(request.domain):
+        return f"a domain has a name of at most {DOMAIN_BYTES_MAX} bytes of printable text"
+    return ""
+
+
+async def run_consensus_member(
+    member: ServerId,
+    raft_addresses: Mapping[ServerId, str],
+    listener: Listener,
+    directory: Path,
+    password: str,
+    stop: asyncio.Event,
+    certified: Callable[[Consensus], Consensus] | None = None,
+    admission: Admission | None = None,
+    serving: Callable[[ConsensusHost], None] = lambda host: None,
+    piloted: Callable[[Consensus, Callable[[], bool]], Pilot] | None = None,
+) -> None:
+    """Be the consensus member ``member`` until ``stop`` is set and what it took is answered; listener, Raft and directory are closed then.
+
+    ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions,
+    ``admission`` says who may ask. ``serving`` is told of the host. ``piloted`` makes what works beside the member, given the consensus service as
+    this member offers it and what says whether it leads. Raises :class:`ares.BadInput` if an address, the password or the directory
+    cannot be used.
+    """
+    raft = RaftMember(member, raft_addresses, directory, password)
+    raft.start()
+    consensus = raft if certified is None else certified(raft)
+    pilot = None if piloted is None else piloted(consensus, lambda: raft.leads)
+    host = ConsensusHost(consensus, listener, admission, pilot)
+    flying = None if pilot is None else asyncio.create_task(pilot.run())
+    try:
+        await host.start()
+        serving(host)
+        await stop.wait()
+        await host.finish()
+    finally:
+        await host.close()
+        if flying is not None:
+            flying.cancel()
+            await asyncio.gather(flying, return_exceptions=True)
+        await raft.close()

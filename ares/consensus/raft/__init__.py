@@ -1,0 +1,1 @@
+"""Consensus by PySyncObj, members of this project."""

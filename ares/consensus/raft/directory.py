@@ -1,0 +1,170 @@
+"""The directory of one consensus member: its lock, the files that PySyncObj writes there, and making them survive a power failure.
+
+PySyncObj maps its journal into memory and renames its other files into place, but never asks the disk to keep them. A Raft member must not say
+that it has an entry, or gave a vote, before that is on disk: :class:`MemberDirectory` has the calls that ares/consensus/raft/replicated.py makes
+first.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ares.cluster.home import end_newness, require_first
+from ares.cluster.starts import remember_start
+from ares.machine.durable_files import make_directory, replace_durably, sync
+from ares.machine.ownership import opener, require_unshared
+from ares.model.decision import DecisionTable
+from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+
+Entry = tuple[bytes, int, int]
+"""One entry of the Raft log: command, index, term."""
+
+FORMAT = 1
+"""Of the directory: what its files are, and of the dump, which members also send to each other."""
+
+_MAGIC = b"ares-dump"
+_DIGEST_BYTES = 16
+
+
+class Dump(Struct, frozen=True, array_like=True):
+    """The decision table after ``last`` was applied, and the two log entries that PySyncObj wants to find again, ``previous`` and ``last``."""
+
+    table: DecisionTable[bytes]
+    last: Entry
+    previous: Entry
+
+
+_dump_decoder = msgspec.msgpack.Decoder(Dump)
+
+
+class MemberDirectory:
+    """``lock``, ``format``, ``journal``, ``journal.meta`` (term and vote) and ``dump`` of the member that holds the lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal"
+        self.votes = path / "journal.meta"
+        self.dump = path / "dump"
+        self.format = path / "format"
+        self._member = ServerId("")
+        self._lock: int | None = None
+
+    def lock(self, member: ServerId) -> None:
+        """Make this process the only one here. Raises :class:`BadInput` if another one is, or the directory is another member's."""
+        try:
+            make_directory(self.path)
+            require_unshared(self.path)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise BadInput(f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing was started") from error
+        try:
+            self._claim(lock, member)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._member = member
+        self._lock = lock
+
+    def _claim(self, lock: int, member: ServerId) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadInput(f"{self.path} is in use by another process: consensus member {member} runs already; nothing was started") from error
+        owner = os.pread(lock, 256, 0).decode(errors="replace")
+        if owner not in ("", member):
+            raise BadInput(f"{self.path} belongs to consensus member {owner}, not to {member}: votes are not transferable; nothing was started")
+        self._check_format()
+        os.pwrite(lock, member.encode(), 0)
+        os.fsync(lock)
+
+    def _check_format(self) -> None:
+        """A directory that says nothing is new, or of the first format, which did not say so."""
+        found = self.format.read_text(encoding="ascii", errors="replace").strip() if self.format.exists() else ""
+        if not found:
+            replace_durably(self.format, f"{FORMAT}\n")
+        elif found != str(FORMAT):
+            why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
+            raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
+
+    def require_new(self) -> None:
+        """Raise :class:`ares.model.errors.DirectoryLost` unless nothing ever ran there: a member that forgot its votes would vote again. Hold the
+        lock."""
+        require_first(self.path, self._member, votes=True)
+
+    def begin(self) -> None:
+        """The journal is there: on disk under its name when this returns, and so is that the next start is not the first. Hold the lock."""
+        sync(self.journal)
+        sync(self.path)
+        remember_start(self.path, self._member)
+        end_newness(self.path)
+
+    def set_aside(self) -> Path | None:
+        """Move what the member kept into a directory of its own within this one, and return that, or None if nothing was there. Hold the lock."""
+        kept = [file for file in (self.journal, self.votes, self.dump) if file.exists()]
+        if not kept:
+            return None
+        aside = self.path / f"lost.{secrets.token_hex(4)}"
+        aside.mkdir(mode=0o700)
+        for file in kept:  # the journal first: without it nothing starts
+            file.rename(aside / file.name)
+        sync(self.path)
+        return aside
+
+    def unlock(self) -> None:
+        """Let another process in; idempotent."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def sync_journal(self) -> None:
+        """Return when the journal's entries are on disk."""
+        sync(self.journal)
+
+    def sync_votes(self) -> None:
+        """Return when term and vote are on disk."""
+        sync(self.votes)
+        sync(self.path)
+
+    def sync_dump(self) -> None:
+        """Return when the dump that was renamed into place is on disk under its name."""
+        sync(self.dump)
+        sync(self.path)
+
+    def write_dump(self, path: Path, dump: Dump) -> None:
+        """Write ``dump`` to ``path``, the file that is about to become the dump."""
+        body = _MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(dump)
+        with open(path, "wb", opener=opener) as file:
+            file.write(_digest(body) + body)
+
+    def read_dump(self) -> Dump:
+        """The dump. Raises :class:`BadInput` if it is damaged, or of a format that this release does not know."""
+        content = self.dump.read_bytes()
+        body = content[_DIGEST_BYTES:]
+        if _digest(body) != content[:_DIGEST_BYTES]:
+            raise self.damaged(self.dump, "its checksum does not fit")
+        head, content = body[: len(_MAGIC) + 1], body[len(_MAGIC) + 1 :]
+        if head[:-1] != _MAGIC:
+            raise self.damaged(self.dump, "it is not a dump")
+        if head[-1] != FORMAT:
+            raise BadInput(f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the same release of ares at every member")
+        try:
+            return _dump_decoder.decode(content)
+        except msgspec.MsgspecError as error:
+            raise self.damaged(self.dump, str(error)) from error
+
+    def damaged(self, file: Path, why: str) -> BadInput:
+        """The error for a file that cannot be what the member wrote."""
+        return BadInput(
+            f"{file} is damaged ({why}), so the member may not vote. The other members keep every decision: while all of them run, "
+            "`ares-cli prepare FILE ID --forget`, then start this member again; it copies what they have"
+        )
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,154 @@
+"""A member of the consensus service: the Consensus port over a replicated decision table.
+
+A decision is what applying the replicated command returned at this member, never a look at its own table. A command handed to a leader that dies may
+never be answered, so it is handed in again (ares/consensus/raft/commands.py): that is safe, because the first proposal wins whosever it is and
+however often it comes.
+
+A member whose directory was lost must be started again only while all others run; it then copies what they have.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ares.cluster.settings import split_address
+from ares.consensus.local import NO_CALL
+from ares.consensus.raft.commands import Commands
+from ares.consensus.raft.directory import MemberDirectory
+from ares.consensus.raft.replicated import ReplicatedTable
+from ares.model.configuration import Configuration
+from ares.model.decision import Decision, require_place
+from ares.model.errors import BadInput, BadMessage, ConfigurationRefused, ConsensusUnavailable
+from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.messages import ConsensusDescription, Decided
+from ares.model.quorum import NO_TROUBLES
+
+CONFIGURATION_BYTES_MAX = 64 * 1024
+
+Callback = Callable[[Any, int], None]
+
+_configuration_decoder = msgspec.msgpack.Decoder(Configuration)
+
+
+class RaftMember:
+    """One member, as an implementation of the Consensus port for its own process; ares/consensus/member_host.py serves it to others.
+
+    ``raft_addresses``: where each member, this one included, listens for the others: ``host:port``, spelled alike at every member; this
+    one binds its own and nothing else. Raises :class:`BadInput` for impossible addresses or an empty password. :meth:`start` comes first.
+    """
+
+    troubles = NO_TROUBLES
+
+    def __init__(self, member: ServerId, raft_addresses: Mapping[ServerId, str], directory: Path, password: str) -> None:
+        if not password:
+            raise BadInput("consensus members need a password: without one anybody who reaches their port could run code there; nothing was started")
+        if member not in raft_addresses:
+            raise BadInput(f"consensus member {member} is not among the members {', '.join(raft_addresses) or '(none)'}; nothing was started")
+        self._names = {address: name for name, address in raft_addresses.items()}
+        if len(self._names) < len(raft_addresses):
+            raise BadInput(f"two consensus members share an address: {', '.join(raft_addresses.values())}; nothing was started")
+        for address, name in self._names.items():
+            try:
+                split_address(address)
+            except ValueError as error:
+                raise BadInput(f"the address of consensus member {name}: {error}; nothing was started") from error
+        self.member = member
+        self._address = raft_addresses[member]
+        self._directory = MemberDirectory(directory)
+        self._password = password
+        self._machine: ReplicatedTable | None = None
+        self._commands = Commands()
+
+    def start(self) -> None:
+        """Open the directory, bind, join the others. Call it in the thread of the event loop, whose end also ends the member.
+
+        Raises :class:`BadInput` if the directory or the address cannot be used.
+        """
+        self._directory.lock(self.member)
+        try:
+            others = [address for address in self._names if address != self._address]
+            self._machine = ReplicatedTable.open(self._address, others, self._directory, self._password)
+        except BaseException:
+            self._directory.unlock()
+            raise
+
+    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+        """See the port. Also raises :class:`ConfigurationRefused`, and :class:`BadMessage` if a later release decided what this one cannot read."""
+        require_place(configuration)
+        content = _encode(configuration)
+
+        def hand_in(machine: ReplicatedTable, callback: Callback) -> None:
+            machine.decide(str(configuration.domain), configuration.index, content, int(proposer), callback=callback)
+
+        key = ("decide", configuration.domain, configuration.index, content, proposer)
+        decision: Decision[bytes] = await self._command(key, hand_in, timeout_s)
+        return Decided(NO_CALL, _decode(decision.content), ClientId(decision.proposer))
+
+    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
+        """See the port. Also raises :class:`ConfigurationRefused`."""
+        require_place(configuration)
+        content = _encode(configuration)
+
+        def hand_in(machine: ReplicatedTable, callback: Callback) -> None:
+            machine.tell_finalized(str(configuration.domain), configuration.index, content, callback=callback)
+
+        await self._command(("tell", configuration.domain, configuration.index, content), hand_in, timeout_s)
+
+    async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
+        """What this member knows, perhaps not the latest; unavailable until it has caught up with a leader once since its start."""
+        machine = self._running()
+        if not machine.isReady():
+            raise ConsensusUnavailable("it has not caught up with a leader since its start: is a majority of the members running?")
+        content = machine.table.hint(domain)
+        return None if content is None else _decode(content)
+
+    async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
+        """What this one member says of itself. A leader that it is not connected with is none: alone, a follower never looks for another."""
+        machine = self._running()
+        leader = machine._getLeader()
+        known = leader is not None and (leader == machine.selfNode or machine.isNodeConnected(leader))
+        name = self._names[leader.id] if known else ""
+        reachable = 1 + sum(machine.isNodeConnected(node) for node in machine.otherNodes)
+        return [ConsensusDescription(NO_CALL, self.member, name, machine._getTerm(), machine.table.count, reachable, len(self._names))]
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member is the leader, as far as it knows: one that was cut off finds out after a moment."""
+        machine = self._machine
+        return machine is not None and machine.tick_thread_alive() and bool(machine._isLeader())
+
+    async def close(self) -> None:
+        """Leave the others, flush the journal, unlock the directory; idempotent."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            await asyncio.to_thread(machine.destroy_synchronous)
+            self._directory.unlock()
+
+    def _running(self) -> ReplicatedTable:
+        if self._machine is None:
+            raise ConsensusUnavailable(f"member {self.member} is not running")
+        if not self._machine.tick_thread_alive():
+            raise ConsensusUnavailable(f"member {self.member} stopped because its disk failed: its log has the details")
+        return self._machine
+
+    async def _command(self, key: Hashable, hand_in: Callable[[ReplicatedTable, Callback], None], timeout_s: float) -> Any:
+        """What a replicated command returned, which ``key`` tells from all others."""
+        self._running()
+        return await self._commands.run(key, lambda callback: hand_in(self._running(), callback), timeout_s)
+
+
+def _encode(configuration: Configuration) -> bytes:
+    content = msgspec.msgpack.encode(configuration)
+    if len(content) > CONFIGURATION_BYTES_MAX:
+        raise ConfigurationRefused(f"the description of a configuration takes at most {CONFIGURATION_BYTES_MAX} bytes, not {len(content)}")
+    return content
+
+
+def _decode(content: bytes) -> Configuration:
+    try:
+        return _configuration_decoder.decode(content)
+    except msgspec.MsgspecError as error:
+        raise BadMessage(f"a decided configuration that this release cannot read ({error}): use the same release of ares everywhere") from error

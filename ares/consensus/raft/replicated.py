@@ -1,0 +1,237 @@
+"""The decision table replicated by Raft, over PySyncObj. With raft_transport.py the only importer
+of pysyncobj; ares/consensus/raft/member.py puts the Consensus port over it.
+
+What is handed to Raft, and so crosses the network inside a pickle, is plain: names, numbers and the bytes of configurations. The members authenticate
+each other by a password, without which PySyncObj would load pickles from anybody. What PySyncObj 0.3.17 leaves open is closed here:
+
+* entries and votes are on disk before the message that promises them leaves (:meth:`ReplicatedTable.make_durable`);
+* a follower cuts its log back whenever its leader repeats itself, which is often, and would lack what it had acknowledged if it died at that
+  moment; an acknowledgement given to a leader of an earlier term counts in a later one; and a vote that comes twice counts twice
+  (:meth:`ReplicatedTable.admitted`);
+* a crash between writing the dump and cutting the journal makes it forget entries at the next start, and it takes damaged files for empty ones
+  (:func:`_examine`);
+* what its transport does with connections, slow ones and strangers' ones (ares/consensus/raft/transport.py).
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pysyncobj import FAIL_REASON, SERIALIZER_STATE, SyncObj, SyncObjConf, SyncObjException, replicated
+from pysyncobj.journal import FileJournal, MetaStorer
+
+from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
+from ares.consensus.raft.transport import Transport
+from ares.model.decision import Decision, DecisionTable
+from ares.model.errors import BadInput
+
+COMPACT_AFTER_ENTRIES = 10_000
+_DAY_S = 86_400.0
+
+_REASONS = {
+    FAIL_REASON.SUCCESS: "",
+    FAIL_REASON.QUEUE_FULL: "its queue is full",
+    FAIL_REASON.MISSING_LEADER: "no leader is elected: is a majority of the members running?",
+}
+_OTHER_REASON = "the leader changed"
+
+Outcome = tuple[Any, str]
+"""What a command returned, and why it failed (empty: it did not)."""
+
+_log = logging.getLogger(__name__)
+
+
+def crossing(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Outcome]) -> Callable[[Any, int], None]:
+    """A callback that brings PySyncObj's answer from its thread to ``outcome``; it may come late or after the loop has gone, and must not raise."""
+
+    def settle(result: Any, why: str) -> None:
+        if not outcome.done():
+            outcome.set_result((result, why))
+
+    def callback(result: Any, reason: int) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, result, _REASONS.get(reason, _OTHER_REASON))
+
+    return callback
+
+
+class ReplicatedTable(SyncObj):  # type: ignore[misc]
+    """The table, and the replicated commands on it, which PySyncObj applies in a thread of its own at every member.
+
+    A further replicated method must be declared with ``ver=1``: methods are numbered in journals. Use :meth:`open` to make one.
+    """
+
+    def __init__(self, address: str, others: list[str], directory: MemberDirectory, password: str) -> None:
+        self.table: DecisionTable[bytes] = DecisionTable()
+        self._directory = directory
+        self._durable: tuple[object, ...] = ()
+        self._voted_in: dict[str, int] = {}
+        self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
+        super().__init__(address, others, self._settings(address, password), transportClass=Transport)
+        self.addOnTickCallback(self._make_own_entries_durable)
+
+    @classmethod
+    def open(cls, address: str, others: list[str], directory: MemberDirectory, password: str) -> "ReplicatedTable":
+        """Read the directory, bind and join the others. PySyncObj's thread ends with the calling thread.
+
+        Raises :class:`BadInput` if a file is damaged or the address cannot be bound.
+        """
+        _examine(directory)
+        try:
+            socket.getaddrinfo(address.rpartition(":")[0], None, socket.AF_INET)
+            machine = cls(address, others, directory, password)
+        except socket.gaierror as error:
+            raise BadInput(f"a consensus member cannot listen on {address}: {error.strerror}; nothing was started") from error
+        try:
+            machine.waitBinded()
+        except SyncObjException as error:
+            machine._doDestroy()
+            raise BadInput(f"a consensus member cannot listen on {address}: in use, or no address of this machine; nothing was started") from error
+        return machine
+
+    def _settings(self, address: str, password: str) -> SyncObjConf:
+        return SyncObjConf(
+            password=password,
+            bindAddress=address,
+            maxBindRetries=1,
+            journalFile=str(self._directory.journal),
+            fullDumpFile=str(self._directory.dump),
+            serializer=self._write_dump,
+            deserializer=self._read_dump,
+            serializeChecker=self._dump_state,
+            logCompactionMinEntries=COMPACT_AFTER_ENTRIES,
+            logCompactionMinTime=_DAY_S,
+            appendEntriesUseBatch=False,  # answer at once rather than many together
+            appendEntriesBatchSizeBytes=2**20,
+            commandsWaitLeader=False,
+            dynamicMembershipChange=False,
+            useFork=False,
+            raftMinTimeout=0.6,
+            raftMaxTimeout=1.2,
+            leaderFallbackTimeout=2.0,
+            connectionTimeout=3.0,
+            connectionRetryTime=0.5,
+            dnsCacheTime=60.0,
+            dnsFailCacheTime=5.0,
+        )
+
+    @replicated  # type: ignore[untyped-decorator]
+    def decide(self, domain: str, index: int, content: bytes, proposer: int) -> Decision[bytes]:
+        return self.table.decide(domain, index, content, proposer)
+
+    @replicated  # type: ignore[untyped-decorator]
+    def tell_finalized(self, domain: str, index: int, content: bytes) -> bytes:
+        return self.table.tell_finalized(domain, index, content)
+
+    def make_durable(self, message: dict[str, Any]) -> None:
+        """Before ``message`` leaves: votes, and entries that it says this member has."""
+        kind = message["type"]
+        if kind in ("request_vote", "response_vote"):
+            self._sync(self._directory.sync_votes)
+        elif kind == "next_node_idx" and message["success"]:
+            self._sync_journal((kind, message["next_node_idx"], self._getTerm()))
+
+    def admitted(self, member: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """What of a ``message`` received from the member at that address PySyncObj may see; None: nothing.
+
+        PySyncObj counts votes, and not who gave them: a member's counts once in a term.
+
+        If the last entry here is of the sending leader's term, the log here is the head of the leader's, and what it repeats needs no rewriting.
+        """
+        if message["type"] == "next_node_idx" and message["sender_term"] != self._getTerm():
+            return None
+        if message["type"] == "response_vote":
+            if message["term"] != self._getTerm() or self._voted_in.get(member) == message["term"]:
+                return None
+            self._voted_in[member] = message["term"]
+        if message["type"] == "append_entries" and "entries" in message:
+            _, index, term = self._SyncObj__raftLog[-1]
+            if term == message["term"] and message["prevLogIdx"] < index:
+                fresh = [entry for entry in message["entries"] if entry[1] > index]
+                return {**message, "prevLogIdx": index, "prevLogTerm": term, "entries": fresh}
+        return message
+
+    def _make_own_entries_durable(self) -> None:
+        """At the end of a tick: a leader counts itself among those who have an entry from the next tick on."""
+        if self._isLeader():
+            self._sync_journal(("leader", self._getRaftLogSize(), self._getTerm()))
+
+    def _sync_journal(self, mark: tuple[object, ...]) -> None:
+        if mark != self._durable:
+            self._sync(self._directory.sync_journal)
+            self._durable = mark
+
+    def _sync(self, sync: Callable[[], None]) -> None:
+        """A disk that failed once cannot be trusted when asked again: the member stops before it promises anything."""
+        try:
+            sync()
+        except OSError:
+            _log.critical("the disk failed, this consensus member stops: what it promised is on disk, what it was about to promise may not be")
+            self.destroy()
+            raise
+
+    def _write_dump(self, path: str, entries: tuple[Entry, Entry, object]) -> None:
+        try:
+            self._directory.write_dump(Path(path), Dump(self.table, entries[0], entries[1]))
+            self._dumped = SERIALIZER_STATE.SUCCESS
+        except OSError:
+            _log.exception("the dump of the decisions could not be written; the journal stays as it is")
+            self._dumped = SERIALIZER_STATE.FAILED
+            raise
+
+    def _dump_state(self) -> int:
+        """Asked every tick. PySyncObj cuts the journal when told of success, so the dump is made durable first."""
+        state: int = self._dumped
+        if state == SERIALIZER_STATE.SUCCESS:
+            self._directory.sync_dump()
+        self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
+        return state
+
+    def _read_dump(self, path: str) -> tuple[Entry, Entry, None]:
+        """At the start, and when the leader sent its dump because its journal no longer reaches back far enough."""
+        self._directory.sync_dump()
+        dump = self._directory.read_dump()
+        self.table = dump.table
+        return dump.last, dump.previous, None
+
+
+def _examine(directory: MemberDirectory) -> None:
+    """Refuse damaged and lost files, make the journal of a new member, and cut one where the dump ends if a crash came between the two.
+
+    With anything but the dump's entries at its head, PySyncObj would throw the whole journal away, and entries after the dump with it.
+    """
+    if not directory.journal.exists():
+        if directory.dump.exists() or directory.votes.exists():
+            raise directory.damaged(directory.journal, "it is missing")
+        directory.require_new()
+        _replace_journal(directory, [])
+    directory.begin()
+    try:
+        journal = FileJournal(str(directory.journal))
+    except Exception as error:  # whatever its parser trips over
+        raise directory.damaged(directory.journal, repr(error)) from error
+    entries: list[Entry] = journal[:]
+    journal._destroy()
+    if entries and entries[-1][2] > 0 and not MetaStorer(str(directory.votes)).getMeta():
+        raise directory.damaged(directory.votes, "term and vote are missing")
+    if directory.dump.exists():
+        dump = directory.read_dump()
+        if dump.previous in entries[1:]:
+            _replace_journal(directory, entries[entries.index(dump.previous) :])
+            directory.sync_journal()
+    elif entries and entries[0][1] > 1:
+        raise directory.damaged(directory.dump, "it is missing")
+
+
+def _replace_journal(directory: MemberDirectory, entries: list[Entry]) -> None:
+    path = directory.path / "journal.new"
+    path.unlink(missing_ok=True)
+    journal = FileJournal(str(path))
+    for entry in entries:
+        journal.add(*entry)
+    journal._destroy()
+    path.replace(directory.journal)

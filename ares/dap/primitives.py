@@ -1,0 +1,231 @@
+"""The client half of both DAPs: get-tag, get-data and put-data against one configuration (Alg. 3).
+
+ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of one version: the same quorum, the same maximum, the same rounds. What
+differs is the coding and the capacity of a List (ares/dap/registry.py), so both are this class.
+
+Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for
+tags only (a small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag
+from servers that listed it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the
+deadline, or until it is proven that no version can be put together (ares/dap/looks.py). It never returns a version that it could not put together,
+nor an older one in its place.
+
+Of EC's elements the first k hold the value itself, and putting it together from those is one copy where others take matrices. So where values are
+large, the servers that have them are asked first, if they are as ready as the others. For small values it makes no difference, and all take turns.
+"""
+
+from collections.abc import ValuesView
+
+from msgspec import Struct
+
+from ares.dap.coding import Coding
+from ares.dap.looks import UNTIL_DEADLINE, Effort, Looks
+from ares.dap.reading import DataReplies, Reading, patience_s
+from ares.model.configuration import Configuration, Successor
+from ares.model.element import sealed
+from ares.model.errors import DecodeFailed, Unavailable
+from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
+from ares.model.messages import DELETED, LEFT, DataReply, Element, GetData, GetTag, PutData, Question, TagReply
+from ares.model.object_errors import Undecodable
+from ares.model.successor import latest_named
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import LOST, TOMBSTONE, WITHHELD, Answered, Mark, Value
+from ares.operation.effects import Gather, Operation, Pause
+from ares.operation.readiness import Order, Readiness
+
+FOLLOW_UP_S = 0.5
+LARGE_BYTES_MIN = 256 * 1024
+"""Values of this size and more are taken from the elements that hold them, rather than from others."""
+
+_MARKS: dict[int, Answered] = {DELETED: TOMBSTONE, LEFT: LOST}
+"""What a version is that has no bytes, not even none, by its length."""
+
+_LENGTHS = {TOMBSTONE: DELETED, LOST: LEFT}
+
+
+class Found(Struct, frozen=True, gc=False):
+    """What get-data found in one configuration.
+
+    ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, DELETED or LEFT. ``confirmed``: the
+    version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
+    ``lasting``: the version was at a quorum before that heard of a successor, so that it is found from now on, here or wherever its domain moves
+    (:func:`ares.objects.answers.at_quorum`).
+    """
+
+    tag: Tag
+    value: Answered
+    length: int
+    highest: Tag
+    confirmed: bool
+    successor: Successor | None
+    configuration: ConfigurationId
+    lasting: bool = False
+
+
+class FoundTag(Struct, frozen=True, gc=False):
+    """What get-tag found, or what put-data learned, in one configuration."""
+
+    tag: Tag
+    successor: Successor | None
+
+
+class DataAccess:
+    """The primitives for one configuration. ``readiness``: whom to ask for elements."""
+
+    def __init__(self, configuration: Configuration, coding: Coding, readiness: Readiness) -> None:
+        self.configuration = configuration
+        self._coding = coding
+        self._readiness = readiness
+        self._holding_value = coding.k if configuration.dap == "ec" else 0
+        """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""
+        self._large = True
+        """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
+
+    def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
+        """The highest tag at a quorum (Alg. 3:2-8)."""
+        configuration = self.configuration
+        order = self._readiness.order(configuration)
+        answers = yield Gather(configuration, GetTag, "get-tag", arguments=(configuration.id, object), order=order)
+        replies: ValuesView[TagReply] = answers.values()
+        tag = TAG_ZERO
+        for reply in replies:
+            if reply.tag > tag:
+                tag = reply.tag
+        return FoundTag(tag, latest_named(replies))
+
+    def get_version(self, object: ObjectName, carry: Successor | None = None, effort: Effort = UNTIL_DEADLINE) -> Operation[Found]:
+        """get-data without the value: its tag and length; ``value`` is WITHHELD, unless it is small and came along.
+
+        ``carry``: rule R1, servers install it before they answer. ``effort``: as for :meth:`get_data`.
+        """
+        return self._read(object, 0, carry, effort=effort)
+
+    def get_data(
+        self,
+        object: ObjectName,
+        carry: Successor | None = None,
+        held: Tag | None = None,
+        confirming: bool = False,
+        effort: Effort = UNTIL_DEADLINE,
+    ) -> Operation[Found]:
+        """The newest version that a quorum settles, and its value (Alg. 3:9-22).
+
+        ``held``: a version whose value the client has; if none is newer, no value travels and the answer's is WITHHELD under its tag (the optimised
+        get-data of CoARES). WITHHELD under t0 if the successor is finalized. ``confirming``: if the version is at a quorum, find that out, though the
+        servers that hold it may not be those that answer first. Raises :class:`Undecodable` if no version can be put together, or none was with this
+        ``effort``, and :class:`DecodeFailed` when the deadline comes first.
+        """
+        return self._read(object, self._coding.k, carry, held, confirming, effort)
+
+    def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
+        """Store a version at a quorum (Alg. 3:23-31)."""
+        id = self.configuration.id
+        length, whole = (_LENGTHS[value], b"") if isinstance(value, Mark) else (len(value), value)
+        if self.configuration.dap == "abd":
+            element = sealed(id, object, tag, 0, length, () if length < 0 else (whole,))
+            answers = yield Gather(self.configuration, PutData, "put-data", arguments=(id, object, tag, element))
+        else:
+            elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self._coding.encode(whole))]
+            answers = yield Gather(self.configuration, _puts, "put-data", arguments=(id, object, tag, elements))
+        return FoundTag(tag, latest_named(answers.values()))
+
+    def _read(
+        self,
+        object: ObjectName,
+        needed: int,
+        carry: Successor | None,
+        held: Tag | None = None,
+        confirming: bool = False,
+        effort: Effort = UNTIL_DEADLINE,
+    ) -> Operation[Found]:
+        looks: Looks | None = None
+        while True:
+            reading, order = Reading(self.configuration, object, needed, held, confirming), self._order()
+            try:
+                answers = yield Gather(
+                    self.configuration,
+                    self._queries,
+                    "get-data",
+                    settled=reading.settled,
+                    patience_s=effort.patience_s,
+                    arguments=(object, order, needed, carry, held),
+                    order=order,
+                )
+                if reading.complete or reading.withheld:
+                    return self._found(reading, answers)
+                named: DataReplies = {}
+                if reading.tag is not None:
+                    named = yield from self._fetch(object, reading, answers, carry)
+                    if reading.complete:
+                        return self._found(reading, answers)
+                looks, held = looks or Looks(self.configuration, object, effort), None
+                yield Pause(looks.fail(reading, answers, named), retry=not effort.looks_max)
+            except Unavailable as error:
+                if looks is None:
+                    raise
+                why = f"asked {looks.failed} times, and each time too few elements of one version were at hand"
+                raise DecodeFailed(object, why) from error
+
+    def _order(self) -> Order:
+        """Whom to ask for data."""
+        return self._readiness.order(self.configuration, self._holding_value if self._large else 0)
+
+    def _queries(self, call: CallId, object: ObjectName, order: Order, needed: int, carry: Successor | None, held: Tag | None) -> list[Question]:
+        """What each server is asked: the first are to send their elements, however large."""
+        id = self.configuration.id
+        queries: list[Question] = [GetData(call, id, object, False, None, carry, held)] * self.configuration.n
+        with_element = GetData(call, id, object, True, None, carry, held)
+        for position in order.positions[:needed]:
+            queries[position] = with_element
+        return queries
+
+    def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[DataReplies]:
+        """Ask servers that listed the settled tag for its element, by name; what those said that answered. What cannot be had stays missing."""
+        holders = reading.holders(answers)
+        lacking = max(reading.needed - len(reading.elements), 1)
+        if len(holders) < lacking:
+            return {}
+        id, tag = self.configuration.id, reading.tag
+
+        def enough(more: DataReplies) -> bool:
+            return sum(1 for reply in more.values() if reply.element is not None) >= lacking
+
+        def wanted(call: CallId) -> Question:
+            return GetData(call, id, object, True, tag, carry)
+
+        try:
+            more: dict[ServerId, DataReply] = yield Gather(
+                self.configuration, wanted, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers)
+            )
+        except Unavailable:
+            return {}
+        for reply in more.values():
+            if reply.element is not None:
+                reading.keep(reply.element)
+        return more
+
+    def _found(self, reading: Reading, answers: DataReplies) -> Found:
+        highest = reading.highest(answers)
+        if reading.withheld:
+            return Found(TAG_ZERO, WITHHELD, DELETED, highest, False, reading.successor, self.configuration.id)
+        tag, length = reading.tag, reading.length
+        assert tag is not None
+        assert length is not None
+        value = _MARKS.get(length, WITHHELD)
+        self._large = length >= LARGE_BYTES_MIN
+        if value is WITHHELD and not reading.unchanged and len(reading.elements) >= self._coding.k:
+            value = self._decoded(reading, tag, length)
+        confirmed = reading.confirmed(answers)
+        lasting = confirmed and reading.lasting(answers)
+        return Found(tag, value, length, highest, confirmed, reading.successor, self.configuration.id, lasting)
+
+    def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
+        """The value. Elements that are what was sealed, and are no value together, were sealed by somebody who did not encode one."""
+        try:
+            return self._coding.decode(length, reading.elements)
+        except DecodeFailed as error:
+            servers = ", ".join(self.configuration.server_ids[index] for index in sorted(reading.elements)[: self._coding.k])
+            raise Undecodable(reading.object, f"the elements of {servers} under {tag} are no value: {error.why}", tag, True) from error
+
+
+def _puts(call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]) -> list[Question]:
+    return [PutData(call, id, object, tag, element) for element in elements]

@@ -1,0 +1,238 @@
+"""fm-read: a fragmented file from its first block to its last (CoBFS, "read"; ARES II section 3, Extension 2).
+
+The pointers in the blocks are the truth. But following them one by one would take a round for each block, so all the blocks that are *expected*,
+from what the reader remembers or from the hint in the genesis block, are asked for at once, and the chain is then verified by the pointers that
+arrived; blocks that nobody expected are fetched as the chain leads to them. A block that is as it was remembered costs a comparison of tags and
+moves no data.
+
+An atomic file has no chain to follow: its genesis block lists everything, its blocks never change, and a reader that finds one gone has been
+overtaken by another put and begins again. Such a read is a snapshot; that of a file with mutable blocks is not, it is consistent block by block
+(fragmented coverability).
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from ares.fragment.block import BlockId, Genesis, Part, block_name, decode_block, decode_genesis, genesis_name
+from ares.fragment.divide import digest
+from ares.fragment.pace import Pace
+from ares.fragment.shared_memory import Blocks
+from ares.model.errors import BadBlock, ObjectNotFound
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import WITHHELD
+from ares.operation.effects import Now, Operation, Report, Together
+
+RESTARTS_MAX = 100
+"""How often an atomic file may be replaced under a reader; each time somebody's put made progress."""
+
+
+class FileState(Struct, frozen=True, array_like=True):
+    """A file as somebody last saw it: its genesis block at version ``tag``, and every block in the order of the chain."""
+
+    genesis: Genesis
+    tag: Tag
+    parts: tuple[Part, ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes of the file."""
+        return sum(part.length for part in self.parts)
+
+
+def builds_on(base: Tag, version: Tag) -> bool:
+    """Whether a version that was written over ``base`` followed ``version``, as far as one can tell: of two that were written over the same one the
+    later stands, and the other is not in what follows.
+    """
+    return base == version or base.number > version.number
+
+
+class FileProgress(Struct, frozen=True):
+    """``done`` of ``total`` blocks (as many as are expected); ``moved_bytes`` came or went over the network, ``done_bytes`` counts what was known,
+    too.
+    """
+
+    stage: str
+    done: int
+    total: int
+    done_bytes: int
+    moved_bytes: int
+
+
+class Sink(Protocol):
+    """Where a file goes. ``begin`` before the first block and whenever everything has to be taken again; then every block, in order.
+
+    ``wanted``: whether the data of a block is wanted even if it is still as described; otherwise ``take`` gets None for it.
+    """
+
+    def begin(self, expected_bytes: int) -> None: ...
+    def wanted(self, part: Part) -> bool: ...
+    def take(self, part: Part, data: memoryview | None) -> None: ...
+
+
+class Nowhere:
+    """A sink for who only wants to know what is there."""
+
+    def begin(self, expected_bytes: int) -> None:
+        """Nothing to do."""
+
+    def wanted(self, part: Part) -> bool:
+        return False
+
+    def take(self, part: Part, data: memoryview | None) -> None:
+        """Nothing to do."""
+
+
+def read_genesis(blocks: Blocks, file: str, known: FileState | None = None) -> Operation[tuple[Genesis, Tag]]:
+    """The genesis block and its version. Raises :class:`ObjectNotFound` for a file that was never written, or was deleted."""
+    name = genesis_name(file)
+    held = known.tag if known is not None and known.tag != TAG_ZERO else None
+    found = yield from blocks.read(name, held)
+    if known is not None and found.value is WITHHELD:
+        return msgspec.structs.replace(known.genesis, parts=known.parts), known.tag
+    if not isinstance(found.value, bytes):
+        raise ObjectNotFound(file, blocks.domain)
+    return decode_genesis(found.value, name), found.tag
+
+
+def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> Operation[FileState]:
+    """Give every block to ``sink``, and say what was seen. ``known``: what the reader remembers of the file, if anything."""
+    for _ in range(RESTARTS_MAX):
+        genesis, tag = yield from read_genesis(blocks, file, known)
+        expected = _expected(genesis, tag, known)
+        sink.begin(sum(part.length for part in expected))
+        chain = Chain(blocks, genesis, expected, sink)
+        try:
+            yield from chain.follow()
+        except BlockGone as gone:
+            _, now = yield from read_genesis(blocks, file)
+            if now == tag:
+                raise BadBlock(gone.name, "it is gone, although the file still lists it; delete the file and put it again") from gone
+            known = None
+        else:
+            return FileState(genesis, tag, tuple(chain.parts))
+    raise BadBlock(genesis_name(file), f"the file was replaced {RESTARTS_MAX} times while it was being read; nothing was lost, try again")
+
+
+def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[Part]:
+    """The blocks to ask for at once: the hint or the manifest, with what is remembered where that is newer."""
+    if genesis.atomic or known is None or known.genesis.file != genesis.file:
+        return genesis.parts
+    if known.tag == tag:
+        return known.parts
+    remembered = {part.id: part for part in known.parts}
+    hinted = {part.id for part in genesis.parts}
+    merged = [max(part, remembered.get(part.id, part), key=lambda version: version.tag) for part in genesis.parts]
+    return merged if all(part.id in hinted for part in known.parts) else known.parts
+
+
+class BlockGone(Exception):
+    """Internal: a block that the file listed is not there (any more)."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Seen(Struct, frozen=True):
+    """``data`` is None for a block that is still as it was described and whose data was not wanted."""
+
+    part: Part
+    data: memoryview | None
+
+
+def see_block(blocks: Blocks, genesis: Genesis, id: BlockId, known: Part | None, wanted: bool) -> Operation[Seen]:
+    """One block. Raises :class:`BlockGone` if it is absent, or (atomic files) no longer what the manifest says."""
+    name = block_name(genesis.file, id)
+    found = yield from blocks.read(name, None if known is None or wanted else known.tag)
+    if known is not None and found.value is WITHHELD:
+        return Seen(known, None)
+    if not isinstance(found.value, bytes) or (genesis.atomic and known is not None and known.tag != found.tag):
+        raise BlockGone(name)
+    block = decode_block(found.value, name)
+    data = memoryview(block.data)
+    if known is not None and known.tag == found.tag:
+        return Seen(known, data)
+    return Seen(Part(id, found.tag, len(data), digest(data), block.next), data)
+
+
+class Chain:
+    """One walk along a file. ``parts``: what was seen, in order; all of it after ``follow``."""
+
+    def __init__(self, blocks: Blocks, genesis: Genesis, expected: Sequence[Part], sink: Sink) -> None:
+        self.parts: list[Part] = []
+        self._blocks = blocks
+        self._genesis = genesis
+        self._expected = expected
+        self._sink = sink
+        self._pace = Pace(_mean_length([part for part in expected if sink.wanted(part)]), genesis.sizes.max)
+        self._awaited = {part.id for part in expected}
+        self._arrived: dict[BlockId, Seen] = {}
+        self._listed: dict[int, Seen] = {}
+        self._visited: set[BlockId] = set()
+        self._cursor = genesis.first
+        self._leading = False
+        self._done_bytes = self._moved_bytes = 0
+
+    def follow(self) -> Operation[None]:
+        """Walk to the end."""
+        if self._genesis.atomic:
+            yield Together((self._read_listed(*entry) for entry in enumerate(self._expected)), self._pace.window, ordered=True)
+        else:
+            yield Together((self._read_linked(part) for part in self._expected), self._pace.window, ordered=True)
+            self._awaited.clear()
+            yield from self._take_along_chain()
+
+    def _read_listed(self, position: int, part: Part) -> Operation[None]:
+        """A block of a manifest, which may name one block in several positions. It never changes: what is not wanted need not be looked at."""
+        if self._sink.wanted(part):
+            self._listed[position] = yield from self._see(part.id, part)
+        else:
+            self._listed[position] = Seen(part, None)
+        while (seen := self._listed.pop(len(self.parts), None)) is not None:
+            yield self._take(seen)
+
+    def _read_linked(self, part: Part) -> Operation[None]:
+        with suppress(BlockGone):  # it was only expected: whoever made it may have been overtaken, so the walk finds out whether it matters
+            self._arrived[part.id] = yield from self._see(part.id, part)
+        self._awaited.discard(part.id)
+        yield from self._take_along_chain()
+
+    def _see(self, id: BlockId, known: Part | None) -> Operation[Seen]:
+        started = yield Now()
+        seen = yield from see_block(self._blocks, self._genesis, id, known, known is not None and self._sink.wanted(known))
+        ended = yield Now()
+        self._pace.done(ended - started, 0 if seen.data is None else len(seen.data))
+        return seen
+
+    def _take_along_chain(self) -> Operation[None]:
+        """Pass on what has arrived, as far as the pointers lead; one walker at a time."""
+        if self._leading:
+            return
+        self._leading = True
+        while self._cursor is not None and (self._cursor in self._arrived or self._cursor not in self._awaited):
+            id = self._cursor
+            if id in self._visited:
+                raise BadBlock(block_name(self._genesis.file, id), "the chain of blocks leads back to it; delete the file and put it again")
+            seen = self._arrived.pop(id, None)
+            if seen is None:
+                seen = yield from self._see(id, None)
+            self._visited.add(id)
+            self._cursor = seen.part.next
+            yield self._take(seen)
+        self._leading = False
+
+    def _take(self, seen: Seen) -> Report:
+        self.parts.append(seen.part)
+        self._sink.take(seen.part, seen.data)
+        self._done_bytes += seen.part.length
+        self._moved_bytes += 0 if seen.data is None else len(seen.data)
+        total = max(len(self._expected), len(self.parts))
+        return Report(FileProgress("read", len(self.parts), total, self._done_bytes, self._moved_bytes))
+
+
+def _mean_length(parts: Sequence[Part]) -> int:
+    return sum(part.length for part in parts) // len(parts) if parts else 0

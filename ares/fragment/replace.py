@@ -1,0 +1,229 @@
+"""fm-put: write an atomic file, which is seen whole or not at all.
+
+Its blocks are written once, under new ids, and one coverable write of the genesis block publishes the list of all of them. Chunks that the file had
+before keep their blocks. What a put drops from the list stays for GRACE_S, for readers that follow the old list and for puts that are about to reuse
+it; a later put deletes it then.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from ares.fragment.block import (
+    Block,
+    BlockId,
+    BlockIds,
+    Genesis,
+    Part,
+    block_name,
+    decode_genesis,
+    encode_block,
+    encode_genesis,
+    genesis_name,
+    mark_name,
+)
+from ares.fragment.divide import Chunk
+from ares.fragment.edits import Content
+from ares.fragment.fencing import announce
+from ares.fragment.pace import Pace
+from ares.fragment.read import FileProgress, FileState, builds_on
+from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE, Conflict, WriteReport
+from ares.fragment.shared_memory import Blocks, drop_blocks
+from ares.model.errors import Uncertain
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import WITHHELD
+from ares.objects.coverable import Covered
+from ares.operation.effects import Now, Operation, Report, Together
+
+GRACE_S = 900
+"""Far longer than any operation takes between its first and its last message."""
+
+RETRIES_MAX = 100
+
+
+class Put:
+    """``base``: the file as it is to be replaced; blocks of it are reused if it is atomic itself. ``now_s``: seconds since the epoch; who takes long
+    sets it anew before ``publish``.
+    """
+
+    def __init__(self, blocks: Blocks, file: str, base: FileState, ids: BlockIds, now_s: int) -> None:
+        self._blocks = blocks
+        self._file = file
+        self.base = base
+        self._ids = ids
+        self.now_s = now_s
+        self._fresh = base.tag == TAG_ZERO or not base.genesis.atomic
+        self.genesis = msgspec.structs.replace(base.genesis, atomic=True, file=ids.life(file)) if self._fresh else base.genesis
+        self._reusable = {} if self._fresh else {part.digest: part for part in base.parts}
+        self._created: set[BlockId] = set()
+        self._announcements: list[BlockId] = []
+        self._mentioned = base.tag != TAG_ZERO
+        self._placed: dict[int, Part] = {}
+        self._visible = False
+        self.kept = self.inserted = self.moved_bytes = self.length = 0
+        self.pace = Pace(base.genesis.sizes.avg)
+
+    def place(self, position: int, chunk: Chunk, load: Callable[[Chunk], bytes | memoryview]) -> Operation[None]:
+        """Make sure that there is a block with this chunk, the one at ``position``."""
+        part = self._reusable.get(chunk.digest)
+        self.length += chunk.length
+        if part is not None:
+            self.kept += 1
+        else:
+            id = self._ids.next()
+            value = encode_block(Block(None, TAG_ZERO, self.now_s, load(chunk)))
+            started = yield Now()
+            tag = yield from self._blocks.create(block_name(self.genesis.file, id), value)
+            ended = yield Now()
+            self.pace.done(ended - started, chunk.length)
+            part = self._reusable[chunk.digest] = Part(id, tag, chunk.length, chunk.digest)
+            self._created.add(id)
+            self.inserted += 1
+            self.moved_bytes += chunk.length
+        self._placed[position] = part
+        yield Report(FileProgress("write", len(self._placed), len(self._placed), self.length, self.moved_bytes))
+
+    def mention(self) -> Operation[None]:
+        """Let collections know that the file is to be made: before it is published, and as early as one likes (ares/fragment/collect.py)."""
+        if not self._mentioned:
+            try:
+                yield from self._blocks.mention(genesis_name(self._file))
+            except Uncertain as error:
+                error.may_have_taken_effect = False
+                raise
+            self._mentioned = True
+
+    def publish(self, overwrite: bool) -> Operation[tuple[WriteReport, FileState]]:
+        """Replace the list. With ``overwrite`` whatever is there now, else only ``base``."""
+        yield from self.mention()
+        parts = tuple(self._placed[position] for position in range(len(self._placed)))
+        over = msgspec.structs.replace(self.base.genesis, parts=self.base.parts)  # a base that was kept has its blocks there only
+        version = self.base.tag if self.base.tag != TAG_ZERO else None
+        for attempt in range(RETRIES_MAX):
+            if attempt or not self._created:
+                yield from self._announce()
+            genesis = self._successor(over, version, parts)
+            covered = yield from self._write(genesis, version)
+            if covered.changed:
+                yield from self._drop_expired(over, genesis)
+                return self._report(parts, None), FileState(msgspec.structs.replace(genesis, parts=()), covered.tag, parts)
+            version = covered.tag if isinstance(covered.value, bytes) else None
+            if isinstance(covered.value, bytes):
+                over = decode_genesis(covered.value, genesis_name(self._file))
+                if over.atomic and _contents(over.parts) == _contents(parts):  # an earlier attempt did, whose outcome nobody was told
+                    yield from self.abandon()
+                    return self._report(over.parts, None), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
+            as_it_was = msgspec.structs.replace(self.base.genesis, parts=self.base.parts, base=over.base)
+            fenced = over == as_it_was  # a collection changes the version only
+            if not (overwrite or fenced) or self._lost(over, version, parts):
+                break
+        yield from self.abandon()
+        why = MADE_MEANWHILE if self.base.tag == TAG_ZERO else DELETED_MEANWHILE if version is None else REPLACED_MEANWHILE
+        return self._report((), Conflict(0, self.length, why)), self.base
+
+    def _announce(self) -> Operation[None]:
+        """A collection must see that somebody is about to publish, also when all blocks are listed already (ares/fragment/fencing.py)."""
+        id = self._ids.next()
+        try:
+            yield from announce(self._blocks, self.genesis.file, id, self.now_s)
+        except Uncertain as error:
+            error.may_have_taken_effect = False
+            raise
+        self._created.add(id)
+        self._announcements.append(id)
+
+    def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
+        """Publish, and look: of two puts at the same time over one version both may be told that they succeeded. ``changed``: this one stands."""
+        try:
+            covered = yield from self._blocks.write(genesis_name(self._file), encode_genesis(genesis), version, beside=mark_name(self._file))
+            if covered.changed:
+                self._visible = True
+                covered = yield from self._look(covered)
+        except Uncertain as error:
+            error.may_have_taken_effect |= self._visible
+            self._visible |= error.may_have_taken_effect
+            error.advice = "the file has its old content or its new one, whole: read it, or put it again"
+            raise
+        return covered
+
+    def _look(self, covered: Covered) -> Operation[Covered]:
+        """What became of the published list."""
+        name = genesis_name(self._file)
+        found = yield from self._blocks.read(name, covered.tag)
+        if found.value is WITHHELD or found.tag == covered.tag:
+            return covered
+        if isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag):
+            return covered
+        return Covered(False, found.tag, found.value)
+
+    def _successor(self, over: Genesis, version: Tag | None, parts: tuple[Part, ...]) -> Genesis:
+        """The genesis block that replaces ``over``."""
+        listed = {part.id for part in parts}
+        retired: dict[BlockId, int] = {}
+        if over.file == self.genesis.file:
+            retired = {part.id: self.now_s for part in over.parts if part.id not in listed}
+            retired |= {id: since_s for id, since_s in over.retired if id not in listed and self.now_s - since_s < GRACE_S}
+        retired |= dict.fromkeys(self._announcements, self.now_s)
+        return msgspec.structs.replace(
+            self.genesis, first=None, parts=parts, retired=tuple(retired.items()), modified_s=self.now_s, base=version or TAG_ZERO
+        )
+
+    def _lost(self, over: Genesis, version: Tag | None, parts: Sequence[Part]) -> bool:
+        """Whether a block that is reused may be deleted already, or the file with all of its blocks was."""
+        if self._fresh and not self._visible:
+            return False
+        if version is None or over.file != self.genesis.file:
+            return True
+        kept = {id for id, since_s in over.retired if self.now_s - since_s < GRACE_S / 2}
+        there = {part.id for part in over.parts} | kept | self._created
+        return any(part.id not in there for part in parts)
+
+    def _drop_expired(self, over: Genesis, now: Genesis) -> Operation[None]:
+        """Delete what was retired long ago. What cannot be deleted now is collected later (ares/fragment/collect.py)."""
+        if over.file != now.file:
+            return
+        still = {id for id, _ in now.retired} | {part.id for part in now.parts}
+        yield from drop_blocks(self._blocks, [block_name(now.file, id) for id, _ in over.retired if id not in still])
+
+    def abandon(self) -> Operation[None]:
+        """Delete the blocks that were made, unless a list with them was ever published: somebody may read it. Idempotent."""
+        if self._visible:
+            return
+        created, self._created = sorted(self._created), set()
+        yield from drop_blocks(self._blocks, [block_name(self.genesis.file, id) for id in created])
+
+    def _report(self, parts: Sequence[Part], conflict: Conflict | None) -> WriteReport:
+        before = 0 if self._fresh else len({part.id for part in self.base.parts} - {part.id for part in parts})
+        if conflict is not None:
+            return WriteReport(0, 0, 0, 0, self.moved_bytes, 0, (conflict,))
+        return WriteReport(self.kept, 0, self.inserted, before, self.moved_bytes)
+
+
+def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
+    return [(part.length, part.digest) for part in parts]
+
+
+def fm_put(
+    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, overwrite: bool = False
+) -> Operation[tuple[WriteReport, FileState]]:
+    """Replace the file by ``content``, wholly or not at all. With ``overwrite`` whatever others put meanwhile; without, that is a conflict.
+
+    ``base``: the file as the writer last saw it (tag t0: it is to be made). The state returned is the file as it is now.
+    """
+    put = Put(blocks, file, base, ids, now_s)
+    began = yield Now()
+    try:
+        yield Together(_placements(put, content), put.pace.window)
+    except Uncertain as error:
+        error.may_have_taken_effect = False
+        raise
+    ended = yield Now()
+    put.now_s += int(ended - began)
+    result = yield from put.publish(overwrite)
+    return result
+
+
+def _placements(put: Put, content: Content) -> Iterator[Operation[None]]:
+    yield put.mention()
+    for position, chunk in enumerate(content.chunks):
+        yield put.place(position, chunk, content.load)

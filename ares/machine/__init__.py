@@ -1,0 +1,1 @@
+"""The machine under a process: its memory, files, event loop, logs, and the service manager."""

@@ -1,0 +1,38 @@
+"""Logs of a process: one JSON object a line on stderr, so that they can be collected and searched as they are.
+
+Fields: ``asctime`` (UTC, with its zone), ``levelname``, ``name``, ``message``, ``server`` (the process's id) and what the call gave as ``extra``.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+from pythonjsonlogger.json import JsonFormatter
+
+from ares.model.errors import BadInput
+
+LEVELS = ("debug", "info", "warning", "error")
+FIELDS = ("asctime", "levelname", "name", "message")
+
+_log = logging.getLogger(__name__)
+
+
+class _Formatter(JsonFormatter):
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def set_up(server: str, level: int = logging.INFO) -> None:
+    """Send what this process logs, from ``level`` on, to stderr as JSON lines that carry ``server``. Replaces any earlier set-up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter(list(FIELDS), static_fields={"server": server}))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+def set_level(name: str) -> None:
+    """Log from the level ``name`` on, from now on. Raises :class:`ares.BadInput` for one that is not among LEVELS."""
+    if name not in LEVELS:
+        raise BadInput(f"a log level is one of {', '.join(LEVELS)}, not {name!r}")
+    _log.info("the log level becomes %s", name)
+    logging.getLogger().setLevel(name.upper())

@@ -1,0 +1,59 @@
+"""Whether anybody else can change what a process relies on: root, and who runs the process, are trusted, and nobody else of the machine."""
+
+import os
+import stat
+from pathlib import Path
+
+from ares.model.errors import BadInput
+
+MADE_FOR_ALL = 0o644
+"""Mode of a file that everybody may read; whatever the umask, nobody else may write it."""
+
+DIRECTORY_MADE_FOR_ALL = 0o755
+
+
+def is_foreign(status: os.stat_result) -> bool:
+    """Whether it belongs to somebody else, who can then change it and its mode."""
+    return status.st_uid not in (0, os.geteuid())
+
+
+def require_own(path: Path, status: os.stat_result, what: str, then: str, group: bool = False, anybodys: bool = False) -> None:
+    """Raise :class:`BadInput` if somebody else can change the file of ``status`` at ``path``, or put another in its place, and so do ``then``.
+
+    Looked at are the owners of the file and its directory, and who may write to them and to all directories above, as the path is given and as links
+    lead; in a directory with the sticky bit nobody replaces what is not his. ``group``: members of a group that may write to the file's directory are
+    trusted. ``anybodys``: whoever owns it is trusted. Raises OSError as well.
+    """
+    if is_foreign(status) and not anybodys:
+        raise BadInput(f"{path}: it belongs to another user ({status.st_uid}), who can {then}: chown {os.geteuid()} {path}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BadInput(f"{path}: others can write it (mode {stat.S_IMODE(status.st_mode):o}) and so {then}: chmod 644 {path}")
+    for place in dict.fromkeys((path.absolute(), path.resolve())):
+        nearest, *above = place.parents
+        if is_foreign(found := nearest.stat()) and not anybodys:
+            why = f"it belongs to another user ({found.st_uid}), who can put another {what} there"
+            raise BadInput(f"{nearest}: {why}: chown {os.geteuid()} {nearest}")
+        _require_unshared(nearest, what, stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP)
+        for directory in above:
+            _require_unshared(directory, what, stat.S_IWOTH)
+
+
+def _require_unshared(directory: Path, what: str, bits: int) -> None:
+    mode = directory.stat().st_mode
+    if mode & bits and not mode & stat.S_ISVTX:
+        raise BadInput(f"{directory}: others can put another {what} there: chmod {'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}")
+
+
+def require_unshared(directory: Path) -> None:
+    """Raise :class:`BadInput` if everybody can put files into ``directory``, which one process alone works with."""
+    _require_unshared(directory, "file", stat.S_IWOTH)
+
+
+def let_nobody_else_write() -> None:
+    """From now on what this process makes can be changed by its user alone, whatever its umask: those files, too, that libraries make."""
+    os.umask(os.umask(0o777) | stat.S_IWGRP | stat.S_IWOTH)
+
+
+def opener(path: str, flags: int) -> int:
+    """For ``open``: a file that it makes is for others to read, at most."""
+    return os.open(path, flags, MADE_FOR_ALL)

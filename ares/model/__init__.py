@@ -1,0 +1,1 @@
+"""What everything is made of: identities, tags, configurations, messages and their bytes, quorums, errors. Pure: no clock, socket, disk or chance."""

@@ -1,0 +1,107 @@
+"""Messages to frames and back; the only place where bytes of the wire are known.
+
+A *batch* is what one side has for the other at one time. Its first frame is ``version byte | MessagePack array of messages``; the
+parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from ares.model.errors import BadMessage
+from ares.model.messages import AnyMessage, ConsensusReply, ConsensusRequest, DataReply, Element, PutData, Reply, Request, Upkeep
+
+VERSION = 1
+DETACHED_BYTES_MIN = 8 * 1024
+FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
+"""The largest value, or a header with as much inlined; a larger frame is refused."""
+
+HEADER_BYTES_MAX = 32 * 1024 * 1024
+"""Of the first frame: more would be gigabytes of small messages once decoded."""
+
+FRAMES_MAX = 65_536
+
+BATCH_MESSAGES_MAX = 4096
+"""Of a batch, in what is sent and in what is read."""
+
+_PREFIX = bytes([VERSION])
+_encoder = msgspec.msgpack.Encoder()
+_WHY_CHARACTERS_MAX = 1000
+_bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
+_of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Request | Upkeep | ConsensusRequest], _bound])
+_of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Reply | ConsensusReply], _bound])
+_of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[AnyMessage], _bound])
+
+Frame = bytes
+
+
+def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
+    """The frames of one batch; the first is the header."""
+    frames: list[Frame] = [b""]
+    wire: list[AnyMessage] | None = None
+    for position, message in enumerate(messages):
+        if type(message) is PutData or type(message) is DataReply:
+            element = message.element
+            if element is not None and element.size >= DETACHED_BYTES_MIN:
+                if wire is None:
+                    wire = list(messages)
+                wire[position] = msgspec.structs.replace(message, element=_detached(element, len(frames)))
+                frames.extend(element.parts)
+    frames[0] = _PREFIX + _encoder.encode(messages if wire is None else wire)
+    return frames
+
+
+def decode_requests(frames: Sequence[Frame]) -> list[AnyMessage]:
+    """The messages of a batch to a server or a consensus member, as :func:`decode`. A reply in it makes it a bad batch, and is not read."""
+    return _decode(frames, _of_requests, "requests")
+
+
+def decode_replies(frames: Sequence[Frame]) -> list[AnyMessage]:
+    """The messages of a batch to a client, as :func:`decode`. A request in it makes it a bad batch, and is not read."""
+    return _decode(frames, _of_replies, "replies")
+
+
+def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
+    """The messages of one batch, for who watches both sides. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+    return _decode(frames, _of_either, "messages")
+
+
+def _decode(frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str) -> list[AnyMessage]:
+    if not frames or len(frames) > FRAMES_MAX:
+        raise BadMessage(f"a batch has 1 to {FRAMES_MAX} frames, not {len(frames)}")
+    header = frames[0]
+    if len(header) > HEADER_BYTES_MAX:
+        raise BadMessage(f"a header of {len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
+    if header[:1] != _PREFIX:
+        spoken = header[0] if header else "none"
+        raise BadMessage(f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides")
+    try:
+        messages: list[AnyMessage] = decoder.decode(memoryview(header)[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadMessage(f"not a batch of {kind}: {str(error)[:_WHY_CHARACTERS_MAX]}") from error
+    _attach(messages, frames)
+    return messages
+
+
+def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
+    used = 1
+    for position, message in enumerate(messages):
+        if type(message) is not PutData and type(message) is not DataReply:
+            continue
+        element = message.element
+        if element is not None and element.frame != -1:
+            end = used + len(element.parts)
+            if element.frame != used or end > len(frames):
+                raise BadMessage(f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}")
+            parts = tuple(frames[used:end])
+            whole = Element(element.index, element.length, element.checksum, parts)
+            messages[position] = msgspec.structs.replace(message, element=whole)
+            used = end
+    if used != len(frames):
+        raise BadMessage(f"{len(frames)} frames, {used} of them used")
+
+
+def _detached(element: Element, frame: int) -> Element:
+    """The element with empty parts, as many as it has frames from ``frame`` on."""
+    return Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), frame)

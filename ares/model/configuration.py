@@ -1,0 +1,202 @@
+"""Configurations, their quorums, and pointers to successors (ARES II section 3, "Configurations").
+
+A configuration names its servers, the data access primitives spoken to them and their parameters. Once decided it has a
+place, an index in the configuration sequence of one domain, and an id: a digest of place and content.
+
+Quorums, for n servers of which k elements rebuild a value (ABD: k = 1, every element is the whole value): any ceil((n+k)/2).
+Two quorums then share at least 2*ceil((n+k)/2) - n >= k servers, so a completed put-data is decodable from what every later
+quorum holds. For ABD this is floor(n/2)+1, the majority. n - quorum = floor((n-k)/2) servers may crash: *less* than the n - k parity elements.
+"""
+
+import enum
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ares.model.errors import BadInput, ConfigurationRefused
+from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, ConfigurationId, DomainName, ServerId, is_domain_name
+
+Algorithm = Literal["abd", "ec"]
+
+SERVERS_MAX = 32
+"""liberasurecode's limit on data plus parity fragments."""
+
+DELTA_DEFAULT = 8
+DELTA_MAX = 1000
+CONFIGURATION_BYTES_MAX = 32 * 1024
+"""As it travels. 32 servers with long names, addresses and keys take half of it."""
+
+BACKEND_CHARACTERS_MAX = 64
+BACKEND_DEFAULT = "isa_l_rs_cauchy"
+BACKENDS = (BACKEND_DEFAULT, "isa_l_rs_vand_inv", "liberasurecode_rs_vand", "jerasure_rs_vand", "jerasure_rs_cauchy")
+"""Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
+
+UNPLACED = -1
+
+_bounded = Meta(max_length=CONFIGURATION_BYTES_MAX)
+"""No part of a configuration is larger than the whole: more is refused while it is decoded."""
+
+_NAMED_CHARACTERS_MAX = 300
+"""Of names that came from somebody else, in an error."""
+
+
+class Server(Struct, frozen=True, array_like=True):
+    """A member of a configuration: its name, where it listens and the random identity of its store (hex).
+
+    ``address``: ``host:port``, or ``host:port/KEY`` when it is to be recognised by its public key (64 hex characters).
+    """
+
+    id: Annotated[ServerId, _bounded]
+    address: Annotated[str, _bounded] = ""
+    identity: Annotated[str, _bounded] = ""
+
+
+class Configuration(Struct, frozen=True, array_like=True, dict=True):
+    """Servers, data access primitives and parameters; use :meth:`abd` or :meth:`ec` to make one.
+
+    ``k`` data elements of ``n`` rebuild a value; ``delta`` is how many writes may run beside a read (EC-DAP keeps delta + 1
+    elements an object); ``backend`` names the erasure code. ``domain``, ``index`` and ``cluster`` are the place, set by the proposal:
+    ``cluster`` is the id of c0 (empty in c0 itself), so that nothing that was decided for another cluster is ever taken for this one's.
+    ``certificate`` is a signature that it was decided, where clusters ask for one; it is no part of the content, nor of the id.
+
+    Raises :class:`BadInput` for impossible parameters.
+    """
+
+    dap: Algorithm
+    servers: Annotated[tuple[Server, ...], Meta(max_length=SERVERS_MAX)]
+    k: int = 1
+    delta: int = 0
+    backend: Annotated[str, Meta(max_length=BACKEND_CHARACTERS_MAX)] = ""
+    domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)] = DEFAULT_DOMAIN
+    index: int = UNPLACED
+    cluster: Annotated[bytes, _bounded] = b""
+    certificate: Annotated[bytes, _bounded] = b""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.servers) <= SERVERS_MAX:
+            raise BadInput(f"a configuration needs 1 to {SERVERS_MAX} servers, not {len(self.servers)}")
+        names = [server.id for server in self.servers]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise BadInput(f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one configuration")
+        if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
+            raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
+        if self.dap == "ec" and not 1 <= self.k < len(names):
+            raise BadInput(f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}")
+        if self.dap == "ec" and not 1 <= self.delta <= DELTA_MAX:
+            raise BadInput(f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not {self.delta}")
+        if self.dap == "ec" and self.backend == "isa_l_rs_vand":
+            raise BadInput("backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy")
+        if self.dap == "ec" and self.backend not in BACKENDS:
+            named = self.backend[:BACKEND_CHARACTERS_MAX]
+            raise BadInput(f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements")
+
+    @staticmethod
+    def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
+        """Replication: every server holds the whole value."""
+        return Configuration("abd", _members(servers)).checked_for_faults(allow_no_faults)
+
+    @staticmethod
+    def ec(
+        servers: Iterable[str | Server], k: int, delta: int = DELTA_DEFAULT, backend: str = BACKEND_DEFAULT, *, allow_no_faults: bool = False
+    ) -> "Configuration":
+        """Erasure coding: every server holds an element of 1/k of the value; any k rebuild it."""
+        for name, count in (("k", k), ("delta", delta)):
+            if not isinstance(count, int):
+                raise BadInput(f"{name} is a whole number, not {count!r}")
+        return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(allow_no_faults)
+
+    def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
+        """This configuration, or :class:`ConfigurationRefused` when it survives no crash and that was not asked for."""
+        if self.crashes_survived == 0 and not allow_no_faults:
+            raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers or a smaller k, or say --allow-no-faults")
+        return self
+
+    def check_bounds(self) -> None:
+        """Raises :class:`BadInput` for one from a peer that is too large to be kept, or whose domain can have no such name."""
+        if not is_domain_name(self.domain):
+            raise BadInput(f"a configuration of a domain that has no name, or whose name is not printable text of at most {DOMAIN_BYTES_MAX} bytes")
+        if len(msgspec.msgpack.encode(self)) > CONFIGURATION_BYTES_MAX:
+            raise BadInput(f"a configuration of more than {CONFIGURATION_BYTES_MAX} bytes")
+
+    @cached_property
+    def n(self) -> int:
+        return len(self.servers)
+
+    @cached_property
+    def quorum_size(self) -> int:
+        """ceil((n+k)/2); see the module's docstring."""
+        return (self.n + self.k + 1) // 2
+
+    @property
+    def crashes_survived(self) -> int:
+        return self.n - self.quorum_size
+
+    @cached_property
+    def server_ids(self) -> tuple[ServerId, ...]:
+        return tuple(server.id for server in self.servers)
+
+    @cached_property
+    def id(self) -> ConfigurationId:
+        """16 bytes, over place and content."""
+        assert self.index != UNPLACED, "only a placed configuration has an id"
+        content = (self.dap, self.servers, self.k, self.delta, self.backend, self.domain, self.index, self.cluster)
+        return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=16).digest())
+
+    @property
+    def cluster_id(self) -> bytes:
+        """The id of c0 of the cluster that this configuration belongs to."""
+        return self.cluster or self.id
+
+    def at(self, domain: DomainName, index: int, cluster: bytes = b"") -> "Configuration":
+        """This content at a place of a domain's sequence in a cluster (Alg. 5:18, d.ID = lambda + 1); nothing certifies that."""
+        return msgspec.structs.replace(self, domain=domain, index=index, cluster=cluster, certificate=b"")
+
+    def resolved(self, book: Mapping[ServerId, Server]) -> "Configuration":
+        """With address and identity of every server from ``book``; :class:`BadInput` names the ones it lacks."""
+        unknown = [server.id for server in self.servers if not server.address and server.id not in book]
+        if unknown:
+            raise BadInput(f"unknown server {', '.join(unknown)}; known: {', '.join(sorted(book)) or 'none'}")
+        return msgspec.structs.replace(self, servers=tuple(server if server.address else book[server.id] for server in self.servers))
+
+    def same_content(self, other: "Configuration") -> bool:
+        """Whether the two differ in their place at most."""
+        return self.at(DEFAULT_DOMAIN, 0) == other.at(DEFAULT_DOMAIN, 0)
+
+    def describe(self) -> str:
+        """One line for a person: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
+        shape = f"EC n={self.n} k={self.k} delta={self.delta}" if self.dap == "ec" else f"ABD n={self.n}"
+        crashes = f"{self.crashes_survived} crash" + ("" if self.crashes_survived == 1 else "es")
+        return f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
+
+
+def _members(servers: Iterable[str | Server]) -> tuple[Server, ...]:
+    if isinstance(servers, str) or not isinstance(servers, Iterable):
+        raise BadInput(f"servers are a list of their ids, not {servers!r}")
+    listed = tuple(servers)
+    wrong = [server for server in listed if not isinstance(server, str | Server)]
+    if wrong:
+        raise BadInput(f"a server is named by its id, which is text (str), not by {wrong[0]!r}")
+    return tuple(server if isinstance(server, Server) else Server(ServerId(server)) for server in listed)
+
+
+class Status(enum.IntEnum):
+    """P: data may still be on its way. F: the configuration holds everything that completed before it (ARES II section 3)."""
+
+    PENDING = 0
+    FINALIZED = 1
+
+
+class Successor(Struct, frozen=True, array_like=True):
+    """nextC: the configuration that follows another one, and its status."""
+
+    configuration: Configuration
+    status: Status
+
+    @property
+    def finalized(self) -> bool:
+        return self.status is Status.FINALIZED

@@ -1,0 +1,289 @@
+"""The error taxonomy: what went wrong, what was not lost, what to do.
+
+Everything that a user, a file or the network can cause derives from :class:`AresError`; ``assert`` is kept for our own invariants.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from ares.model.identity import FILE_DOMAINS, ServerId, shown
+
+
+class AresError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class BadInput(AresError, ValueError):
+    """An argument, a file or a setting is not usable; nothing was sent and nothing changed."""
+
+
+class BadMessage(AresError):
+    """Bytes from the network are not a message of a version that this program speaks."""
+
+
+class BadBlock(AresError):
+    """The bytes of a block of a file, or of its genesis block, are not readable."""
+
+    def __init__(self, object: str, why: str) -> None:
+        super().__init__(object, why)
+        self.object = object
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{shown(self.object)} is not readable as part of a file: {self.why}; nothing was changed"
+
+
+class ObjectNotFound(AresError, KeyError):
+    """The object was never written, or was deleted."""
+
+    def __init__(self, object: str, domain: str) -> None:
+        super().__init__(object, domain)
+        self.object = object
+        self.domain = domain
+
+    def __str__(self) -> str:
+        return f"no object {self.object!r} in domain {self.domain!r}"
+
+
+class Uncertain(AresError):
+    """Base of failures after which a write may or may not have taken effect.
+
+    ``may_have_taken_effect`` is True when some server may already hold what was to be written: a later read may show it, or never. ``untouched``:
+    each server that was asked in the end said at once that it did nothing.
+    """
+
+    may_have_taken_effect = False
+    untouched = False
+    advice = "the write may have taken effect: read the object before you write it again"
+
+    def outcome(self) -> str:
+        """One clause for a person about what became of the operation."""
+        return f"; {self.advice}" if self.may_have_taken_effect else "; nothing was changed"
+
+
+class Unavailable(Uncertain):
+    """Too few servers answered in time.
+
+    ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason.
+    """
+
+    def __init__(self, needed: int, heard: int, missing: Mapping[ServerId, str], story: str = "") -> None:
+        super().__init__(needed, heard, dict(missing), story)
+        self.needed = needed
+        self.heard = heard
+        self.missing = dict(missing)
+        self.story = story
+
+    def __str__(self) -> str:
+        if not self.needed:
+            return self.story + self.outcome()
+        who = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
+        what = f" while {self.story}" if self.story else ""
+        return f"{self.heard} of the {self.needed} servers needed answered{what}; missing: {who}{self.outcome()}"
+
+
+class ElementRefused(Unavailable):
+    """Servers refuse what was to be stored, each for the reason in ``missing``: mostly that no object gets to its tag by being written."""
+
+
+class NotAuthorized(Uncertain):
+    """Servers refuse what this client's key may not do, or do not know the key (any more).
+
+    ``by_everybody``: each server that was asked said so at once, so it certainly had no effect.
+    """
+
+    def __init__(self, why: str, story: str, by_everybody: bool) -> None:
+        super().__init__(why, story, by_everybody)
+        self.why = why
+        self.story = story
+        self.untouched = by_everybody
+        self._uncertain = False
+
+    @property
+    def may_have_taken_effect(self) -> bool:
+        return self._uncertain and not self.untouched
+
+    @may_have_taken_effect.setter
+    def may_have_taken_effect(self, uncertain: bool) -> None:
+        self._uncertain = uncertain
+
+    def __str__(self) -> str:
+        return f"not authorized: {self.why} ({self.story}){self.outcome()}"
+
+
+class DomainNotFound(AresError, KeyError):
+    """No domain of that name was created in this cluster."""
+
+    def __init__(self, domain: str) -> None:
+        super().__init__(domain)
+        self.domain = domain
+
+    def __str__(self) -> str:
+        if self.domain.startswith(FILE_DOMAINS):
+            file = self.domain.removeprefix(FILE_DOMAINS)
+            return f"there is no file {file!r}; `ares-cli put` makes files, and `ares-cli files` lists those that are domains of their own"
+        return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {shlex.quote(self.domain)}` makes it"
+
+
+class DecodeFailed(Uncertain):
+    """A quorum answered, but no version that may be returned could be put together (ARES II section 6.1; more than delta writers at once)."""
+
+    def __init__(self, object: str, why: str) -> None:
+        super().__init__(object, why)
+        self.object = object
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"no version of {shown(self.object)} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
+            "write the object anew, or use a larger --delta" + (self.outcome() if self.may_have_taken_effect else "")
+        )
+
+
+class ConnectionClosed(Uncertain):
+    """The connection was closed while the operation was under way."""
+
+    def __str__(self) -> str:
+        return f"the connection was closed while this operation was under way{self.outcome()}"
+
+
+class FileChanged(AresError):
+    """A file was changed under a reader that wants it as it was when it was opened."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.file = file
+
+    def __str__(self) -> str:
+        return f"file {self.file!r} was changed since it was opened here; nothing was lost: open it again"
+
+
+class ConfigurationRefused(AresError):
+    """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
+
+
+class ConsensusUnavailable(Uncertain):
+    """The consensus service did not answer in time: reads and writes go on, creating domains and reconfiguring wait."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        late = " The proposal may still be decided later." if self.may_have_taken_effect else ""
+        return f"the consensus service did not decide: {self.why}.{late} Reads and writes go on; try again when a majority of its members runs"
+
+
+class UnreadableDecision(ConsensusUnavailable):
+    """What the consensus service keeps under ``key`` was not written by a release of ares that this one can read. It is left as it is."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It was left as it is. Reads and writes go on"
+
+
+class Superseded(AresError):
+    """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
+
+    def __init__(self, newer: object) -> None:
+        super().__init__(newer)
+        self.newer = newer
+
+
+class StoreDamaged(AresError):
+    """A server's store lacks, or cannot read, what the server may have acknowledged: it must not serve under its identity any more."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
+            "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
+            "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
+            "takes it in again; the others have what it had"
+        )
+
+
+class StoreLost(AresError):
+    """A server ran here before, and its store is gone."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"the store {self.path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
+            "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
+            "count it as crashed, and reconfig takes it in again. Nothing was changed"
+        )
+
+
+class DirectoryLost(AresError):
+    """The directory of a server or consensus member is empty, and is not new; or those of several.
+
+    ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members. ``record``: what remembers that they ran
+    there, if anything does.
+    """
+
+    def __init__(self, directory: object, ids: Sequence[str] = ("ID",), file: object = "FILE", votes: bool = False, record: object = None) -> None:
+        super().__init__(directory, ids, file, votes, record)
+        self.directory = directory
+        self.ids = ids
+        self.file = file
+        self.votes = votes
+        self.record = record
+
+    def __str__(self) -> str:
+        who, what = ", ".join(self.ids), "server"
+        fear, others = "answer as if it had never acknowledged anything", "the other servers have what it had"
+        if self.votes:
+            what, fear, others = "member", "vote a second time", "the other members have what was decided"
+        lost = f"the disk is lost or not mounted, or {who} never ran"
+        if self.record is not None:
+            lost = f"{who} ran there before, says {self.record}, so the disk is lost or not mounted"
+        return f"nothing is in {self.directory}: {lost}. A {what} with nothing might {fear}, so it was not started; {others}. {self.advice()}"
+
+    def advice(self) -> str:
+        """What to do."""
+        who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
+        lost = f"{prepare} --forget` lets it begin empty and under a new identity, and after its start `ares-cli reconfig` takes it in again"
+        if self.votes:
+            lost = f"{prepare} --forget`, while all other members run, lets it copy that from them"
+        never = f"If {who} never ran on any machine, {prepare}` says so. "
+        if self.record is not None:
+            never = f"If what ran there was of another cluster, remove {self.record}. " if self.votes else ""
+        return f"If the disk is not mounted, mount it. {never}If the disk is lost, {lost}"
+
+
+class ForeignStore(AresError):
+    """A store is another server's, another cluster's, or of a release that this one does not know."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the store {self.path} is none that this server may use: {self.why}. The server was not started, and nothing was changed"
+
+
+class StoreFailed(AresError):
+    """The disk failed under a running server: what it holds now is not known, so the server ends. What it acknowledged was durable before."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"the store {self.path} failed: {self.why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
+            "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
+        )

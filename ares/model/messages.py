@@ -1,0 +1,300 @@
+"""Every request and reply, typed and frozen, in one registry. Bytes exist only in the codec.
+
+A request names its configuration by id (domain and index are part of the digest) and a call; the reply names the call. What a server says
+about a configuration carries that configuration's ``successor`` (nextC), so that a client learns of a reconfiguration from any answer
+(ARES II section 5.1, piggyback). Names follow Alg. 3-5; the paper's message is given where it has another name.
+"""
+
+import enum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ares.model.configuration import DELTA_MAX, Configuration, Successor
+from ares.model.consensus_messages import ConsensusDescription as ConsensusDescription
+from ares.model.consensus_messages import Decided as Decided
+from ares.model.consensus_messages import DescribeConsensus as DescribeConsensus
+from ares.model.consensus_messages import GetHint as GetHint
+from ares.model.consensus_messages import Hint as Hint
+from ares.model.consensus_messages import Propose as Propose
+from ares.model.consensus_messages import TellFinalized as TellFinalized
+from ares.model.consensus_messages import Undecided as Undecided
+from ares.model.envelope import Message as Message
+from ares.model.identity import ConfigurationId, ObjectName, ServerId
+from ares.model.tag import Tag
+
+DELETED = -1
+"""The length of a tombstone: a version that says the object is absent. Never written reads as deleted."""
+
+LEFT = -2
+"""The length of the mark of an object that was left behind: a version that says that its value is lost."""
+
+PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
+"""Objects in a reply that lists them; names of objects that a move left behind in a description, for each configuration."""
+
+PARTS_MAX = 256
+"""Of an element: as many stripes as the largest value has (ares/dap/coding.py)."""
+
+
+class Element(Struct, frozen=True, array_like=True, gc=False):
+    """One server's part of a version: the whole value (ABD) or the coded element number ``index`` (EC).
+
+    ``length``: bytes of the whole value, DELETED or LEFT. ``checksum`` seals everything that could be mixed up (see ares/model/element.py).
+    ``parts``: the data, in pieces as the coding made them (one piece for each stripe of the value, see ares/dap/coding.py), never joined on the way.
+    ``frame``: on the wire only, where the frames with large parts begin; -1 when the parts are here.
+    """
+
+    index: int
+    length: int
+    checksum: int
+    parts: Annotated[tuple[bytes, ...], Meta(max_length=PARTS_MAX)]
+    frame: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        parts = self.parts
+        return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+
+
+# -- to a storage server ------------------------------------------------------------------------------------------------
+
+
+class GetTag(Message, frozen=True, tag=1):
+    """QUERY-TAG (Alg. 4:4)."""
+
+    configuration: ConfigurationId
+    object: ObjectName
+
+
+class GetData(Message, frozen=True, tag=2):
+    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or else of the newest one.
+
+    A large element comes only if ``element`` is set: k servers are asked for theirs, the rest for tags. ``successor`` is rule R1: install it before
+    you answer. ``held``: the client has this version; no element comes unless the newest is above it (the optimised DAPs of CoARES).
+    """
+
+    configuration: ConfigurationId
+    object: ObjectName
+    element: bool
+    wanted: Tag | None = None
+    successor: Successor | None = None
+    held: Tag | None = None
+
+
+class PutData(Message, frozen=True, tag=3):
+    """PUT-DATA (Alg. 4:16)."""
+
+    configuration: ConfigurationId
+    object: ObjectName
+    tag: Tag
+    element: Element
+
+
+class ReadConfig(Message, frozen=True, tag=4):
+    """READ-CONFIG (Alg. 4:28): the successor, please."""
+
+    configuration: ConfigurationId
+
+
+class WriteConfig(Message, frozen=True, tag=5):
+    """WRITE-CONFIG (Alg. 4:31): put-config."""
+
+    configuration: ConfigurationId
+    successor: Successor
+
+
+class CollectConfig(Message, frozen=True, tag=6):
+    """GC-CONFIG (Alg. 4:36): the successor is finalized, drop the data."""
+
+    configuration: ConfigurationId
+    successor: Successor
+
+
+class ListObjects(Message, frozen=True, tag=7):
+    """One page of the objects that the server holds for the configuration: at most ``limit`` names after ``after``, in order."""
+
+    configuration: ConfigurationId
+    after: str
+    limit: int
+    prefix: str = ""
+    successor: Successor | None = None
+
+
+class Introduce(Message, frozen=True, tag=8):
+    """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question."""
+
+    configuration: Configuration
+
+
+class Describe(Message, frozen=True, tag=9):
+    """Who are you, and what do you hold? ``brief``: only who you are; what a server of thousands of domains holds is a large answer."""
+
+    brief: bool = False
+
+
+class Scrub(Message, frozen=True, tag=10):
+    """Verify what is on the disk. ``begin``: now, unless that is under way; otherwise only tell how far it is.
+
+    ``bytes_per_s``: how fast, from now on; 0: as fast as the server was told to.
+    """
+
+    begin: bool
+    bytes_per_s: int = 0
+
+
+class SetLogLevel(Message, frozen=True, tag=11):
+    """To a server or a consensus member: log from ``level`` on (debug, info, warning, error) until told otherwise or restarted."""
+
+    level: Annotated[str, Meta(max_length=32)]
+
+
+# -- from a storage server ----------------------------------------------------------------------------------------------
+
+
+class TagReply(Message, frozen=True, tag=32):
+    tag: Tag
+    successor: Successor | None
+
+
+class DataReply(Message, frozen=True, tag=33):
+    """``tags``: newest first. ``length``: of the newest whole value. ``trimmed``: the highest tag ever dropped from the List (EC).
+
+    ``element`` belongs to the tag that was wanted, else to the newest; None when it was not asked for or is withheld. ``preceding``: each of ``tags``
+    was here before the server heard of a successor.
+    """
+
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=DELTA_MAX + 1)]
+    length: int
+    trimmed: Tag
+    element: Element | None
+    successor: Successor | None
+    preceding: bool = False
+
+
+class Ack(Message, frozen=True, tag=34):
+    """Done (put-data, put-config, gc-config), or simply the answer to READ-CONFIG."""
+
+    successor: Successor | None
+
+
+class Listed(Struct, frozen=True, array_like=True, gc=False):
+    """An object, its newest tag at this server, and whether that version is a tombstone."""
+
+    name: ObjectName
+    tag: Tag
+    deleted: bool
+
+
+class ObjectsReply(Message, frozen=True, tag=35):
+    objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
+    more: bool
+    successor: Successor | None
+
+
+class Reason(enum.IntEnum):
+    """Why a server refuses."""
+
+    UNKNOWN_CONFIGURATION = 1  # introduce it
+    NOT_A_MEMBER = 2  # the configuration does not name this server
+    IDENTITY = 3  # it names an earlier life of this server, whose state is lost
+    OTHER_CLUSTER = 4  # another configuration has this place: the client's cluster file is not this cluster's
+    CONFLICTING_SUCCESSOR = 5  # rule R2: two decisions for one index
+    BAD_ELEMENT = 6  # the checksum or the index does not fit
+    BAD_REQUEST = 7
+    STORAGE = 8  # its disk is full: nothing can be changed there, reads go on
+    NOT_AUTHORIZED = 9  # the client's key may not ask this, or is not known (any more)
+    NOT_CERTIFIED = 10  # nothing proves that the consensus service decided this configuration
+
+
+DETAIL_CHARACTERS_MAX = 300
+"""Of a refusal that may repeat what was asked."""
+
+
+class Refused(Message, frozen=True, tag=36):
+    reason: Reason
+    detail: str
+
+
+class Hosted(Struct, frozen=True, array_like=True):
+    """What a server holds for one configuration; ``bytes`` counts element data.
+
+    ``left``: how many objects a move left behind because they could not be decoded; ``left_names``: the first of them.
+    """
+
+    configuration: Configuration
+    objects: int
+    bytes: int
+    collected: bool
+    successor: Successor | None
+    left: int = 0
+    left_names: Annotated[tuple[ObjectName, ...], Meta(max_length=LEFT_NAMED_MAX)] = ()
+
+
+class Stored(Struct, frozen=True, array_like=True):
+    """What a durable server's store takes, in bytes on its disk, and how much of that is still needed, about.
+
+    ``quarantined``: versions whose element was found damaged and is not repaired yet; ``repaired``: since the server was started. ``full``: the disk
+    is, so that what would change something is refused.
+    """
+
+    disk_bytes: int
+    live_bytes: int
+    quarantined: int = 0
+    repaired: int = 0
+    full: bool = False
+
+
+class Description(Message, frozen=True, tag=37):
+    """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
+
+    ``stored``: None if the server keeps everything in memory.
+    """
+
+    server: ServerId
+    identity: str
+    cluster: bytes
+    version: str
+    uptime_s: float
+    memory_bytes: int
+    hosted: tuple[Hosted, ...]
+    unknown_keys: int = 0
+    stored: Stored | None = None
+
+
+class ScrubReply(Message, frozen=True, tag=38):
+    """How a scrub stands, or how the last one ended. ``rounds``: completed ones since the server was started; 0 and not ``running``: there was none.
+
+    ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on the disk that could not be read or were not what was
+    written, found by this scrub. ``quarantined``: versions whose element awaits repair; ``repaired``: since the server was started. ``leaving``:
+    damaged places from which what is alive is not copied away yet, for the disk is full.
+    """
+
+    running: bool
+    rounds: int
+    checked_bytes: int
+    total_bytes: int
+    damaged: int
+    quarantined: int
+    repaired: int
+    leaving: int = 0
+
+
+class Done(Message, frozen=True, tag=39):
+    """What was asked is done."""
+
+
+Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects
+"""Requests about one configuration."""
+
+Upkeep = Scrub | SetLogLevel
+"""Requests to a process, about itself."""
+
+Question = Keyed | Describe
+"""Requests to the protocol's state machine that are always answered."""
+
+Request = Question | Introduce
+Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done
+ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
+ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
+AnyMessage = Request | Upkeep | Reply | ConsensusRequest | ConsensusReply

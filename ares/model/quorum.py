@@ -1,0 +1,66 @@
+"""Gathering a quorum: one value with three outcomes, used by every round there is."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from ares.model.identity import ServerId
+
+Answer = TypeVar("Answer")
+
+NO_ANSWER = "no answer"
+NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
+
+
+class Outcome(enum.Enum):
+    PENDING = "pending"
+    REACHED = "reached"
+    UNREACHABLE = "unreachable"
+
+
+class Tally(Struct, Generic[Answer], eq=False):
+    """Who of ``asked`` has answered, and who cannot be counted on; ``needed`` answers make a quorum.
+
+    A server counts once however often it answers, and its first answer stands; one that refused may still answer later (it was
+    introduced to the configuration meanwhile), and then counts.
+    """
+
+    asked: Sequence[ServerId]
+    needed: int
+    answers: dict[ServerId, Answer] = {}
+    refusals: dict[ServerId, str] = {}
+
+    def answer(self, server: ServerId, answer: Answer) -> bool:
+        """Count it, if it counts; whether it did, and there is a quorum now."""
+        answers = self.answers
+        if server in answers or server not in self.asked:
+            return False
+        answers[server] = answer
+        if self.refusals:
+            self.refusals.pop(server, None)
+        return len(answers) >= self.needed
+
+    def refuse(self, server: ServerId, why: str) -> None:
+        if server in self.asked and server not in self.answers:
+            self.refusals[server] = why
+
+    @property
+    def outcome(self) -> Outcome:
+        if len(self.answers) >= self.needed:
+            return Outcome.REACHED
+        if len(self.asked) - len(self.refusals) < self.needed:
+            return Outcome.UNREACHABLE
+        return Outcome.PENDING
+
+    @property
+    def complete(self) -> bool:
+        """Nobody is left to wait for."""
+        return len(self.answers) + len(self.refusals) >= len(self.asked)
+
+    def missing(self, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> dict[ServerId, str]:
+        """Every server that did not answer, with the reason. ``troubles``: why those cannot be reached of whom that is known."""
+        silent = {server: troubles.get(server, NO_ANSWER) for server in self.asked if server not in self.answers}
+        return silent | {server: why for server, why in self.refusals.items() if server in silent}

@@ -1,0 +1,288 @@
+"""What every transport does alike: messages into batches, and treating the batches that arrive.
+
+A transport pays for a batch, not for a message: whoever posts or replies gives it all that it has for one peer, and that leaves together, cut only
+where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the wire.
+"""
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from operator import length_hint
+
+from ares.machine.metrics import Traffic
+from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
+from ares.model.codec import Frame, decode_replies, decode_requests, encode
+from ares.model.errors import BadMessage
+from ares.model.identity import CallId, ServerId
+from ares.model.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, PutData, Reason, Refused
+from ares.net.port import Handle, Sender
+from ares.net.turns import LINE_BATCHES_MAX, NOTHING, QUICK, TURN_MESSAGES_MAX, Line, Turn, bytes_of
+
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
+
+WAITING_MESSAGES_MAX = 4096
+WAITING_BYTES_MAX = 128 * 1024 * 1024
+"""What is kept for a peer that takes nothing; bytes of element data."""
+
+_log = logging.getLogger(__name__)
+
+Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
+
+
+def batches(messages: Sequence[AnyMessage]) -> Sequence[tuple[int, list[Frame]]]:
+    """``messages`` in order as (how many, their frames); a message alone is a batch however large it is."""
+    count = len(messages)
+    if not 1 <= count <= BATCH_MESSAGES_MAX:
+        starts = range(0, count, BATCH_MESSAGES_MAX)
+        return [batch for start in starts for batch in batches(messages[start : start + BATCH_MESSAGES_MAX])]
+    frames = encode(messages)
+    if count == 1 or (len(frames[0]) if len(frames) == 1 else sum(map(len, frames))) <= BATCH_BYTES_MAX:
+        return ((count, frames),)
+    return [*batches(messages[: count // 2]), *batches(messages[count // 2 :])]
+
+
+class Waiting:
+    """Messages for a peer that takes none at the moment, oldest first.
+
+    Bounded; what comes beyond the bound is dropped. When nothing waits, one message is taken however large.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[AnyMessage] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def admit(self, messages: Sequence[AnyMessage]) -> None:
+        for message in messages:
+            size = message.element.size if isinstance(message, PutData | DataReply) and message.element is not None else 0
+            full = len(self.messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            if full and self.messages:
+                break
+            self.messages.append(message)
+            self._bytes += size
+
+    def take(self) -> list[AnyMessage]:
+        """Everything, leaving nothing."""
+        messages, self.messages, self._bytes = self.messages, [], 0
+        return messages
+
+
+class BatchConnections(ABC):
+    """The part of :class:`ares.net.port.Connections` that is the same over every wire; a subclass sends and closes.
+
+    Messages that cannot be sent (the codec does not know them) are logged, and cost other peers nothing.
+    """
+
+    def __init__(self) -> None:
+        self.troubles: dict[ServerId, str] = {}
+        self._addresses: dict[ServerId, str] = {}
+        self._bad_batches = 0
+        self._opened = False
+
+    def open(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
+        self._opened = True
+
+    def learn(self, server: ServerId, address: str) -> None:
+        self._addresses.setdefault(server, address)
+
+    def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        if messages and self._opened and server in self._addresses:
+            try:
+                self._send(server, messages)
+            except Exception:
+                _log.exception("%d messages could not be sent", len(messages))
+
+    @abstractmethod
+    def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        """Send them to this server, whose address was learned."""
+
+    def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
+        try:
+            messages = decode_replies(frames)
+        except BadMessage as error:
+            self._bad_batches += 1
+            if _worth_a_line(self._bad_batches):
+                _log.warning("server %s sent a bad batch, dropped (%d so far): %.300s", server, self._bad_batches, error)
+            return
+        try:
+            self._deliver(server, messages)
+        except Exception:
+            _log.exception("replies of server %s were not taken", server)
+
+
+class BatchListener(ABC):
+    """The part of :class:`ares.net.port.Listener` that is the same over every wire; a subclass binds, takes, sends and closes.
+
+    ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing.
+    """
+
+    def __init__(self, traffic: Traffic | None = None) -> None:
+        self.bad_batches = 0
+        self.address = ""
+        self._traffic = traffic
+        self._serving = False
+        self._paused = False
+        self._lines: dict[Sender, Line] = {}
+        self._standing_bytes = 0
+        self._going_on = False
+
+    def _start(self, handle: Handle, address: str) -> None:
+        self.address = address
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._serving = True
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            if self._serving:
+                self._loop.call_soon(self._drain)
+                self._go_on_soon()
+
+    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        if self._traffic is not None:
+            self._traffic.count_replies(messages)
+        self._respond(sender, messages)
+
+    @abstractmethod
+    def _drain(self) -> None:
+        """Take what came, unless paused."""
+
+    @abstractmethod
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        """Send replies to this sender, if it is still there."""
+
+    def _respond(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        """Send replies; those that cannot be sent are logged, and cost others nothing."""
+        if messages and self._serving:
+            try:
+                self._send(sender, messages)
+            except Exception:
+                _log.exception("%d messages could not be sent", len(messages))
+
+    def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> int:
+        """What came from one client at a time is answered in one batch, as far as its turn reaches. Returns how many messages were read."""
+        if self._lines and (line := self._lines.get(sender)) is not None:
+            self._join(line, came)
+            return 0
+        messages = self._read(sender, came[0]) if len(came) == 1 else [message for frames in came for message in self._read(sender, frames)]
+        if len(messages) > 1 and not (len(messages) <= TURN_MESSAGES_MAX and QUICK.issuperset(map(type, messages))):
+            self._take_turn(sender, Line(iter(messages), came))
+        else:
+            traffic = self._traffic
+            begin_s = time.perf_counter() if traffic is not None else 0.0
+            rest = iter(messages)
+            replies = self._answered(sender, rest) if messages else NOTHING
+            if length_hint(rest):
+                self._line_up(sender, Line(rest, came))
+            if traffic is not None:
+                traffic.count_turn(replies, time.perf_counter() - begin_s)
+            self._respond(sender, replies)
+        return len(messages)
+
+    def _read(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
+        messages = NOTHING
+        try:
+            messages = decode_requests(frames)
+        except BadMessage as error:
+            self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
+        if self._traffic is not None:
+            self._traffic.count_batch(messages, frames)
+        return messages
+
+    def _answered(self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None) -> Sequence[AnyMessage]:
+        """The replies that can be given at once. ``turn``: how far it reaches; None: to the end. What the handler has not taken stays in ``rest``."""
+        try:
+            return self._handle(sender, rest if turn is None else turn.of(rest))
+        except Exception:
+            _log.exception("a batch, or what of it was answered at a stretch, failed and gets no reply")
+            deque(rest, 0)
+            return NOTHING
+
+    # -- those whose turn was too short ---------------------------------------------------------------------------------
+
+    def _take_turn(self, sender: Sender, line: Line) -> None:
+        """Answer what is in ``line`` for as long as a turn is."""
+        begin_s = time.perf_counter()
+        turn = Turn(begin_s)
+        replies: list[AnyMessage] = []
+        while line and not turn.over:
+            if not length_hint(line.rest):
+                line.rest = iter(self._read(sender, line.came.popleft()))
+            replies += self._answered(sender, line.rest, turn)
+        self._line_up(sender, line)
+        if self._traffic is not None:
+            self._traffic.count_turn(replies, time.perf_counter() - begin_s)
+        self._respond(sender, replies)
+
+    def _line_up(self, sender: Sender, line: Line) -> None:
+        """Behind the others, if there is more in ``line``."""
+        stood = self._lines.pop(sender, None) is not None
+        if line and (stood or self._may_stand(line.bytes)):
+            self._lines[sender] = line
+            self._go_on_soon()
+            if not stood:
+                self._stands(sender, line.bytes)
+        elif stood:
+            self._leaves(sender, line.bytes)
+
+    def _go_on_soon(self) -> None:
+        if self._lines and not self._going_on:
+            self._going_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The turn of whoever stands in front; what came from others meanwhile is read before the next one's."""
+        self._going_on = False
+        if self._lines and self._serving and not self._paused:
+            self._take_turn(*next(iter(self._lines.items())))
+            self._go_on_soon()
+
+    def _join(self, line: Line, came: Sequence[Sequence[Frame]]) -> None:
+        """What is too much is dropped, the client asks again."""
+        bytes = bytes_of(came)
+        if len(line.came) < LINE_BATCHES_MAX and self._may_stand(bytes):
+            line.came.extend(came)
+            line.bytes += bytes
+            self._standing_bytes += bytes
+
+    def _give_up(self, sender: Sender) -> None:
+        """The client has left: nobody waits for what it asked."""
+        line = self._lines.pop(sender, None)
+        if line is not None:
+            self._leaves(sender, line.bytes)
+
+    def _may_stand(self, bytes: int) -> bool:
+        """Whether there is room for so many bytes more in line."""
+        return True
+
+    def _stands(self, sender: Sender, bytes: int) -> None:
+        """This client begins to stand in line, with so many bytes."""
+        self._standing_bytes += bytes
+
+    def _leaves(self, sender: Sender, bytes: int) -> None:
+        """It stands there no more."""
+        self._standing_bytes -= bytes
+
+    def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:
+        self.bad_batches += 1
+        if _worth_a_line(self.bad_batches):
+            _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)
+        if frames and frames[0]:  # a version byte: somebody who speaks some release of the format, and can be told
+            self.reply(sender, [Refused(CallId(0), Reason.BAD_REQUEST, why)])
+
+
+def _worth_a_line(count: int) -> bool:
+    """The 1st, 2nd, 4th, 8th, ...: a hose of garbage must not fill the log."""
+    return count.bit_count() == 1

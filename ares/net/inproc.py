@@ -1,0 +1,105 @@
+"""A transport within one event loop, for tests: the same batches, encoded and decoded, over ``loop.call_soon`` instead of sockets."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ares.model.codec import Frame
+from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+from ares.model.messages import AnyMessage
+from ares.net.batching import BatchConnections, BatchListener, batches
+from ares.net.port import Handle, Sender
+
+
+class _Origin(NamedTuple):
+    """The sender of a batch: a client, and what it calls the server."""
+
+    client: "InprocConnections"
+    server: ServerId
+
+
+class InprocNetwork:
+    """Who listens at which address. A stopped address loses what is sent to it and what it sends, until it is restarted."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, InprocListener] = {}
+        self._stopped: set[str] = set()
+
+    def stop(self, address: str) -> None:
+        self._stopped.add(address)
+
+    def restart(self, address: str) -> None:
+        self._stopped.discard(address)
+
+    def attach(self, address: str, listener: "InprocListener") -> None:
+        """Raises :class:`BadInput` if the address is taken."""
+        if address in self._listeners:
+            raise BadInput(f"cannot listen on {address}: another listener has this address; close it or choose another")
+        self._listeners[address] = listener
+
+    def detach(self, address: str) -> None:
+        self._listeners.pop(address, None)
+
+    def carry_request(self, address: str, origin: _Origin, frames: Sequence[Frame]) -> None:
+        listener = self._listeners.get(address)
+        if listener is not None and address not in self._stopped:
+            listener.take(origin, frames)
+
+    def carry_reply(self, address: str, origin: _Origin, frames: Sequence[Frame]) -> None:
+        if address not in self._stopped:
+            origin.client.take(origin.server, frames)
+
+
+class InprocConnections(BatchConnections):
+    """:class:`ares.net.port.Connections` over an :class:`InprocNetwork`."""
+
+    def __init__(self, network: InprocNetwork) -> None:
+        super().__init__()
+        self._network = network
+
+    def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        for _, frames in batches(messages):
+            self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
+
+    def take(self, server: ServerId, frames: Sequence[Frame]) -> None:
+        if self._opened:
+            self._receive(server, frames)
+
+    async def close(self) -> None:
+        self._opened = False
+
+
+class InprocListener(BatchListener):
+    """:class:`ares.net.port.Listener` at any string of an :class:`InprocNetwork`."""
+
+    def __init__(self, network: InprocNetwork, address: str) -> None:
+        super().__init__()
+        self._network = network
+        self._wanted = address
+        self._held: deque[tuple[_Origin, Sequence[Frame]]] = deque()
+
+    async def serve(self, handle: Handle) -> str:
+        self._network.attach(self._wanted, self)
+        self._start(handle, self._wanted)
+        return self.address
+
+    def take(self, origin: _Origin, frames: Sequence[Frame]) -> None:
+        self._held.append((origin, frames))
+        self._drain()
+
+    def _drain(self) -> None:
+        while self._held and self._serving and not self._paused:
+            origin, frames = self._held.popleft()
+            self._receive(origin, [frames])
+
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        assert isinstance(sender, _Origin)
+        for _, frames in batches(messages):
+            copied = [bytes(frame) for frame in frames]  # as a wire would: a client never shares memory with a server's mapped store
+            self._loop.call_soon(self._network.carry_reply, self.address, sender, copied)
+
+    async def close(self) -> None:
+        if self._serving:
+            self._serving = False
+            self._network.detach(self.address)

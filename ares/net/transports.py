@@ -1,0 +1,31 @@
+"""Which of two implementations of ZeroMQ's protocol is used: our own, which is faster, or libzmq, whose CURVE more people have looked at.
+
+They speak the same on the wire, and tests let each talk to the other, with keys and without. Why there are two, with figures: docs/transport.md.
+"""
+
+from ares.cluster.limits import Limits
+from ares.cluster.tables import TransportName
+from ares.machine.metrics import Traffic
+from ares.net.port import Connections
+from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.zmtp_client import ZmtpConnections
+from ares.net.zmtp_server import ZmtpListener
+from ares.security.keys import SecretKey
+from ares.security.lock import Lock
+
+
+def listener_at(
+    address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None, transport: TransportName = "native"
+) -> ZmqListener | ZmtpListener:
+    """A listener at ``host:port``. ``lock``: for clients with keys. ``traffic``: where to count."""
+    kind = ZmqListener if transport == "libzmq" else ZmtpListener
+    return kind(address, lock, limits, traffic)
+
+
+def connections(secret: SecretKey | None = None, transport: TransportName = "native") -> Connections:
+    """Connections for a client. ``secret``: its key, if the cluster has keys."""
+    if transport == "native":
+        return ZmtpConnections(secret)
+    from ares.net.zmq.zmq_client import ZmqConnections
+
+    return ZmqConnections(secret)

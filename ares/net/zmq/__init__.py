@@ -1,0 +1,1 @@
+"""The transport over libzmq, for those who prefer its implementation."""

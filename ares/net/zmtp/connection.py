@@ -1,0 +1,214 @@
+"""One ZMTP connection on the event loop, either side of it: bytes in, messages out, and back."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from ares.model.codec import Frame
+from ares.net.zmq.zmq_sockets import KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX, ZERO_COPY_BYTES_MIN
+from ares.net.zmtp.frames import MECHANISM_AT, SCRATCH_BYTES, Incoming, head, wire
+from ares.net.zmtp.handshake import Handshake, NotAdmitted, NotZmtp, Null
+from ares.security.clients_file import KeyedSender
+
+UNSENT_BYTES = 1024 * 1024
+"""More than this unsent, and the other side counts as slow."""
+
+_NOWHERE = memoryview(bytearray())
+_NOTHING = Null(b"")
+
+
+def scratch() -> memoryview:
+    """Room for one read, for all connections of a thread."""
+    return memoryview(bytearray(SCRATCH_BYTES))
+
+
+class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
+    """A connection of a socket of this ``kind`` (DEALER or ROUTER). ``handshake``: this side of it, not begun.
+
+    ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought, ``lost`` when it has
+    ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take
+    what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of the client at the
+    other end, where clients have keys. ``ready``: it was, and nobody has hung up since. ``trouble``: why the other side was hung up on, if it sent
+    what is not ZMTP.
+    """
+
+    def __init__(
+        self,
+        kind: bytes,
+        handshake: Handshake,
+        scratch: memoryview,
+        met: Callable[["ZmtpConnection"], None],
+        receive: Callable[["ZmtpConnection", list[list[Frame]]], object],
+        lost: Callable[["ZmtpConnection"], None],
+        taken: Callable[[], None] = lambda: None,
+        holds: Callable[[int], None] = lambda _: None,
+        made: Callable[["ZmtpConnection"], None] = lambda _: None,
+        careful: bool = False,
+    ) -> None:
+        self.slow = False
+        self.shaken = False
+        self.ready = False
+        self.trouble: NotZmtp | None = None
+        self._handshake: Handshake | None = handshake
+        self._incoming = Incoming(kind, scratch, handshake)
+        self._met = met
+        self._receive = receive
+        self._lost = lost
+        self._taken = taken
+        self._holds = holds
+        self._made = made
+        self._careful = careful
+        self._transport: asyncio.Transport | None = None
+        self.held_bytes = 0
+
+    # -- what asyncio calls ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        _tune(transport.get_extra_info("socket"))
+        self.transport.set_write_buffer_limits(UNSENT_BYTES)
+        self._begin()
+        self._made(self)
+
+    def _begin(self) -> None:
+        assert self._handshake is not None, "a connection is made once"
+        try:
+            opening = self._handshake.opening()
+            if self._careful:
+                opening, self._incoming.after_greeting = opening[:MECHANISM_AT], opening[MECHANISM_AT:]
+            self.transport.write(opening)
+        except NotZmtp as error:
+            self._give_up(error)
+        self._handshake = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        incoming = self._incoming
+        return incoming.scratch if incoming.large is None else incoming.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        incoming = self._incoming
+        try:
+            messages = incoming.filled(nbytes)
+        except NotZmtp as error:
+            self._give_up(error)
+            return
+        if incoming.answers:
+            answers, incoming.answers = incoming.answers, []
+            if not self.slow:  # who does not read what is answered is answered no more
+                self.transport.write(b"".join(answers))
+        if not self.shaken and incoming.ready:
+            self.shaken, self.key = True, incoming.client_key
+            self.ready = not self.transport.is_closing()
+            self._met(self)
+        if messages:
+            self._receive(self, messages)
+        if incoming.held_bytes != self.held_bytes:
+            self._account(incoming.held_bytes)
+
+    def _give_up(self, error: NotZmtp) -> None:
+        # without the way it came, or calls that have ended, and with them all that had come, would stay until somebody looks for garbage
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        self.trouble = error
+        if isinstance(error, NotAdmitted):
+            self.transport.write(error.answer)
+            self.close()
+        else:
+            self.hang_up()
+
+    def _account(self, held_bytes: int) -> None:
+        more, self.held_bytes = held_bytes - self.held_bytes, held_bytes
+        self._holds(more)
+
+    def pause_writing(self) -> None:
+        self.slow = True
+
+    def resume_writing(self) -> None:
+        self.slow = False
+        self._taken()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport, self.ready = None, False
+        self._incoming = Incoming(b"", _NOWHERE, _NOTHING)  # what had come must not stay as long as somebody remembers the connection
+        self._account(0)
+        self._lost(self)
+
+    # -- what its owner calls -------------------------------------------------------------------------------------------
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None, "only a connection that is there is used"
+        return self._transport
+
+    @property
+    def peer(self) -> str:
+        """Its address, for people."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+
+    @property
+    def host(self) -> str:
+        """That of its address."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def send(self, frames: Sequence[Frame]) -> bool:
+        """One message; whether it was taken, which it is not when the connection has ended. One that cannot be sent whole ends it, and what was
+        raised is raised."""
+        transport, traffic = self._transport, self._incoming.traffic
+        if not self.ready or transport is None or transport.is_closing():
+            return False
+        try:
+            if traffic is None and len(frames) == 1 and len(frames[0]) < ZERO_COPY_BYTES_MIN:
+                transport.write(head(len(frames[0])) + frames[0])
+            else:
+                self._transmit(wire(frames) if traffic is None else traffic.seal(frames))
+        except BaseException:
+            self.hang_up()  # or the next message would be taken for the rest of this one
+            raise
+        return True
+
+    def _transmit(self, buffers: Iterable[bytes]) -> None:
+        small = list[bytes]()
+        for buffer in buffers:
+            if len(buffer) < ZERO_COPY_BYTES_MIN:
+                small.append(buffer)
+            else:
+                self.transport.write(b"".join(small))
+                self.transport.write(buffer)
+                small.clear()
+        if small:
+            self.transport.write(b"".join(small))
+
+    def pause(self) -> None:
+        """Read nothing until :meth:`resume`: the other side's TCP stream stands still."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def hang_up(self) -> None:
+        """At once; what was not sent is dropped."""
+        self.ready = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """After what was sent has left."""
+        self.ready = False
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _tune(raw: socket.socket) -> None:
+    """TCP notices a dead peer: keepalive when idle, the limit for retransmissions when not."""
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS_MAX)

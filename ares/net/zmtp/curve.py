@@ -1,0 +1,205 @@
+"""CurveZMQ (ZeroMQ RFC 26), without I/O: the handshake of either side, and the messages that follow it.
+
+    client                                     server
+      HELLO: its transient key, and a box that only who expects this server's key can make
+                                                 WELCOME: the server's transient key, and a cookie
+      INITIATE: the cookie, its permanent key, and a vouch: its permanent key vouches for its transient one, to this server
+                                                 READY, or ERROR if that key is not admitted
+      MESSAGE ...                                MESSAGE ...
+
+All that follows HELLO is secret between the two transient keys, which end with the connection: a permanent key that becomes known opens no recorded
+connection. Each side counts its nonces up and takes only ones that are higher than the one before, so that nothing can be sent twice or in another
+order (ares/net/zmtp/curve_traffic.py). The server keeps its transient key in the cookie, under a key of that connection. PyNaCl has the cryptography;
+here are the order of things and the checks. The same goes over the wire as with libzmq, which may be on the other side.
+"""
+
+from collections.abc import Callable
+
+from nacl.bindings import (
+    crypto_box_beforenm,
+    crypto_box_easy_afternm,
+    crypto_box_keypair,
+    crypto_box_open_easy_afternm,
+    crypto_secretbox_easy,
+    crypto_secretbox_open_easy,
+    randombytes,
+)
+from nacl.exceptions import CryptoError
+
+from ares.net.zmtp.curve_boxes import BOX_BYTES_MORE
+from ares.net.zmtp.curve_traffic import FROM_CLIENT, FROM_SERVER, CurveTraffic
+from ares.net.zmtp.handshake import NotAdmitted, NotZmtp, Traffic, framed, greeting, refusal
+from ares.security.keys import SecretKey
+
+METADATA_BYTES_MAX = 1024
+"""Of what a peer says of itself in the handshake."""
+
+_KEY = 32
+_COUNT = 8
+_LONG_NONCE = 16
+_VERSION = b"\x01\x00"
+_HELLO, _WELCOME, _INITIATE, _READY = b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05READY"
+_HELLO_PAD = bytes(72)
+_HELLO_SIGNED = bytes(64)
+_HELLO_BYTES = 200
+_COOKIE_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY
+_VOUCH_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY
+_WELCOME_BYTES = len(_WELCOME) + _LONG_NONCE + BOX_BYTES_MORE + _KEY + _COOKIE_BYTES
+_INITIATE_BYTES = len(_INITIATE) + _COOKIE_BYTES + _COUNT + BOX_BYTES_MORE + _KEY + _VOUCH_BYTES
+_READY_BYTES = len(_READY) + _COUNT + BOX_BYTES_MORE
+_REFUSED = framed(b"\x05ERROR\x03400")
+
+
+class CurveClient:
+    """The handshake (:class:`ares.net.zmtp.handshake.Handshake`) of a client with ``secret``, and the server that owns ``server_key`` (hex).
+
+    ``metadata``: what it says of itself.
+    """
+
+    mechanism = b"CURVE"
+
+    def __init__(self, secret: SecretKey, server_key: str, metadata: bytes) -> None:
+        self.properties: bytes | None = None
+        self.traffic: Traffic | None = None
+        self.client_key = ""
+        self._secret = secret
+        self._server = bytes.fromhex(server_key)
+        self._metadata = metadata
+        self._public, self._transient = crypto_box_keypair()
+        self._first = b""
+        self._key = b""
+
+    def opening(self) -> bytes:
+        count = _counted(1)
+        self._first = _shared(self._server, self._transient)
+        signature = crypto_box_easy_afternm(_HELLO_SIGNED, b"CurveZMQHELLO---" + count, self._first)
+        return greeting(self.mechanism) + framed(_HELLO + _VERSION + _HELLO_PAD + self._public + count + signature)
+
+    def hear(self, command: bytes) -> bytes:
+        if (refused := refusal(command)) is not None:  # nobody signs it; but before INITIATE a server has no key to refuse
+            raise refused if self._key else NotZmtp("it refuses before it has shown to own the server's key")
+        if not self._key:
+            return self._initiate(command)
+        if self.traffic is None:
+            return self._finish(command)
+        raise _unexpected(command)
+
+    def _initiate(self, welcome: bytes) -> bytes:
+        if not welcome.startswith(_WELCOME) or len(welcome) != _WELCOME_BYTES:
+            raise _unexpected(welcome)
+        nonce, box = welcome[len(_WELCOME) :][:_LONG_NONCE], welcome[len(_WELCOME) + _LONG_NONCE :]
+        content = _opened(box, b"WELCOME-" + nonce, self._first, "a WELCOME that the owner of the server's key did not make")
+        transient, cookie = content[:_KEY], content[_KEY:]
+        vouch_nonce = randombytes(_LONG_NONCE)
+        vouched = crypto_box_easy_afternm(self._public + self._server, b"VOUCH---" + vouch_nonce, _shared(transient, self._secret.secret))
+        self._key = _shared(transient, self._transient)
+        count = _counted(2)
+        content = bytes.fromhex(self._secret.public) + vouch_nonce + vouched + self._metadata
+        return framed(_INITIATE + cookie + count + crypto_box_easy_afternm(content, b"CurveZMQINITIATE" + count, self._key))
+
+    def _finish(self, ready: bytes) -> bytes:
+        if not ready.startswith(_READY) or not _READY_BYTES <= len(ready) <= _READY_BYTES + METADATA_BYTES_MAX:
+            raise _unexpected(ready)
+        count, box = ready[len(_READY) :][:_COUNT], ready[len(_READY) + _COUNT :]
+        self.properties = _opened(box, b"CurveZMQREADY---" + count, self._key, "a READY that the server did not seal")
+        self.traffic = CurveTraffic(self._key, FROM_CLIENT, FROM_SERVER, 2, int.from_bytes(count, "big"))
+        return b""
+
+
+class CurveServer:
+    """The handshake (:class:`ares.net.zmtp.handshake.Handshake`) of the server with ``secret``, and one client.
+
+    ``admits(key)``: whether the client that owns ``key`` (hex) is let in; asked only once it has proved to own it. ``metadata``: what the
+    server says of itself.
+    """
+
+    mechanism = b"CURVE"
+
+    def __init__(self, secret: SecretKey, admits: Callable[[str], bool], metadata: bytes) -> None:
+        self.properties: bytes | None = None
+        self.traffic: Traffic | None = None
+        self.client_key = ""
+        self._secret = secret
+        self._admits = admits
+        self._metadata = metadata
+        self._cookie_key = b""
+        self._received = 0
+
+    def opening(self) -> bytes:
+        return greeting(self.mechanism, as_server=True)
+
+    def hear(self, command: bytes) -> bytes:
+        if not self._cookie_key:
+            return self._welcome(command)
+        if self.traffic is None:
+            return self._meet(command)
+        raise _unexpected(command)
+
+    def _welcome(self, hello: bytes) -> bytes:
+        if not hello.startswith(_HELLO + _VERSION + _HELLO_PAD) or len(hello) != _HELLO_BYTES:
+            raise _unexpected(hello)
+        at = len(_HELLO + _VERSION + _HELLO_PAD)
+        client, count, signature = hello[at : at + _KEY], hello[at + _KEY :][:_COUNT], hello[at + _KEY + _COUNT :]
+        first = _shared(client, self._secret.secret)
+        if _opened(signature, b"CurveZMQHELLO---" + count, first, "a HELLO for the owner of another key") != _HELLO_SIGNED:
+            raise _unexpected(hello)
+        self._received = int.from_bytes(count, "big")
+        public, transient = crypto_box_keypair()
+        self._cookie_key, cookie_nonce, nonce = randombytes(_KEY), randombytes(_LONG_NONCE), randombytes(_LONG_NONCE)
+        cookie = cookie_nonce + crypto_secretbox_easy(client + transient, b"COOKIE--" + cookie_nonce, self._cookie_key)
+        return framed(_WELCOME + nonce + crypto_box_easy_afternm(public + cookie, b"WELCOME-" + nonce, first))
+
+    def _meet(self, initiate: bytes) -> bytes:
+        if not initiate.startswith(_INITIATE) or not _INITIATE_BYTES <= len(initiate) <= _INITIATE_BYTES + METADATA_BYTES_MAX:
+            raise _unexpected(initiate)
+        at = len(_INITIATE) + _COOKIE_BYTES
+        cookie, count, box = initiate[len(_INITIATE) : at], initiate[at : at + _COUNT], initiate[at + _COUNT :]
+        client, transient = self._of_cookie(cookie)
+        received = int.from_bytes(count, "big")
+        if received <= self._received:
+            raise NotZmtp("an INITIATE that came before, or out of order")
+        key = _shared(client, transient)
+        content = _opened(box, b"CurveZMQINITIATE" + count, key, "an INITIATE that the client did not seal")
+        permanent, vouch, metadata = content[:_KEY], content[_KEY : _KEY + _VOUCH_BYTES], content[_KEY + _VOUCH_BYTES :]
+        nonce, vouched = b"VOUCH---" + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:]
+        own = bytes.fromhex(self._secret.public)
+        if _opened(vouched, nonce, _shared(permanent, transient), "a key that the client does not own") != client + own:
+            raise NotZmtp("a vouch for another connection")
+        if not self._admits(permanent.hex()):
+            raise NotAdmitted(_REFUSED)
+        self.client_key, self.properties = permanent.hex(), metadata
+        self.traffic = CurveTraffic(key, FROM_SERVER, FROM_CLIENT, 1, received)
+        count = _counted(1)
+        return framed(_READY + count + crypto_box_easy_afternm(self._metadata, b"CurveZMQREADY---" + count, key))
+
+    def _of_cookie(self, cookie: bytes) -> tuple[bytes, bytes]:
+        """The client's public transient key, and our secret one."""
+        nonce, box = cookie[:_LONG_NONCE], cookie[_LONG_NONCE:]
+        try:
+            content = crypto_secretbox_open_easy(box, b"COOKIE--" + nonce, self._cookie_key)
+        except CryptoError as error:
+            raise NotZmtp("a cookie of another connection") from error
+        return content[:_KEY], content[_KEY:]
+
+
+def _unexpected(command: bytes) -> NotZmtp:
+    return NotZmtp(f"the command {command[1 : 1 + min(command[0], 20)] if command else b''!r}, of {len(command)} bytes, in the handshake")
+
+
+def _counted(number: int) -> bytes:
+    return number.to_bytes(_COUNT, "big")
+
+
+def _shared(public: bytes, secret: bytes) -> bytes:
+    """The key of boxes between two."""
+    try:
+        return crypto_box_beforenm(public, secret)
+    except CryptoError as error:
+        raise NotZmtp("a public key that is none") from error
+
+
+def _opened(box: bytes, nonce: bytes, key: bytes, otherwise: str) -> bytes:
+    try:
+        return crypto_box_open_easy_afternm(box, nonce, key)
+    except CryptoError as error:
+        raise NotZmtp(otherwise) from error

@@ -1,0 +1,258 @@
+"""ZMTP 3.1 on the wire (ZeroMQ RFC 37), without I/O: the greeting, frames and messages. Handshakes are in zmtp_handshake.py and curve.py.
+
+What libzmq does behind DEALER and ROUTER sockets costs a batch four changes of threads, many times what the protocol takes to answer it. Spoken by
+the event loop itself it costs none, and every bound is ours: on frames, on whole messages, on connections. Peers on libzmq notice no difference.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ares.machine.received import Blank
+from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
+from ares.net.zmtp.handshake import (
+    COMMAND,
+    DEALER,
+    GREETING_BYTES,
+    LONG,
+    MORE,
+    ROUTER,
+    SHORT_MAX,
+    Handshake,
+    NotZmtp,
+    Traffic,
+    WrongMechanism,
+    divided,
+    framed,
+    parsed,
+    refusal,
+)
+
+MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 32 * 1024 * 1024
+"""Of all frames of a message: the largest value in its elements, and a header."""
+
+SCRATCH_BYTES = 256 * 1024
+"""What one read takes at most."""
+
+LARGE_BYTES_MIN = 32 * 1024
+"""A frame larger than this, of which not all has come, is received where it stays."""
+
+FRAME_BYTES_MORE = 64
+"""What keeping a frame takes beside its bytes, about."""
+
+MECHANISM_AT = 12
+"""In a greeting."""
+
+_VERSION_AT, _MECHANISM_BYTES = 10, 20
+_COMMAND_BYTES_MAX = 64 * 1024
+_HANDSHAKE_BYTES_MAX = 4 * 1024
+_HEADER_BYTES_MAX = 9
+_SHORT_HEADS = tuple(tuple(bytes((more, size)) for size in range(SHORT_MAX + 1)) for more in (0, MORE))
+_LONG_HEADS = (bytes((LONG,)), bytes((MORE | LONG,)))
+_FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
+_FLAGS_SEALED = frozenset({0, LONG})
+"""Of what is sealed, the other flags are inside."""
+
+_FITS: dict[bytes, tuple[bytes, ...]] = {DEALER: (ROUTER,), ROUTER: (DEALER, b"REQ")}
+
+
+def pong(context: bytes) -> bytes:
+    """The answer to a PING with this context: the body of a command."""
+    return b"\x04PONG" + context
+
+
+def head(size: int, more: int = 0) -> bytes:
+    """What precedes a frame of ``size`` bytes; ``more``: MORE if another one of the same message follows."""
+    return _SHORT_HEADS[more][size] if size <= SHORT_MAX else _LONG_HEADS[more] + size.to_bytes(8, "big")
+
+
+def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
+    """One message as it goes over the wire, in buffers to be sent in order; large frames are not copied."""
+    last = len(frames) - 1
+    for position, frame in enumerate(frames):
+        yield head(len(frame), MORE if position < last else 0)
+        yield frame
+
+
+class Incoming:
+    """Takes the bytes of one connection apart. First :meth:`room` to read into, then at once :meth:`filled`, which gives what became complete.
+
+    ``scratch``: room for one read, which all connections of a thread share: an idle one holds nothing. ``ready``: the handshake is done, and the
+    client has proved to own ``client_key`` (empty: nobody has keys). ``traffic``: what messages are sealed with from then on, if they are.
+    ``answers``: what must be sent to the peer because of what it sent; ``after_greeting`` among it, once the peer's greeting is here and fits.
+    ``held_bytes``: of a message that is not complete.
+    """
+
+    def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
+        self.ready = False
+        self.client_key = ""
+        self.traffic: Traffic | None = None
+        self.answers: list[bytes] = []
+        self.after_greeting = b""
+        self.held_bytes = 0
+        self._kind = kind
+        self.scratch = scratch
+        self._handshake: Handshake | None = handshake
+        self._mechanism = handshake.mechanism
+        self._greeted = False
+        self._rest = b""
+        self._plain = False
+        self.large: Blank | None = None
+        self._large_at = 0
+        self._more = False
+        self._frames: list[Frame] = []
+        self._message_bytes = 0
+
+    def room(self) -> memoryview:
+        """Where to put what is read next: ``scratch``, unless a ``large`` frame is being received."""
+        return self.scratch if self.large is None else self.large.view[self._large_at :]
+
+    def filled(self, count: int) -> list[list[Frame]]:
+        """``count`` bytes were put there; the messages that are complete now. Raises :class:`NotZmtp`: hang up."""
+        messages: list[list[Frame]] = []
+        if self.large is not None:
+            self._large_at += count
+            if self._large_at == len(self.large.view):
+                self._end_large(self.large, messages)
+            return messages
+        start = 0
+        if self._plain and not self.held_bytes:
+            start = self._take_whole(count, messages)
+            if start == count:
+                return messages
+        read = self.scratch[start:count]
+        view = memoryview(bytearray(self._rest) + read) if self._rest else read
+        start = 0 if self._greeted else self._greet(view)
+        if self._greeted:
+            start = self._take_apart(view, start, messages)
+        self._rest = bytes(view[start:])
+        self.held_bytes = self._message_bytes + (len(self._rest) if self.large is None else len(self.large.view))
+        return messages
+
+    def _take_whole(self, have: int, messages: list[list[Frame]]) -> int:
+        """The usual case: take messages of one frame, as long as such are there; returns where the rest begins."""
+        view, start = self.scratch, 0
+        while have - start >= _HEADER_BYTES_MAX:
+            flags = view[start]
+            if flags == 0:
+                body = start + 2
+                end = body + view[start + 1]
+            elif flags == LONG:
+                body = start + _HEADER_BYTES_MAX
+                end = body + int.from_bytes(view[start + 1 : body], "big")
+            else:
+                break
+            if end > have:
+                break
+            messages.append([view[body:end].tobytes()])
+            start = end
+        return start
+
+    def _greet(self, view: memoryview) -> int:
+        """Where the peer's greeting ends; 0 as long as it is not here."""
+        have = len(view)
+        if view[0] != 0xFF or (have > 9 and view[9] != 0x7F):
+            raise NotZmtp("it does not speak ZMTP")
+        if have > _VERSION_AT and view[_VERSION_AT] < 3:
+            raise NotZmtp(f"it speaks version {view[_VERSION_AT]} of ZMTP, and 3 is spoken here")
+        if have < GREETING_BYTES:
+            return 0
+        mechanism = bytes(view[MECHANISM_AT : MECHANISM_AT + _MECHANISM_BYTES]).rstrip(b"\0")
+        if mechanism != self._mechanism:
+            known = "nobody has keys here" if self._mechanism == b"NULL" else f"here it is {self._mechanism.decode()}: everybody has keys"
+            raise WrongMechanism(f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and {known}")
+        self._greeted = True
+        if self.after_greeting:
+            self.answers.append(self.after_greeting)
+        return GREETING_BYTES
+
+    def _take_apart(self, view: memoryview, start: int, messages: list[list[Frame]]) -> int:
+        """Take frames from ``start`` on; returns where what is left begins: an incomplete frame, unless it is a large one."""
+        have = len(view)
+        while have - start >= 2:
+            flags = view[start]
+            if flags not in (_FLAGS if self.traffic is None else _FLAGS_SEALED):
+                raise NotZmtp(f"a frame with flags {flags}")
+            if not flags & LONG:
+                size, body = view[start + 1], start + 2
+            elif have - start >= _HEADER_BYTES_MAX:
+                size, body = int.from_bytes(view[start + 1 : start + 9], "big"), start + 9
+            else:
+                break
+            self._check(flags, size)
+            end = body + size
+            if end > have:
+                if size <= LARGE_BYTES_MIN or flags & COMMAND:
+                    break
+                self._begin_large(view[body:], size, bool(flags & MORE))
+                return have
+            start = end
+            if self.traffic is not None:
+                flags, body = self.traffic.open(view, body, end)
+            if flags & COMMAND:
+                self._command(bytes(view[body:end]))
+                continue
+            self._more = bool(flags & MORE)
+            if self._keep(bytes(view[body:end])):
+                messages.append(self._taken())
+        return start
+
+    def _check(self, flags: int, size: int) -> None:
+        if flags & COMMAND:
+            if size > (_COMMAND_BYTES_MAX if self.ready else _HANDSHAKE_BYTES_MAX):
+                raise NotZmtp(f"a command of {size} bytes")
+            return
+        if not self.ready:
+            raise NotZmtp("a message before the handshake")
+        content = size if self.traffic is None else size - self.traffic.overhead_bytes
+        if content > FRAME_BYTES_MAX or self._message_bytes + content > MESSAGE_BYTES_MAX:
+            raise NotZmtp(f"a frame of {size} bytes in a message that has {self._message_bytes} already")
+
+    def _begin_large(self, first: memoryview, size: int, more: bool) -> None:
+        large = Blank(size)
+        large.view[: len(first)] = first
+        self.large, self._large_at, self._more = large, len(first), more
+
+    def _end_large(self, large: Blank, messages: list[list[Frame]]) -> None:
+        self.large = None
+        if self.traffic is None:
+            frame = large.bytes()
+        else:
+            flags, start = self.traffic.open(large.view, 0, len(large.view))
+            if flags & COMMAND:
+                raise NotZmtp(f"a command of {len(large.view)} bytes")
+            self._more, frame = bool(flags & MORE), bytes(large.view[start:])
+        if self._keep(frame):
+            messages.append(self._taken())
+
+    def _keep(self, frame: Frame) -> bool:
+        """Whether the message is complete with it."""
+        self._frames.append(frame)
+        self._message_bytes += len(frame) + FRAME_BYTES_MORE
+        if len(self._frames) > FRAMES_MAX:
+            raise NotZmtp(f"a message of more than {FRAMES_MAX} frames")
+        return not self._more
+
+    def _taken(self) -> list[Frame]:
+        frames, self._frames, self._message_bytes, self.held_bytes = self._frames, [], 0, 0
+        return frames
+
+    def _command(self, body: bytes) -> None:
+        if self._handshake is not None:
+            self._shake(self._handshake, body)
+            return
+        if (refused := refusal(body)) is not None:
+            raise refused
+        name, rest = divided(body)
+        if name == b"PING" and len(rest) >= 2:
+            answer = pong(rest[2:18])
+            self.answers.append(framed(answer) if self.traffic is None else self.traffic.seal_command(answer))
+
+    def _shake(self, handshake: Handshake, command: bytes) -> None:
+        answer = handshake.hear(command)
+        if handshake.properties is not None:
+            theirs = parsed(handshake.properties).get(b"socket-type", b"")
+            if theirs not in _FITS[self._kind]:
+                raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
+            self.ready, self.traffic, self.client_key, self._handshake = True, handshake.traffic, handshake.client_key, None
+            self._plain = handshake.traffic is None
+        if answer:
+            self.answers.append(answer)

@@ -1,0 +1,1 @@
+"""Operations on objects: read, write, delete, coverable writes, listings, repair. Pure."""

@@ -1,0 +1,169 @@
+"""Coverable operations: writes that succeed only on the latest version (CoARES; ARES II section 3, Extension 1).
+
+A version is a tag. ``cvr_write`` turns into a read when the version that it was given is not the latest one found in its first phase. That is
+*weak* coverability: two writes that run at the same time over one version may both succeed, and the one with the higher tag stands; ruling that
+out would take consensus for every write. So this is not compare-and-swap. A write that began after another one ended never misses it.
+
+Phase one is get-data, and with the optimised DAPs (``Switches.optimised``) no value travels that the client holds, and put-data is left out for a
+tag known to be at a quorum (ares/dap/cache.py).
+"""
+
+from msgspec import Struct
+
+from ares.dap.primitives import DataAccess, Found
+from ares.model.identity import ObjectName
+from ares.model.tag import Tag
+from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
+from ares.objects.answers import at_quorum, newest
+from ares.objects.operations import propagate, query, settle_read, write_above
+from ares.operation.effects import Operation, Together
+from ares.reconfig.traversal import read_config
+from ares.reconfig.view import View
+
+
+class Covered(Struct, frozen=True):
+    """``changed``: the write took place, as version ``tag`` over ``base``. Otherwise ``tag`` and ``value`` are the latest."""
+
+    changed: bool
+    tag: Tag
+    value: Answered
+    base: Tag | None = None
+
+
+def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[Found]:
+    """The latest version and its value; WITHHELD when it is ``held``, whose value the caller has."""
+    held = held if view.switches.optimised else None
+    answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
+    found = yield from _complete(view, object, answers, held)
+    return found
+
+
+def cvr_write(
+    view: View, object: ObjectName, value: Value, version: Tag | None, number: int = 0, beside: ObjectName | None = None
+) -> Operation[Covered]:
+    """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read.
+
+    ``number``: of the tag, which is not written if a number as high was taken. ``beside``: another object, which is read at the same time; the tag's
+    number is two above that of its version, or of the latest if that is higher.
+    """
+    held = version if view.switches.optimised else None
+    taken = view.tags.begin(object)
+    try:
+        answers, others = yield from _first_phase(view, object, held, beside)
+        latest = newest(answers)
+        late = number and max(latest.highest.number, taken.number) >= number
+        if late or (latest.tag != version and (version is not None or latest.value is not TOMBSTONE)):
+            found = yield from _complete(view, object, answers, held)
+            return Covered(False, found.tag, found.value)
+        highest = max(latest.tag.number, number - 1) if beside is None else max(latest.tag.number, others) + 1
+        tag, configuration = yield from write_above(view, object, value, highest, taken)
+    finally:
+        view.tags.end(object, taken)
+    view.memory.settle(object, configuration.id, tag)
+    return Covered(True, tag, value, latest.tag)
+
+
+def _first_phase(view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None) -> Operation[tuple[list[Found], int]]:
+    """get-data, and the number of the object ``beside``, which is completed like any that is read."""
+    answers: list[Found] = []
+    numbers = [0]
+
+    def look(dap: DataAccess, object: ObjectName) -> Operation[Found]:
+        return dap.get_data(object, held=held)
+
+    def look_at_object() -> Operation[None]:
+        answers.extend((yield from query(view, look, object)))
+
+    def look_beside(other: ObjectName) -> Operation[None]:
+        found_there = yield from query(view, DataAccess.get_data, other)
+        found, _ = yield from settle_read(view, other, found_there)
+        numbers.append(found.tag.number)
+
+    if beside is None:
+        yield from look_at_object()
+    else:
+        yield Together(iter((look_at_object(), look_beside(beside))), 2)
+    return answers, max(numbers)
+
+
+def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
+    """Store the first version of an object whose name nobody else uses: there is nothing to ask for, so this is put-data alone."""
+    taken = view.tags.begin(object)
+    try:
+        tag, configuration = yield from write_above(view, object, value, 0, taken)
+    finally:
+        view.tags.end(object, taken)
+    view.memory.settle(object, configuration.id, tag)
+    return tag
+
+
+def mention(view: View, object: ObjectName) -> Operation[None]:
+    """Make an object known that may never have been written: a tombstone below every write. Whatever was written stands; listings tell the name."""
+    yield from propagate(view, object, Tag(0, view.client), TOMBSTONE)
+
+
+def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Tag]:
+    """Write a tombstone under a number ``by`` above the latest one and above ``floor``: for an object that is never there, whose tag is all it
+    tells."""
+    taken = view.tags.begin(object)
+    try:
+        answers = yield from query(view, DataAccess.get_tag, object)
+        tag, _ = yield from write_above(view, object, TOMBSTONE, max(newest(answers).tag.number, floor) + by, taken)
+    finally:
+        view.tags.end(object, taken)
+    return tag
+
+
+def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
+    """``cvr_read`` with the values that this client remembers."""
+    kept = view.memory.value(object)
+    found = yield from cvr_read(view, object, kept[0] if kept is not None else None)
+    if found.value is WITHHELD:
+        assert kept is not None, "only what is held is withheld"
+        return Found(found.tag, kept[1], found.length, found.highest, found.confirmed, found.successor, found.configuration)
+    _keep(view, object, found.tag, found.value)
+    return found
+
+
+def write_versioned(view: View, object: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+    """``cvr_write``, remembered."""
+    covered = yield from cvr_write(view, object, value, version)
+    _keep(view, object, covered.tag, covered.value)
+    return covered
+
+
+def _keep(view: View, object: ObjectName, tag: Tag, value: Answered) -> None:
+    if view.switches.optimised and value is not WITHHELD:
+        view.memory.keep(object, tag, value)
+
+
+def _complete(view: View, object: ObjectName, answers: list[Found], held: Tag | None) -> Operation[Found]:
+    """End as a read does: the version is at a quorum of the last configuration, or is written there.
+
+    A version whose value is held here but which has to be written back is read once more, with its value; so is one below ``held``.
+    """
+    found = newest(answers)
+    if found.value is WITHHELD:
+        if found.tag == held:
+            done = yield from _need_not_write_back(view, object, answers, found)
+            if done:
+                return found
+        answers = yield from query(view, DataAccess.get_data, object)
+    found, configuration = yield from settle_read(view, object, answers)
+    view.memory.settle(object, configuration, found.tag)
+    return found
+
+
+def _need_not_write_back(view: View, object: ObjectName, answers: list[Found], found: Found) -> Operation[bool]:
+    """Plain ARES looks for a new configuration after put-data even when the put itself is left out."""
+    last = answers[-1]
+    there = at_quorum(answers, found) if view.switches.fast_read else None
+    if there is None and last.tag == found.tag and last.successor is None and view.memory.at_quorum(object, last.configuration, found.tag):
+        there = last.configuration
+    if there is None:
+        return False
+    view.memory.settle(object, there, found.tag)
+    if not view.switches.piggyback and not view.switches.fast_read:
+        yield from read_config(view)
+        return view.sequence.last_known.id == last.configuration
+    return True

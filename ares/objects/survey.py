@@ -1,0 +1,98 @@
+"""What is there: the names of a domain's objects, and what servers say of themselves."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import Superseded, Unavailable
+from ares.model.identity import NO_DOMAIN, ObjectName, ServerId
+from ares.model.messages import Describe, Description, Listed
+from ares.model.tag import TAG_ZERO, Tag
+from ares.objects.presence import is_there
+from ares.operation.effects import Gather, Operation, Together
+from ares.reconfig.listing import list_page
+from ares.reconfig.traversal import detour, find_next_config, read_config
+from ares.reconfig.view import View
+
+WINDOW_OBJECTS = 64
+
+
+class Names(Struct):
+    """One page of a listing. ``newest``: of every name that any server listed, in order, what all of them agree on, if that settles it; else None.
+
+    ``after``: the cursor of the next page (None: that was all).
+    """
+
+    newest: dict[ObjectName, Listed | None]
+    after: str | None
+
+
+def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
+    """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
+
+    What the listing does not settle is looked at, one by one (ares/objects/presence.py), so that a write or a delete that never completed shows as it
+    would to a reader.
+    """
+    page = yield from list_mentioned(view, after, prefix)
+    there = {name for name, newest in page.newest.items() if newest is not None and not newest.deleted}
+    yield Together(_probes(view, [name for name, newest in page.newest.items() if newest is None], there), WINDOW_OBJECTS)
+    return [name for name in page.newest if name in there], page.after
+
+
+def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
+    """One page of the names of which any server of a quorum of each active configuration knows a version, be it a tombstone.
+
+    A listing settles a name if all that answer in the last configuration agree on its version and know no successor: then it is at a quorum to stay,
+    as with a fast read (:func:`ares.objects.answers.at_quorum`). While a successor is known, the quorum may agree on a version that never
+    completed, and that the move leaves behind.
+    """
+    if not view.switches.piggyback:
+        yield from read_config(view)
+    highest: dict[ObjectName, Tag] = {}
+    settled: dict[ObjectName, Listed] = {}
+    cursors: list[str] = []
+    configuration: Configuration | None = view.sequence.last_finalized
+    while configuration is not None:
+        try:
+            page = yield from list_page(configuration, after, prefix)
+        except Superseded as superseded:
+            configuration = detour(view, superseded)
+            continue
+        if page.after is not None:
+            cursors.append(page.after)
+        for name, listed in page.objects.items():
+            newest = max(highest.get(name, TAG_ZERO), *(entry.tag for entry in listed))
+            if page.successor is None and len(listed) == page.answered and all(entry.tag == newest for entry in listed):
+                settled[name] = listed[0]
+            highest[name] = newest
+        configuration = yield from find_next_config(view, configuration, page.successor)
+    cursor = min(cursors, default=None)
+    within = sorted(name for name in highest if cursor is None or name <= cursor)
+    return Names({name: settled.get(name) for name in within}, cursor)
+
+
+def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> Iterator[Operation[None]]:
+    def probe(name: ObjectName) -> Operation[None]:
+        if (yield from is_there(view, name)):
+            there.add(name)
+
+    return (probe(name) for name in names)
+
+
+def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool = False) -> Operation[dict[ServerId, Description]]:
+    """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
+    roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
+    try:
+        answers = yield Gather(
+            roster,
+            lambda call: Describe(call, brief),
+            "describe",
+            needed=1,
+            settled=lambda _: False,
+            patience_s=lambda _: patience_s,
+            give_up_s=2 * patience_s,
+        )
+    except (Unavailable, Superseded):
+        return {}
+    return dict(answers)

@@ -1,0 +1,81 @@
+"""What a group commit changes, and which replies show it: those wait until it is durable (ares/server/durable_host.py)."""
+
+from collections.abc import Hashable
+from typing import assert_never
+
+from ares.model.identity import ConfigurationId, ObjectName
+from ares.model.messages import (
+    AnyMessage,
+    CollectConfig,
+    DataReply,
+    Describe,
+    Description,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    ObjectsReply,
+    PutData,
+    ReadConfig,
+    Reply,
+    Request,
+    WriteConfig,
+)
+from ares.replica.facts import Fact, Pointed
+
+ROWS_MAX = 262_144
+"""Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
+
+
+class Unsynced:
+    """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts."""
+
+    def __init__(self) -> None:
+        self.objects: set[tuple[ConfigurationId, ObjectName]] = set()
+        self.listings: set[ConfigurationId] = set()
+        self.pointers: set[ConfigurationId] = set()
+        self.replies: dict[Hashable, list[AnyMessage]] = {}
+        self._rows: dict[Hashable, int] = {}
+        self.appended = False
+        self.bytes = 0
+
+    def note(self, fact: Fact, bytes: int) -> None:
+        """``fact`` is committed with this."""
+        self.appended = True
+        self.bytes += bytes
+        if isinstance(fact, Pointed):
+            self.pointers.add(fact.configuration.id)
+        else:
+            self.objects.add((fact.configuration, fact.object))
+            self.listings.add(fact.configuration)
+
+    def keep(self, sender: Hashable, reply: Reply) -> None:
+        """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
+        rows = self._rows.get(sender, 0) + _rows(reply)
+        if rows <= ROWS_MAX:
+            self._rows[sender] = rows
+            self.replies.setdefault(sender, []).append(reply)
+
+    def shown_by(self, request: Request) -> bool:
+        """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
+        match request:
+            case GetTag() | GetData() | PutData():
+                return (request.configuration, request.object) in self.objects or request.configuration in self.pointers
+            case ListObjects():
+                return request.configuration in self.listings or request.configuration in self.pointers
+            case ReadConfig() | WriteConfig() | CollectConfig():
+                return request.configuration in self.pointers
+            case Describe():
+                return self.appended
+            case Introduce():
+                return request.configuration.id in self.pointers
+            case _:
+                assert_never(request)
+
+
+def _rows(reply: Reply) -> int:
+    if type(reply) is DataReply:
+        return 1 + len(reply.tags)
+    if type(reply) is ObjectsReply:
+        return 1 + len(reply.objects)
+    return 1 + len(reply.hosted) if type(reply) is Description else 1

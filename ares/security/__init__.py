@@ -1,0 +1,1 @@
+"""Keys, certificates and roles: who may connect, and what each may ask."""

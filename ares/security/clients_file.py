@@ -1,0 +1,179 @@
+"""The file of authorised clients: who may connect, and what they may do. It holds public keys only.
+
+Servers and consensus members look at it again when it changed, at most once a second, so that a new key works and a revoked one stops without a
+restart. A file that became unreadable changes nothing, and is complained about: a slip of the pen must not shut everybody out.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ares.machine.named_files import NotToml, parse_toml, read_named
+from ares.machine.ownership import opener, require_own
+from ares.model.errors import BadInput
+from ares.security.keys import is_key
+from ares.security.roles import ROLES, Client
+from ares.security.secrets import shown
+
+LOOK_AGAIN_S = 1.0
+FORMAT = 1
+CLIENTS_BYTES_MAX = 4 << 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+_HEAD = """\
+# Who may connect to this cluster, and what they may do: read, write, reconfigure, admin, each including the ones before.
+# `ares-cli keys` writes this file; servers look at it again within a second. Every machine of the cluster needs the same.
+format = 1
+"""
+_CLIENT = """
+[[client]]
+name = "{name}"
+role = "{role}"
+key = "{key}"
+"""
+
+_log = logging.getLogger(__name__)
+
+
+class _ClientTable(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    role: str
+    key: str
+
+
+class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
+    format: int = FORMAT
+    client: list[_ClientTable] = []
+
+
+def read_clients(path: Path, managed: bool = False) -> list[Client]:
+    """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it.
+
+    ``managed``: it is read to be shown or changed, whoever owns it, and nobody is let in by it.
+    """
+    try:
+        data, status = read_named(path, CLIENTS_BYTES_MAX, streams=False)
+        require_own(path, status, "file of authorised clients", "authorise themselves", anybodys=managed)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise BadInput(f"{shown(path)}: the file of authorised clients cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: expected a text file in UTF-8: the file of authorised clients cannot be read") from error
+    try:
+        content = parse_toml(text)
+        if content.get("format", FORMAT) != FORMAT:
+            why = f"format: expected {FORMAT}, found {content['format']}: the file was written by another release of ares"
+            raise BadInput(f"{path}: {why}; use that one, or a newer one")
+        tables = msgspec.convert(content, _ClientsTable).client
+    except (NotToml, msgspec.ValidationError) as error:
+        raise BadInput(f"{path}: expected [[client]] tables of name, role and key: {error}") from error
+    clients = []
+    for index, table in enumerate(tables):
+        if not NAME.fullmatch(table.name):
+            raise BadInput(f"{path}: client[{index}].name: expected letters, digits, '.', '_' and '-' (at most 64), found {table.name!r}")
+        if table.role not in ROLES:
+            raise BadInput(f"{path}: client[{index}].role: expected one of {', '.join(ROLES)}, found {table.role!r}")
+        if not is_key(table.key):
+            raise BadInput(f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f")
+        clients.append(Client(table.name, table.key, ROLES[table.role]))
+    names, keys = [client.name for client in clients], [client.key for client in clients]
+    for client in clients:
+        if names.count(client.name) > 1:
+            raise BadInput(f"{path}: two clients have the name {client.name}")
+        if keys.count(client.key) > 1:
+            raise BadInput(f"{path}: two clients have the key of {client.name}")
+    return clients
+
+
+def write_clients(path: Path, clients: Iterable[Client]) -> None:
+    """Replace the file, or make it: whatever happens, it holds the old clients or these."""
+    text = _HEAD + "".join(_CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key) for client in clients)
+    new = path.with_name(f"{path.name}.new")
+    with open(new, "w", encoding="utf-8", opener=opener) as file:
+        os.fchmod(file.fileno(), 0o644)
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until nobody else changes the file, and keep others from it. Raises :class:`BadInput` if its directory is not there."""
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadInput(f"{path.parent}: {error.strerror}: the keys are managed where the cluster was made") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class KeyedSender:
+    """The sender of a batch on a connection whose client has proved to own ``key`` (hex)."""
+
+    key: str = ""
+
+
+class AuthorisedClients:
+    """The file as a running process sees it (:class:`ares.security.roles.Authorised`). Raises :class:`BadInput` if it cannot be used at all.
+
+    ``extra``: clients that are authorised whatever the file says of others, by key; for a key that stands in both the file counts.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic, extra: Mapping[str, Client] | None = None) -> None:
+        self.unknown_keys = 0
+        self._path = path
+        self._clock = clock
+        self._extra = dict(extra or {})
+        self._looked_at_s = clock()
+        self._seen = self._signature()
+        self._clients = self._extra | {client.key: client for client in read_clients(path)}
+
+    def client(self, sender: Hashable) -> Client | None:
+        """Who sent a batch; None if the key is not authorised (any more)."""
+        return self._known(sender.key) if isinstance(sender, KeyedSender) else None
+
+    def admits(self, key: str, address: str) -> bool:
+        """Whether a client with this public key (hex) may connect; attempts of others are counted."""
+        if self._known(key) is not None:
+            return True
+        self.unknown_keys += 1
+        if self.unknown_keys.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+            _log.warning("an unknown key was refused (%d so far)", self.unknown_keys, extra={"key": key, "address": address})
+        return False
+
+    def _known(self, key: str) -> Client | None:
+        """Who it is, by the file as it was a second ago at most; whoever is not in it may have been entered just now."""
+        now_s = self._clock()
+        if now_s - self._looked_at_s >= LOOK_AGAIN_S or key not in self._clients:
+            self._looked_at_s = now_s
+            signature = self._signature()
+            if signature != self._seen:
+                self._seen = signature
+                self._read_again()
+        return self._clients.get(key)
+
+    def _read_again(self) -> None:
+        try:
+            self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
+            _log.info("the authorised clients changed: %d now", len(self._clients))
+        except BadInput as error:
+            _log.error("the authorised clients stay as they were: %s", error)
+
+    def _signature(self) -> tuple[int, ...]:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return ()
+        return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)

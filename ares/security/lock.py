@@ -1,0 +1,32 @@
+"""What a server with keys is secured with, whichever transport it has."""
+
+from collections.abc import Hashable, Iterable
+from typing import Protocol, TypeVar
+
+from ares.security.clients_file import KeyedSender
+from ares.security.keys import SecretKey
+
+ROLL_CALL_S = 2.0
+"""How often clients that are connected are looked up in the list of those who may be."""
+
+REVOKED = "its key was revoked"
+
+Client = TypeVar("Client", bound=Hashable)
+
+
+class Doorkeeper(Protocol):
+    def admits(self, key: str, address: str) -> bool:
+        """Whether a client with this public key (hex), at this address, may connect."""
+
+
+class Lock:
+    """A server's own key, and who knows the clients' keys."""
+
+    def __init__(self, key: SecretKey, doorkeeper: Doorkeeper) -> None:
+        self.key = key
+        self.doorkeeper = doorkeeper
+
+    def revoked(self, senders: Iterable[Client]) -> list[Client]:
+        """Those of the clients that were let in who would not be now."""
+        admits = self.doorkeeper.admits
+        return [sender for sender in senders if isinstance(sender, KeyedSender) and sender.key and not admits(sender.key, "connected before")]

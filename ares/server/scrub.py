@@ -1,0 +1,211 @@
+"""A durable server looks after its own disk: it reads everything once in a while, leaves what went bad, and has the lost elements rebuilt.
+
+One *round* verifies every place, in a thread of its own and no faster than it was told to; waits until what is alive at damaged places was journaled
+again (ares/server/reclaiming.py); and tries to repair every quarantined element once (ares/server/repairs.py).
+
+The time of the last round outlasts the server in a file beside its store: one that is restarted every week is verified, too.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from msgspec import Struct
+
+from ares.model.messages import Scrub, ScrubReply
+from ares.net.port import Journal, Verdict
+from ares.server.durable_host import DurableHost
+from ares.server.repairs import Pull, Repairs
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""How often it looks whether there is something to do."""
+
+FIRST_AFTER_S = 60.0
+"""A round that is due when the server starts begins so much later."""
+
+
+class ScrubPlan(Struct, frozen=True):
+    """``every_s``: from the end of one round to the next one's beginning; 0: only when asked for. ``told``: the file with the time of the last."""
+
+    every_s: float
+    bytes_per_s: int
+    told: Path
+
+
+class Care(Struct, frozen=True):
+    """How a server looks after its disk. ``pull``: None where there is nobody to ask."""
+
+    plan: ScrubPlan
+    pull: Pull | None = None
+
+
+class _Ended(Exception):
+    """The server stops."""
+
+
+NAP_S_MAX = 0.5
+"""How long a thread that is held back sleeps at most, before it looks at the rate again."""
+
+
+class _Pace:
+    """Holds a thread back: called before so many bytes are read, it waits until those before them have taken their time.
+
+    Another rate counts at once, also for what is waited for.
+    """
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self.bytes_per_s = bytes_per_s
+        self.bytes = 0
+        self._owed_bytes = 0.0
+        self._paid_s = time.monotonic()
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """What was read before is nobody's concern any more."""
+        self.bytes, self._owed_bytes = 0, 0.0
+
+    def __call__(self, bytes: int) -> None:
+        while True:
+            now_s = time.monotonic()
+            self._owed_bytes = max(self._owed_bytes - (now_s - self._paid_s) * self.bytes_per_s, 0.0)
+            self._paid_s = now_s
+            if not self._owed_bytes:
+                break
+            if self._ended.wait(min(self._owed_bytes / self.bytes_per_s, NAP_S_MAX)):
+                raise _Ended
+        if self._ended.is_set():
+            raise _Ended
+        self._owed_bytes += bytes
+        self.bytes += bytes
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+class Scrubbing:
+    """Of ``host``, over ``journal``. Use :meth:`run` as a task, and cancel it."""
+
+    def __init__(self, host: DurableHost, journal: Journal, care: Care) -> None:
+        self._host = host
+        self._journal = journal
+        self._plan = care.plan
+        self._repairs = Repairs(host, care.pull)
+        self._pace = _Pace(care.plan.bytes_per_s)
+        self._asked = asyncio.Event()
+        self._running = False
+        self._rounds = 0
+        self._total = 0
+        self._damaged = 0
+        host.scrub = self.answer
+
+    def answer(self, request: Scrub) -> ScrubReply:
+        """Begin if it is asked for, and tell how far it is."""
+        if request.begin:
+            self._pace.bytes_per_s = request.bytes_per_s if request.bytes_per_s > 0 else self._plan.bytes_per_s
+            if not self._running:
+                self._begin()
+                self._asked.set()
+        host, outlasting = self._host, self._host.outlasting
+        return ScrubReply(
+            request.call,
+            self._running,
+            self._rounds,
+            min(self._pace.bytes, self._total),
+            self._total,
+            self._damaged,
+            len(outlasting.quarantined),
+            outlasting.repaired,
+            host.leaving,
+        )
+
+    def _begin(self) -> None:
+        self._running, self._damaged = True, 0
+        self._pace.begin()
+        self._total = sum(self._journal.durable().values())
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        due_s = time.time() + max(self._until_due_s(), FIRST_AFTER_S)
+        with ThreadPoolExecutor(1, "scrub") as threads:
+            try:
+                while True:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._asked.wait(), LOOK_S)
+                    if not self._asked.is_set() and self._plan.every_s and time.time() >= due_s:
+                        self._pace.bytes_per_s = self._plan.bytes_per_s
+                        self._begin()
+                    if self._running:
+                        due_s = time.time() + self._plan.every_s
+                    await self._work(threads)
+            finally:
+                self._pace.end()
+
+    async def _work(self, threads: ThreadPoolExecutor) -> None:
+        self._asked.clear()
+        is_round = self._running
+        try:
+            if is_round:
+                await self._round(threads)
+            else:
+                self._host.go_on()
+                await self._repairs.try_again(time.monotonic())
+        except Exception:
+            log.exception("looking after the store failed; it is tried again")
+        finally:
+            if is_round:  # else one may have been asked for meanwhile
+                self._running = False
+
+    def _until_due_s(self) -> float:
+        """Not known when the last round was: this counts as one, for a store that is new needs none."""
+        try:
+            return min(float(self._plan.told.read_text(encoding="ascii")) - time.time(), 0.0) + self._plan.every_s
+        except (OSError, ValueError):
+            self._tell()
+            return self._plan.every_s
+
+    def _tell(self) -> None:
+        try:
+            self._plan.told.write_text(f"{time.time():.0f}\n", encoding="ascii")
+        except OSError as error:
+            log.warning("the time of the scrub could not be written: %s", error)
+
+    # -- a round --------------------------------------------------------------------------------------------------------
+
+    async def _round(self, threads: ThreadPoolExecutor) -> None:
+        log.info("scrub: %d bytes to verify", self._total)
+        for place in sorted(self._journal.durable()):
+            await self._verify(place, threads)
+        while True:
+            if not self._host.leaving or self._host.lacks_room:
+                break
+            await asyncio.sleep(LOOK_S / 20)
+        await self._repairs.try_all()
+        self._rounds += 1
+        self._tell()
+        quarantined, repaired = len(self._host.outlasting.quarantined), self._host.outlasting.repaired
+        extra = {"places_damaged": self._damaged, "quarantined": quarantined, "repaired": repaired}
+        log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
+
+    async def _verify(self, place: int, threads: ThreadPoolExecutor) -> None:
+        examination = self._journal.examination(place)
+        if examination is None:
+            return
+        try:
+            verdict = await asyncio.get_running_loop().run_in_executor(threads, examination.run, self._pace)
+        except OSError as error:
+            log.error("scrub: place %d of the store could not be verified: %s", place, error)
+            self._damaged += 1
+            return
+        if not verdict.whole and place in self._journal.durable():  # it may have been given back meanwhile
+            self._found(place, verdict)
+
+    def _found(self, place: int, verdict: Verdict) -> None:
+        self._damaged += 1
+        log.error("scrub: place %d is not what was written; damaged elements: %d", place, len(verdict.damaged))
+        self._host.leave(place, verdict.readable)

@@ -1,0 +1,1 @@
+"""What a durable server keeps on disk."""

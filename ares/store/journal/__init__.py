@@ -1,0 +1,1 @@
+"""The journal: an append log of segments, with group commit."""

@@ -1,0 +1,214 @@
+"""Verifying a segment as it is on the disk: every frame of its row, and every element's data against its seal.
+
+A restart reads the metadata of all segments and refuses a store in which some is broken; a running server looks at neither metadata nor, unless asked
+for it, data. Nobody would know what rots. Here all of it is read, past the page cache where the file system allows that, into memory of its own: a
+view of a mapped file ends the process where the disk cannot read.
+"""
+
+import errno
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from xxhash import xxh3_64
+
+from ares.model.element import intact, is_hollow, seal_seed
+from ares.model.messages import PutData
+from ares.net.port import Key, Verdict
+from ares.store.journal.disk import BLOCK_BYTES, Disk
+from ares.store.journal.format import (
+    ALIGNMENT,
+    BATCH,
+    LOOKED_AT_SHARE,
+    PREFIX_BYTES,
+    Damage,
+    Frame,
+    Head,
+    decode_body,
+    decode_head,
+    detached,
+    encode_head,
+    metadata_bytes,
+    parse_frame,
+)
+
+WINDOW_BYTES = 1024 * 1024
+"""What is read at a time."""
+
+Pace = Callable[[int], None]
+
+
+class SegmentExamination:
+    """:class:`ares.net.port.Examination` of the segment at ``path``, which began with ``head``, up to byte ``end``."""
+
+    def __init__(self, disk: Disk, path: Path, head: Head, end: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._head = head
+        self._end = end
+
+    def run(self, pace: Pace) -> Verdict:
+        try:
+            descriptor = self._disk.open_past_cache(self._path)
+        except FileNotFoundError:
+            return Verdict(False)
+        try:
+            return _Walk(_Windows(self._disk, descriptor, self._end, pace), self._head, self._end).verdict()
+        finally:
+            self._disk.close(descriptor)
+
+
+class _Windows:
+    """A file's first ``end`` bytes, a window at a time. ``failed``: the disk could not read some block. ``read_bytes``: so much was read."""
+
+    def __init__(self, disk: Disk, descriptor: int, end: int, pace: Pace) -> None:
+        self.failed = False
+        self.read_bytes = 0
+        self._disk = disk
+        self._descriptor = descriptor
+        self._end = end
+        self._pace = pace
+        self._memory = memoryview(mmap.mmap(-1, WINDOW_BYTES))  # aligned, as reading past the cache asks
+        self._start = -1
+        self._filled = 0
+        self._bad: set[int] = set()
+
+    def view(self, at: int, size: int) -> memoryview:
+        """Some of what is there, valid until the next call; empty at the end of the file. Raises OSError where the disk cannot read."""
+        start = at - at % WINDOW_BYTES
+        if start != self._start:
+            self._fill(start)
+        begin, end = at - start, min(at - start + size, self._filled)
+        for block in sorted(self._bad):
+            if block * BLOCK_BYTES <= begin < (block + 1) * BLOCK_BYTES:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if block * BLOCK_BYTES > begin:
+                end = min(end, block * BLOCK_BYTES)
+                break
+        return self._memory[begin : max(begin, end)]
+
+    def read(self, at: int, size: int) -> bytes:
+        """All of it, or less at the end of the file. Raises OSError where the disk cannot read."""
+        pieces: list[bytes] = []
+        while size and (piece := bytes(self.view(at, size))):
+            pieces.append(piece)
+            at, size = at + len(piece), size - len(piece)
+        return b"".join(pieces)
+
+    def _fill(self, start: int) -> None:
+        needed = min(WINDOW_BYTES, self._end - start)
+        self._pace(needed)
+        self.read_bytes += needed
+        self._start, self._filled, self._bad = start, 0, set()
+        size = -(-needed // BLOCK_BYTES) * BLOCK_BYTES
+        try:
+            self._filled = self._disk.read_into(self._descriptor, self._memory[:size], start)
+        except OSError:
+            self.failed = True
+            for offset in range(0, size, BLOCK_BYTES):
+                self._fill_block(start, offset)
+
+    def _fill_block(self, start: int, offset: int) -> None:
+        try:
+            read = self._disk.read_into(self._descriptor, self._memory[offset : offset + BLOCK_BYTES], start + offset)
+        except OSError:
+            self._bad.add(offset // BLOCK_BYTES)
+            read = BLOCK_BYTES
+        if read:
+            self._filled = offset + read
+
+
+class _Walk:
+    """From frame to frame; where one is broken, on to the next that is not: what is told of elements must be as much as can be."""
+
+    def __init__(self, windows: _Windows, head: Head, end: int) -> None:
+        self._windows = windows
+        self._head = head
+        self._end = end
+        self._whole = True
+        self._looked_at = 0
+        self._damaged: dict[Key, None] = {}
+        self._readable: set[Key] = set()
+
+    def verdict(self) -> Verdict:
+        at, sequence = sum(map(len, encode_head(self._head))), self._head.first
+        first = self._frame(0, self._head.number)
+        if first is None or first.end != at or not self._is_head(first):
+            self._whole = False
+        while at < self._end:
+            frame = self._frame(at, self._head.salt)
+            if frame is None or frame.magic != BATCH:
+                self._whole = False
+                at = self._search(at + ALIGNMENT)
+                continue
+            self._whole = self._whole and frame.sequence == sequence
+            self._look(frame, at)
+            at, sequence = at + frame.end, frame.sequence + 1
+        readable = frozenset(self._readable) if self._windows.failed else None
+        return Verdict(self._whole and not self._damaged, tuple(self._damaged), readable)
+
+    def _is_head(self, frame: Frame) -> bool:
+        try:
+            return decode_head(frame) == self._head
+        except Damage:
+            return False
+
+    def _frame(self, at: int, seed: int) -> Frame | None:
+        """The frame there, as if the segment began with it."""
+        try:
+            prefix = self._windows.read(at, PREFIX_BYTES)
+            size = metadata_bytes(prefix) if len(prefix) == PREFIX_BYTES else self._end
+            if at + size > self._end:
+                return None
+            self._looked_at += size
+            return parse_frame(memoryview(self._windows.read(at, size)), 0, seed, self._end - at)
+        except OSError:
+            return None
+
+    def _search(self, at: int) -> int:
+        """Where the next batch is; the end, if there is none, or what a client wrote looks like more frames than there can be."""
+        while at < self._end and self._may_search():
+            try:
+                piece = bytes(self._windows.view(at, self._end - at))
+            except OSError:
+                at = (at // BLOCK_BYTES + 1) * BLOCK_BYTES
+                continue
+            found = piece.find(BATCH)
+            while found != -1 and self._may_search():
+                if (at + found) % ALIGNMENT == 0 and self._frame(at + found, self._head.salt) is not None:
+                    return at + found
+                found = piece.find(BATCH, found + 1)
+            at += len(piece) or self._end
+        return self._end
+
+    def _may_search(self) -> bool:
+        return self._looked_at + self._windows.read_bytes < LOOKED_AT_SHARE * self._end
+
+    def _look(self, frame: Frame, at: int) -> None:
+        try:
+            for fact in decode_body(frame).facts:
+                if isinstance(fact, PutData) and not self._is_intact(fact, frame, at):
+                    self._damaged[fact.configuration, fact.object, fact.tag] = None
+        except Damage:
+            self._whole = False
+
+    def _is_intact(self, put: PutData, frame: Frame, at: int) -> bool:
+        """Whether it is what was sealed; one that was hollow when it was written is what it was."""
+        element, key = put.element, (put.configuration, put.object, put.tag)
+        if element.frame == -1:
+            return is_hollow(element) or intact(*key, element)
+        digest = xxh3_64(seed=seal_seed(*key, element.index, element.length))
+        try:
+            for begin, end in detached(frame, put):
+                while begin < end:
+                    piece = self._windows.view(at + begin, end - begin)
+                    if not piece:
+                        return False
+                    digest.update(piece)
+                    begin += len(piece)
+        except OSError:
+            self._readable.discard(key)
+            return False
+        self._readable.add(key)
+        return digest.intdigest() == element.checksum

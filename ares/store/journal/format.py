@@ -1,0 +1,280 @@
+"""The bytes of a journal's segments, and what a torn one still says. No I/O: everything works on memory.
+
+A segment is a row of frames, each aligned to 8 bytes:
+
+    prefix   magic (8 bytes) | sequence u64 | synced u64 | body bytes u32 | parts u32 | check u64
+    table    length of each part, u64
+    body     MessagePack
+    parts    the data of large elements, one after another; padded with zeros to 8 bytes
+
+``check`` is XXH3-64 over the prefix before it, the table and the body; seeded, for the head with the segment's number and for the rest with a random
+salt that the head tells, so that no data of a client can pass for a frame. Parts are not covered: each element carries its own seal
+(ares/model/element.py), so that a restart need not read them. Three kinds of frames: the *head* (once, first), *batches* of facts (numbered without
+gaps), and the *mark*, which holds nothing and says only ``synced``; the next batch is written over it.
+
+``synced``: the number of the last batch that was durable when this frame was written. Whoever reads a frame knows from it that batches up to that
+number were acknowledged: one that is missing or broken then is damage, and any later one is what a crash may leave.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+from xxhash import xxh3_64
+
+from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.element import intact
+from ares.model.errors import AresError
+from ares.model.messages import PARTS_MAX, Element, PutData
+from ares.replica.facts import Fact
+from ares.store.journal.earlier import decode_earlier
+
+FORMAT = 1
+HEAD = b"ares-seg"
+BATCH = b"ares-bat"
+MARK = b"ares-mrk"
+ALIGNMENT = 8
+
+_prefix = struct.Struct("<8sQQII")
+_check = struct.Struct("<Q")
+PREFIX_BYTES = _prefix.size + _check.size
+FRAME_BYTES_MAX = PREFIX_BYTES + 64
+"""What a batch takes at most beside its facts."""
+
+LOOKED_AT_SHARE = 16
+"""Where frames are searched for, so many times as much as is there is looked at: real ones do not overlap."""
+
+Buffer = bytes | memoryview
+
+
+class Damage(AresError):
+    """A segment lacks what was durable, or cannot be read."""
+
+
+class UnknownFormat(Damage):
+    """A segment was written by a release that this one does not know."""
+
+
+class Head(Struct, frozen=True, array_like=True):
+    """The first frame: whose journal this is. ``first``: number of the segment's first batch. ``salt``: seed of its other frames.
+
+    ``earlier``: (number, bytes) of every segment there was before it.
+    """
+
+    format: int
+    cluster: bytes
+    server: str
+    identity: str
+    number: int
+    salt: int
+    first: int
+    earlier: tuple[tuple[int, int], ...]
+
+
+class Batch(Struct, frozen=True, array_like=True):
+    """Facts that become durable together. ``discarded``: segments that may be gone once this is durable."""
+
+    facts: list[Fact]
+    discarded: tuple[int, ...] = ()
+
+
+class Frame(Struct, frozen=True):
+    """A frame whose check is right, from ``start`` to ``end`` of its segment; ``parts`` are (start, end) of the data."""
+
+    magic: bytes
+    sequence: int
+    synced: int
+    start: int
+    end: int
+    body: memoryview
+    parts: tuple[tuple[int, int], ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+_decode_batch = msgspec.msgpack.Decoder(Batch).decode
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+
+def encode_frame(magic: bytes, sequence: int, synced: int, seed: int, body: bytes, parts: Sequence[Buffer] = ()) -> list[Buffer]:
+    """The buffers of a frame, in order."""
+    prefix = _prefix.pack(magic, sequence, synced, len(body), len(parts))
+    table = struct.pack(f"<{len(parts)}Q", *map(len, parts))
+    check = _checked(prefix, table, body, seed)
+    padding = bytes(-(len(body) + sum(map(len, parts))) % ALIGNMENT)
+    return [prefix + check + table + body, *parts, padding] if parts else [prefix + check + body + padding]
+
+
+def encode_head(head: Head) -> list[Buffer]:
+    return encode_frame(HEAD, 0, 0, head.number, _encode(head))
+
+
+def encode_mark(synced: int, salt: int) -> list[Buffer]:
+    return encode_frame(MARK, 0, synced, salt, b"")
+
+
+def encode_batch(sequence: int, synced: int, salt: int, batch: Batch, large: bool = True) -> list[Buffer]:
+    """The frame of a batch; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
+    if not large:
+        return encode_frame(BATCH, sequence, synced, salt, _encode(batch))
+    facts: list[Fact] = []
+    parts: list[Buffer] = []
+    for fact in batch.facts:
+        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
+            element = fact.element
+            parts.extend(element.parts)
+            empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), len(parts) - len(element.parts))
+            fact = msgspec.structs.replace(fact, element=empty)
+        facts.append(fact)
+    return encode_frame(BATCH, sequence, synced, salt, _encode(Batch(facts, batch.discarded)), parts)
+
+
+def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
+    digest = xxh3_64(prefix, seed=seed)
+    digest.update(table)
+    digest.update(body)
+    return _check.pack(digest.intdigest())
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+
+
+def metadata_bytes(prefix: Buffer) -> int:
+    """How long prefix, table and body of a frame are that begins with these PREFIX_BYTES; any number, if it is none."""
+    _, _, _, body_bytes, count = _prefix.unpack_from(prefix)
+    return PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
+
+
+def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None) -> Frame | None:
+    """The frame at ``start`` of a segment; None if there is none, or its check is wrong.
+
+    ``size``: how long the segment is, if ``view`` need not hold the parts.
+    """
+    table_start = start + PREFIX_BYTES
+    if table_start > len(view):
+        return None
+    magic, sequence, synced, body_bytes, count = _prefix.unpack_from(view, start)
+    body_start = table_start + 8 * count
+    if magic not in (HEAD, BATCH, MARK) or body_start + body_bytes > len(view):
+        return None
+    body = view[body_start : body_start + body_bytes]
+    check = _checked(bytes(view[start : start + _prefix.size]), view[table_start:body_start], body, seed)
+    if check != view[start + _prefix.size : table_start]:
+        return None
+    parts, end = [], body_start + body_bytes
+    for length in struct.unpack_from(f"<{count}Q", view, table_start):
+        parts.append((end, end + length))
+        end += length
+    end += -end % ALIGNMENT
+    return Frame(magic, sequence, synced, start, end, body, tuple(parts)) if end <= (len(view) if size is None else size) else None
+
+
+def decode_head(frame: Frame) -> Head:
+    """Raises :class:`Damage`, also for a format that this release does not know."""
+    try:
+        head = _decode_head(frame.body)
+    except msgspec.MsgspecError as error:
+        raise Damage(f"its head is not readable by this release: {error}") from error
+    if head.format != FORMAT:
+        raise UnknownFormat(f"it has format {head.format} and this release knows {FORMAT}: use the release that wrote it, or a newer one")
+    return head
+
+
+def decode_batch(frame: Frame, view: memoryview) -> Batch:
+    """The batch in a frame; the parts of its large elements are views into the segment. Raises :class:`Damage`."""
+    batch = decode_body(frame)
+    facts = batch.facts
+    for position, fact in enumerate(facts):
+        if type(fact) is PutData and fact.element.frame != -1:
+            spans = detached(frame, fact)
+            if len(spans) > PARTS_MAX:  # an earlier release took it; they lie one behind the other
+                spans = ((spans[0][0], spans[-1][1]),)
+            facts[position] = attach(fact, [view[begin:end] for begin, end in spans])
+    return batch
+
+
+def decode_body(frame: Frame) -> Batch:
+    """The batch in a frame without the data of its large elements. Raises :class:`Damage`."""
+    try:
+        try:
+            return _decode_batch(frame.body)
+        except msgspec.ValidationError:
+            return Batch(*decode_earlier(frame.body))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+
+
+def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
+    """Where the data of a large element is. Raises :class:`Damage`."""
+    first, count = put.element.frame, len(put.element.parts)
+    own = frame.parts[first : first + count] if first >= 0 else ()
+    if len(own) != count:
+        raise Damage(f"batch {frame.sequence} lacks data of {put.object!r}")
+    return own
+
+
+def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
+    """``put`` with its element's data from ``parts``: views, which all that is done with parts takes like bytes."""
+    element = put.element
+    whole = Element(element.index, element.length, element.checksum, cast(tuple[bytes, ...], tuple(parts)))
+    return msgspec.structs.replace(put, element=whole)
+
+
+def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Frame]:
+    """The batches from ``start`` on, ``sequence`` the first one's number, up to where the row ends or breaks."""
+    while (frame := parse_frame(view, start, salt)) is not None and frame.magic == BATCH and frame.sequence == sequence:
+        yield frame
+        start, sequence = frame.end, sequence + 1
+
+
+def durable_before(view: memoryview, start: int, salt: int) -> int:
+    """The highest ``synced`` that any frame says which can still be read from ``start`` on.
+
+    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more is than
+    LOOKED_AT_SHARE times what is there.
+    """
+    highest = 0
+    data = bytes(view[start:])
+    begins: list[tuple[int, int]] = []
+    at = data.find(b"ares-")
+    while at != -1:
+        if at % ALIGNMENT == 0 and at + PREFIX_BYTES <= len(data) and (size := metadata_bytes(view[start + at :])) <= len(data) - at:
+            begins.append((size, at))
+        at = data.find(b"ares-", at + 1)
+    left = LOOKED_AT_SHARE * len(data)
+    for size, at in sorted(begins):
+        left -= size
+        if left < 0:
+            break
+        frame = parse_frame(view, start + at, salt)
+        if frame is not None:
+            highest = max(highest, frame.synced)
+    return highest
+
+
+def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tuple[list[Frame], int, int]:
+    """The batches to keep of the segment that was written last: all that were acknowledged, cut where the rest breaks.
+
+    Then up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole of which a later frame says
+    that it was durable.
+    """
+    frames = list(walk(view, start, salt, sequence))
+    end = frames[-1].end if frames else start
+    durable = max(durable_before(view, end, salt), max((frame.synced for frame in frames), default=0))
+    if durable >= sequence + len(frames):
+        raise Damage(f"batch {sequence + len(frames)} is not readable, and those up to {durable} were durable")
+    sure = max((frame.end for frame in frames if frame.sequence <= durable), default=start)
+    for position, frame in enumerate(frames):
+        if frame.sequence > durable and not _whole(decode_batch(frame, view)):
+            return frames[:position], sure, frame.start
+    return frames, sure, end
+
+
+def _whole(batch: Batch) -> bool:
+    """Whether the data of every large element is what was sealed; small ones are in the body."""
+    puts = [fact for fact in batch.facts if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN]
+    return all(intact(put.configuration, put.object, put.tag, put.element) for put in puts)

@@ -1,0 +1,283 @@
+"""A journal in files: an append log of segments, with group commit and space given back by the segment.
+
+Why a log, with figures: docs/store.md. Facts are gathered on the event loop; a commit encodes them as one batch, which is written and synced once,
+where waiting is done (ares/store/journal/inline.py). Segments are mapped: large elements are views into them, which neither a restart nor a running
+server copies.
+
+Room is promised before a server changes its mind (:meth:`LogJournal.reserve`): it is allocated on the disk then, so a write that follows
+cannot run into a full one. Giving space back takes some first: a part of each segment is left to what frees space, and a spare file, which compaction
+may replace by facts, is large enough for all that lives in a segment which is worth it (ares/replica/compaction.py).
+"""
+
+import asyncio
+import resource
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from ares.machine.unhindered_clock import UnhinderedClock
+from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.messages import PutData
+from ares.net.port import Use
+from ares.replica.facts import Fact
+from ares.store.journal.anchor import Anchor
+from ares.store.journal.disk import FULL, Disk, share_of_file_system
+from ares.store.journal.examine import SegmentExamination
+from ares.store.journal.format import FRAME_BYTES_MAX, Batch, encode_batch
+from ares.store.journal.inline import InlineWriter
+from ares.store.journal.recovery import Recovery
+from ares.store.journal.segments import NEW_SUFFIX, Owner, Segment, Work, create_segment, mapped
+from ares.store.journal.thread import Background, WriterThread
+
+SEGMENT_BYTES = 32 * 1024 * 1024
+SEGMENT_BYTES_MIN = 512 * 1024
+SEGMENTS_MIN = 16
+"""As many fit into a small file system, until segments have SEGMENT_BYTES_MIN."""
+
+LEFT_SHARE = 8
+"""This part of a segment is not for data."""
+
+SPARE_SHARE = 2
+"""This part of a segment is what the spare file takes."""
+
+AHEAD_SHARE = 16
+"""Room is allocated by this part of a segment at a time."""
+
+SWITCH_S = 0.0005
+
+_LEFT_FOR_DISCARDING_BYTES = 1024
+
+Done = Callable[[OSError | None, Sequence[PutData]], None]
+
+
+class LogJournal:
+    """:class:`ares.net.port.Journal` in ``directory``. A place is a segment's number."""
+
+    def __init__(self, directory: Path, owner: Owner, background: Background, disk: Disk | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._directory = directory
+        self._owner = owner
+        self._background = background
+        self._disk = disk or Disk()
+        self._segment_bytes = segment_bytes
+        left = segment_bytes // LEFT_SHARE
+        self._left = (left, left // 2, _LEFT_FOR_DISCARDING_BYTES)  # by Use
+        self._spare = directory / f"spare{NEW_SUFFIX}"
+        self._spare_bytes = 0
+        self._sealed: dict[int, Segment] = {}
+        self._sizes: dict[int, int] = {}
+        self._settling: list[int] = []
+        self._settled: dict[int, int] = {}
+        self._head: Segment | None = None
+        self._durable = (0, 0)
+        self._next = 1
+        self._synced = 0
+        self._gathered: list[Fact] = []
+        self._gathered_large = False
+        self._discards: list[int] = []
+        self._moved: list[PutData] = []
+        self._anchor = Anchor(self._disk, directory, owner.identity)
+        self._work = Work(self._disk, self._anchor)
+        self._closed = False
+
+    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+        recovery = Recovery(self._disk, self._directory, self._owner, self._segment_bytes, self._anchor)
+        yield from recovery.facts()
+        self._sealed, self._head, self._next = recovery.sealed, recovery.last, recovery.next
+        self._sizes = {number: segment.end for number, segment in self._sealed.items()}
+        self._settled = dict(self._sizes)
+        self._synced = self._next - 1
+        if self._head is not None:
+            self._durable = (self._head.number, self._head.end)
+            self._allocate(self._head, min(self._head.size, self._head.end + self._left[Use.DATA]))
+
+    # -- room -----------------------------------------------------------------------------------------------------------
+
+    def reserve(self, bytes: int, use: Use) -> int | None:
+        if use is Use.DATA and not self._spare_bytes and not self._hold_spare():
+            return None
+        place = self._room(bytes, use)
+        if place is None and use is Use.COMPACTION and self._give_spare():
+            place = self._room(bytes, use)
+        return place
+
+    def _give_spare(self) -> bool:
+        if not self._spare_bytes:
+            return False
+        self._disk.unlink(self._spare)
+        self._spare_bytes = 0
+        return True
+
+    def _hold_spare(self) -> bool:
+        bytes = self._segment_bytes // SPARE_SHARE + self._left[Use.DATA]
+        try:
+            descriptor = self._disk.create(self._spare, bytes)
+            try:
+                self._disk.allocate(descriptor, 0, bytes)
+            finally:
+                self._disk.close(descriptor)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._disk.unlink(self._spare)
+            return False
+        self._spare_bytes = bytes
+        return True
+
+    def _room(self, bytes: int, use: Use) -> int | None:
+        needed = bytes + FRAME_BYTES_MAX + self._left[use]
+        head = self._head
+        if head is None or head.taken + needed > head.size:
+            return self._begin(needed)
+        if head.taken + needed > head.allocated and not self._allocate(head, head.taken + needed):
+            return None
+        return head.number
+
+    def _allocate(self, head: Segment, end: int) -> bool:
+        for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
+            try:
+                self._disk.allocate(head.descriptor, head.allocated, wanted)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                continue
+            head.allocated = wanted
+            return True
+        return False
+
+    def _begin(self, room: int) -> int | None:
+        """A new segment with so much room; None when the disk has it not."""
+        if not self._anchor.hold():
+            return None
+        old = self._head
+        self._encode()
+        earlier = list(self._sizes.items())
+        if old is not None:
+            earlier.append((old.number, old.end))
+        number = old.number + 1 if old is not None else 1
+        try:
+            new, frame = create_segment(self._disk, self._directory, self._owner, self._next, earlier, number, room, self._segment_bytes)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return None
+        if old is not None:
+            self._sealed[old.number] = old
+            self._sizes[old.number] = old.end
+            self._settling.append(old.number)
+        self._work.begin(old, new, frame)
+        self._head = new
+        return number
+
+    # -- facts ----------------------------------------------------------------------------------------------------------
+
+    def append(self, fact: Fact, bytes: int) -> None:
+        head = self._head
+        assert head is not None, "room is reserved before a fact is appended"
+        if not self._gathered:
+            head.taken += FRAME_BYTES_MAX
+        head.taken += bytes
+        self._gathered.append(fact)
+        if bytes >= DETACHED_BYTES_MIN:
+            self._gathered_large = True
+
+    def commit(self, done: Done) -> None:
+        self._encode()
+        work, self._work = self._work, Work(self._disk, self._anchor)
+        moved, self._moved = self._moved, []
+        settling, self._settling = self._settling, []
+        end = (self._head.number, self._head.end) if self._head is not None else self._durable
+        self._allocate_ahead(work)
+        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
+
+    def _allocate_ahead(self, work: Work) -> None:
+        """Where waiting is allowed, so that :meth:`reserve` seldom has to."""
+        head, step = self._head, self._segment_bytes // AHEAD_SHARE
+        if head is not None:
+            wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
+            if wanted - head.allocated >= step:
+                work.allocate(head, wanted)
+
+    def _committed(self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[int], done: Done, error: OSError | None) -> None:
+        if error is None:
+            self._synced, self._durable = sequence, end
+            if settling:
+                self._settled.update((number, self._sizes[number]) for number in settling)
+        done(error, moved)
+
+    def _encode(self) -> None:
+        """One batch of what was gathered."""
+        head = self._head
+        if head is None or not (self._gathered or self._discards):
+            return
+        if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(head.allocated, head.size):
+            return  # what is discarded is told with the next facts
+        sequence, facts = self._next, self._gathered
+        buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)), self._gathered_large)
+        end = head.end + sum(map(len, buffers))
+        assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
+        if self._gathered_large:
+            self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
+            self._gathered_large = False
+        self._work.write(head, head.end, buffers, end, sequence)
+        for number in self._discards:
+            self._work.discard(self._directory / f"{number:08}.log")
+        self._next, self._gathered, self._discards = sequence + 1, [], []
+        head.end = head.taken = end
+
+    # -- space ----------------------------------------------------------------------------------------------------------
+
+    def places(self) -> Mapping[int, int]:
+        return self._settled
+
+    def read(self, place: int) -> Iterator[Fact]:
+        for batch in self._sealed[place].batches():
+            yield from batch.facts
+
+    def durable(self) -> Mapping[int, int]:
+        number, end = self._durable
+        is_there = number in self._sealed or (self._head is not None and self._head.number == number)
+        return self._settled if number in self._settled or not is_there else {**self._settled, number: end}
+
+    def examination(self, place: int) -> SegmentExamination | None:
+        end = self.durable().get(place)
+        segment = self._sealed.get(place, self._head)
+        return None if end is None or segment is None else SegmentExamination(self._disk, segment.path, segment.head, end)
+
+    def seal(self, place: int) -> bool:
+        if self._head is None or self._head.number != place:
+            return True
+        needed = FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        return bool(self._begin(needed) or (self._give_spare() and self._begin(needed)))
+
+    def discard(self, place: int) -> None:
+        del self._sealed[place], self._sizes[place], self._settled[place]
+        self._discards.append(place)
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return self._spare_bytes + sum(self._sizes.values()) + (self._head.allocated if self._head is not None else 0)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._background.close()
+            if self._head is not None:
+                self._disk.close(self._head.descriptor)
+            self._anchor.close()
+
+
+def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None) -> LogJournal:
+    """The journal of a server, to be recovered; call it on the server's event loop, with the directory held (ares/cluster/home.py).
+
+    ``segment_bytes``: SEGMENT_BYTES unless the file system is so small that what is kept free would be most of it.
+
+    Its thread needs the interpreter between two waits for the disk; it gets it sooner from a busy loop than Python's 5 ms. Every mapped segment takes
+    a descriptor.
+    """
+    sys.setswitchinterval(SWITCH_S)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    fitting = max(SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN)))
+    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, UnhinderedClock(), UnhinderedClock())
+    return LogJournal(directory, owner, background, disk, segment_bytes or fitting)

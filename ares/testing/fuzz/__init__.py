@@ -1,0 +1,1 @@
+"""Garbage by the million on live ports."""

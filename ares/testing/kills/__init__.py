@@ -1,0 +1,1 @@
+"""kill -9 by the thousand, and what was lost."""

@@ -1,0 +1,174 @@
+"""Consensus members killed by the thousand while clients propose: one index never has two decisions, whoever is asked."""
+
+import asyncio
+import itertools
+import time
+from contextlib import suppress
+from random import Random
+
+from msgspec import Struct
+
+from ares.client.connect import connections_of
+from ares.cluster.settings import Settings
+from ares.consensus.remote import RemoteConsensus
+from ares.model.configuration import Configuration
+from ares.model.errors import ConsensusUnavailable
+from ares.model.identity import ClientId, DomainName, ServerId
+from ares.testing.kills.keepers import end
+from ares.testing.kills.nursery import Nursery
+from ares.testing.kills.storm import Limits, Storm, Toll
+
+PROPOSERS = 4
+DOMAINS = 3
+AT_ONCE_S = (0.0, 0.1)
+AT_ONCE = 0.4
+"""This part of the rounds comes at once after the one before; the others when something was decided, for which a leader must have been elected."""
+
+DECISIONS_MAX = 20
+STANDSTILL_S = 5.0
+PATIENCE_S = 3.0
+AUDIT_S = 60.0
+ASKED_AT_ONCE = 50
+
+Place = tuple[DomainName, int]
+
+
+class MembersReport(Struct, frozen=True):
+    """``proposals``: answered ones, each of which was told the decision for its place. ``checked``: decisions asked for anew of one member."""
+
+    seconds: float
+    toll: Toll
+    proposals: int
+    unanswered: int
+    decisions: int
+    checked: int
+    findings: list[str]
+
+
+class Decisions:
+    """What was decided, as proposers were told; ``findings``: what contradicts it."""
+
+    def __init__(self) -> None:
+        self.known: dict[Place, Configuration] = {}
+        self._waiting: list[tuple[int, asyncio.Event]] = []
+        self.findings: list[str] = []
+        self.told = 0
+
+    def hear(self, place: Place, decided: Configuration, whose: str) -> None:
+        """``whose`` word it is that ``decided`` has this place."""
+        self.told += 1
+        before = self.known.setdefault(place, decided)
+        if before.id != decided.id or place != (decided.domain, decided.index):
+            self.findings.append(f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told {decided.describe()}")
+
+        for many, enough in self._waiting:
+            if len(self.known) >= many:
+                enough.set()
+
+    async def more(self, count: int) -> None:
+        """Until so many more places are decided."""
+        waiting = (len(self.known) + count, asyncio.Event())
+        self._waiting.append(waiting)
+        try:
+            await waiting[1].wait()
+        finally:
+            self._waiting.remove(waiting)
+
+    def next_index(self, domain: DomainName) -> int:
+        """The first place of ``domain`` that nobody is known to have."""
+        return next(index for index in itertools.count(1) if (domain, index) not in self.known)
+
+
+class MembersRun:
+    """On the cluster of ``settings``, which is set up and not started; its storage servers stay out of it."""
+
+    def __init__(self, settings: Settings, limits: Limits, seed: int, compact_after: int) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._chance = Random(f"{seed} kills of members")
+        self._nursery = Nursery(settings, compact_after)
+        self._decisions = Decisions()
+        self._unanswered = 0
+        self._checked = 0
+
+    async def perform(self) -> MembersReport:
+        """All of it. An interruption leaves nothing running."""
+        begin = time.monotonic()
+        members = list(self._settings.members)
+        storm = Storm(self._nursery, members, self._chance, self._rest, self._audit_some)
+        try:
+            for member in members:
+                self._nursery.start(member)
+            proposers = [asyncio.create_task(self._keep_proposing(number)) for number in range(PROPOSERS)]
+            try:
+                await storm.rage(self._limits)
+            finally:
+                await end(proposers)
+            proposals = self._decisions.told
+            lost = [finding for member in members for finding in await self._audit(member, list(self._decisions.known))]
+        finally:
+            await self._nursery.close()
+        findings = [*storm.findings, *self._decisions.findings, *lost]
+        seconds = round(time.monotonic() - begin, 1)
+        return MembersReport(seconds, storm.toll, proposals, self._unanswered, len(self._decisions.known), self._checked, findings)
+
+    async def _rest(self) -> None:
+        if self._chance.random() < AT_ONCE:
+            await asyncio.sleep(self._chance.uniform(*AT_ONCE_S))
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STANDSTILL_S):
+                await self._decisions.more(self._chance.randint(1, DECISIONS_MAX))
+
+    # -- proposing ------------------------------------------------------------------------------------------------------
+
+    async def _keep_proposing(self, number: int) -> None:
+        """Each a client of its own; all of them want the same places, for different configurations."""
+        consensus = RemoteConsensus(connections_of(self._settings), self._settings.member_addresses())
+        chance = Random(f"{self._chance.random()}")
+        try:
+            while True:
+                domain = DomainName(f"domain{chance.randrange(DOMAINS)}")
+                await self._propose(consensus, (domain, self._decisions.next_index(domain)), chance, f"proposer {number}")
+        finally:
+            await consensus.close()
+
+    async def _propose(self, consensus: RemoteConsensus, place: Place, chance: Random, whose: str) -> None:
+        try:
+            decided = await consensus.propose(self._anything(place, chance), ClientId(chance.randrange(1 << 32)), PATIENCE_S)
+        except ConsensusUnavailable:
+            self._unanswered += 1
+            return
+        self._decisions.hear(place, decided.configuration, whose)
+
+    def _anything(self, place: Place, chance: Random) -> Configuration:
+        """A configuration for ``place`` that hardly anybody else wants."""
+        servers = chance.sample(list(self._settings.servers.values()), 3)
+        named = Configuration.ec([server.id for server in servers], 1, chance.randint(1, 1000))
+        return named.at(*place, self._settings.initial.id)
+
+    # -- asking each member ---------------------------------------------------------------------------------------------
+
+    async def _audit_some(self, member: ServerId) -> list[str]:
+        """Only whether it runs: with others dead it need not be able to answer."""
+        await asyncio.sleep(0)
+        return [f"it does not start: {self._nursery.last_words(member)}"] if self._nursery.ended(member) else []
+
+    async def _audit(self, member: ServerId, places: list[Place]) -> list[str]:
+        """Propose something else for every place, to this member alone: it must tell what it applied for the place before."""
+        consensus = RemoteConsensus(connections_of(self._settings), {member: self._settings.members[member].address})
+        waiting, silent = iter(places), []
+
+        async def ask() -> None:
+            for place in waiting:
+                try:
+                    decided = await consensus.propose(self._anything(place, self._chance), ClientId(1), AUDIT_S)
+                except ConsensusUnavailable as error:
+                    silent.append(f"{member} does not answer, although all members run: {error}")
+                    return
+                self._checked += 1
+                self._decisions.hear(place, decided.configuration, member)
+
+        await asyncio.gather(*(ask() for _ in range(ASKED_AT_ONCE)))
+        await consensus.close()
+        return silent

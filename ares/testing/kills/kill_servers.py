@@ -1,0 +1,176 @@
+"""Storage servers under load, killed by the thousand: nothing that one of them acknowledged or showed may be gone when it runs again."""
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+
+from msgspec import Struct
+
+from ares.client.connect import connections_of, consensus_of, decided_by
+from ares.client.manager import Manager
+from ares.cluster.settings import Settings, split_address
+from ares.model.errors import AresError, ConfigurationRefused
+from ares.model.identity import CallId, ClientId, ServerId
+from ares.model.messages import AnyMessage, Describe, Description, GetData
+from ares.reconfig.view import Switches
+from ares.testing.kills.keepers import Keeper, Tally, end
+from ares.testing.kills.nursery import Nursery
+from ares.testing.kills.storm import Limits, Storm, Toll
+from ares.testing.torture.server_promises import Promises, Witness
+from ares.testing.torture.wishes import random_wish
+
+KEEPERS = 6
+ALONE_S = (0.0, 0.25)
+"""How long the servers are left alone between two rounds of kills."""
+
+BETWEEN_RECONFIGURATIONS_S = (0.5, 2.5)
+RECONFIGURATION_S = 20.0
+KNOCK_S = 0.005
+ASK_AGAIN_S = 1.0
+SILENCE_S = 60.0
+
+
+class ServersReport(Struct, frozen=True):
+    """``replies``: of servers, each of which is a promise; ``checked``: questions asked after restarts. ``findings``: what was lost, in words."""
+
+    seconds: float
+    toll: Toll
+    operations: Tally
+    replies: int
+    checked: int
+    reconfigurations: int
+    findings: list[str]
+
+
+class Auditor:
+    """Asks servers that were started again whether their words are still true."""
+
+    def __init__(self, settings: Settings, nursery: Nursery, promises: dict[ServerId, Promises]) -> None:
+        self.checked = 0
+        self._settings = settings
+        self._nursery = nursery
+        self._promises = promises
+
+    async def audit(self, server: ServerId) -> list[str]:
+        """What it does not remember, in words."""
+        promises = self._promises[server]
+        pointers, versions = promises.pointers(), promises.versions()
+        data = [GetData(CallId(call), each.configuration, each.object, element=True) for call, each in enumerate(versions, 2)]
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                replies = await self._ask(server, [Describe(CallId(1)), *data])
+        except TimeoutError:
+            return [f"it does not serve again: {self._nursery.last_words(server)}"]
+        self.checked += len(replies)
+        description, *answers = replies
+        if not isinstance(description, Description):
+            return [f"it does not describe itself: {description}"]
+        findings = promises.broken_by(description, *pointers)
+        for each, reply in zip(versions, answers, strict=True):
+            if wrong := promises.broken_by_data(each, reply):
+                findings.append(wrong)
+        return findings
+
+    async def _ask(self, server: ServerId, questions: list[Describe | GetData]) -> list[AnyMessage]:
+        """The reply to each, as soon as the server listens. Raises TimeoutError if it ended by itself."""
+        host, port = split_address(self._settings.servers[server].address)
+        while True:
+            with suppress(OSError):
+                _, knocking = await asyncio.open_connection(host, port)
+                knocking.close()
+                break
+            if self._nursery.ended(server):
+                raise TimeoutError
+            await asyncio.sleep(KNOCK_S)
+        replies: dict[CallId, AnyMessage] = {}
+        complete = asyncio.Event()
+
+        def deliver(_: ServerId, heard: Sequence[AnyMessage]) -> None:
+            replies.update((reply.call, reply) for reply in heard)
+            if len(replies) == len(questions):
+                complete.set()
+
+        connections = connections_of(self._settings)
+        connections.open(deliver)
+        connections.learn(server, self._settings.servers[server].address)
+        while not complete.is_set() and not self._nursery.ended(server):
+            connections.post(server, [question for question in questions if question.call not in replies])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
+        await connections.close()
+        if not complete.is_set():
+            raise TimeoutError
+        return [replies[question.call] for question in questions]
+
+
+class ServersRun:
+    """On the cluster of ``settings``, which is set up and not started. Its consensus members are left alone."""
+
+    def __init__(self, settings: Settings, limits: Limits, seed: int) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._chance = Random(f"{seed} kills")
+        self._promises = {server: Promises() for server in settings.servers}
+        self._nursery = Nursery(settings)
+        self._tally = Tally()
+        self._reconfigurations = 0
+        self._wishes = itertools.count(1)
+
+    async def perform(self) -> ServersReport:
+        """All of it. An interruption leaves nothing running."""
+        begin = time.monotonic()
+        try:
+            for process in self._settings.processes():
+                self._nursery.start(process.id)
+            auditor = Auditor(self._settings, self._nursery, self._promises)
+            storm = Storm(self._nursery, list(self._settings.servers), self._chance, self._rest, auditor.audit)
+            findings = await self._under_load(storm)
+            findings += [f"{id}: {finding}" for id in self._settings.servers for finding in await auditor.audit(id)]
+        finally:
+            await self._nursery.close()
+        replies = sum(promises.count for promises in self._promises.values())
+        seconds = round(time.monotonic() - begin, 1)
+        return ServersReport(seconds, storm.toll, self._tally, replies, auditor.checked, self._reconfigurations, findings)
+
+    async def _under_load(self, storm: Storm) -> list[str]:
+        stores = [self._client() for _ in range(KEEPERS + 2)]
+        keepers = [Keeper(f"keeper{number}", store, Random(f"{self._chance.random()}"), self._tally) for number, store in enumerate(stores[:KEEPERS])]
+        tasks = [asyncio.create_task(keeper.work()) for keeper in keepers]
+        tasks.append(asyncio.create_task(self._keep_reconfiguring(stores[-1])))
+        try:
+            await storm.rage(self._limits)
+        finally:
+            await end(tasks)
+        for keeper in keepers:
+            await keeper.read_everything(stores[-2])
+        for store in stores:
+            await store.close()
+        return [*storm.findings, *(finding for keeper in keepers for finding in keeper.findings)]
+
+    def _client(self) -> Manager:
+        settings = self._settings
+        connections, consensus = Witness(connections_of(settings), self._promises), consensus_of(settings)
+        client = ClientId(secrets.randbits(64))
+        return Manager(connections, consensus, settings.initial, settings.book(), client, Switches(), RECONFIGURATION_S, decided_by(settings))
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._chance.uniform(*ALONE_S))
+
+    async def _keep_reconfiguring(self, store: Manager) -> None:
+        """Each with its collection, which is a promise too."""
+        chance, servers = Random(f"{self._chance.random()}"), list(self._settings.servers)
+        while True:
+            await asyncio.sleep(chance.uniform(*BETWEEN_RECONFIGURATIONS_S))
+            wish = random_wish(next(self._wishes), servers, False, chance)
+            try:
+                await store.reconfigure(wish.configuration(), timeout_s=RECONFIGURATION_S)
+            except ConfigurationRefused:
+                continue  # one of its servers was dead when it was asked
+            except AresError:
+                self._tally.unanswered += 1
+                continue
+            self._reconfigurations += 1

@@ -1,0 +1,179 @@
+"""A simulated client's files: the real fm_read, fm_update, fm_put, fm_remove and fm_collect, each over what the client last saw of the file.
+
+A file whose name begins with ATOMIC is atomic, others are shared. As with real clients, the base of a put is what the last get or put left behind,
+and its content is what the client has, whether or not all of that is in the file.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ares.fragment.block import BLOCK_NAMES, BlockIds, Genesis, Part, decode_block
+from ares.fragment.collect import fm_collect
+from ares.fragment.divide import Sizes, divide
+from ares.fragment.edits import Content
+from ares.fragment.read import FileState, fm_read
+from ares.fragment.remove import fm_remove
+from ares.fragment.replace import fm_put
+from ares.fragment.report import WHOLE_FILE
+from ares.fragment.shared_memory import SharedMemory
+from ares.fragment.writing import fm_update
+from ares.model.errors import ObjectNotFound
+from ares.model.tag import TAG_ZERO
+from ares.operation.effects import Operation
+from ares.reconfig.view import View
+from ares.testing.sim.chronicle import Chronicle, FileOperation, Recorder
+from ares.testing.sim.content import apply, make_tokens
+from ares.testing.sim.plan import Step
+from ares.testing.sim.scenarios import ATOMIC
+from ares.testing.sim.world import World
+
+SIZES = Sizes(64, 256, 1024)
+EPOCH_S = 1_000_000
+SECONDS_PER_S = 20
+"""The clocks of clients go fast, so that a run has blocks of different ages. Retired blocks stay for 45 s of a run."""
+
+Kind = Literal["get", "put", "remove", "collect"]
+
+
+class Held(Struct, frozen=True):
+    """A client's copy of a file: what it is based on, what it holds, and the blocks of the last get."""
+
+    state: FileState
+    content: bytes
+    blocks: dict[Part, bytes]
+
+
+class Taken:
+    """A sink that keeps the blocks, and wants those that it does not know ``before``."""
+
+    def __init__(self, before: dict[Part, bytes]) -> None:
+        self.blocks: list[tuple[Part, bytes]] = []
+        self._before = before
+
+    def begin(self, expected_bytes: int) -> None:
+        self.blocks.clear()
+
+    def wanted(self, part: Part) -> bool:
+        return part not in self._before
+
+    def take(self, part: Part, data: memoryview | None) -> None:
+        self.blocks.append((part, self._before[part] if data is None else bytes(data)))
+
+
+class Files:
+    """The files of the client ``name``; ``number`` tells its blocks and tokens from others'."""
+
+    def __init__(self, name: str, number: int, view: View, world: World, chronicle: Chronicle) -> None:
+        self._name = name
+        self._number = number
+        self._memory = SharedMemory(view)
+        self._world = world
+        self._chronicle = chronicle
+        self._ids = BlockIds(number)
+        self._puts = 0
+        self._held: dict[str, Held] = {}
+
+    def operation(self, step: Step) -> Operation[FileOperation]:
+        """What a step of a plan does."""
+        match step.operation:
+            case "put-file":
+                return self._put(step)
+            case "remove-file":
+                return self._remove(step.key)
+            case "collect-files":
+                return self._collect()
+            case _:
+                return self._get(step.key)
+
+    def _open(self, kind: Kind, file: str, mine: bool = False) -> tuple[FileOperation, Recorder]:
+        operation = FileOperation(self._name, kind, file, self._world.now, mine)
+        self._chronicle.operations.append(operation)
+        return operation, Recorder(self._memory, operation, self._chronicle, self._world)
+
+    def _now_s(self) -> int:
+        return _seconds(self._world.now)
+
+    def _get(self, file: str) -> Operation[FileOperation]:
+        operation, blocks = self._open("get", file)
+        held = self._held.get(file)
+        taken = Taken(held.blocks if held is not None else {})
+        try:
+            operation.state = yield from fm_read(blocks, file, held.state if held is not None else None, taken)
+            operation.content = b"".join(data for _, data in taken.blocks)
+            self._held[file] = Held(operation.state, operation.content, dict(taken.blocks))
+        except ObjectNotFound:
+            self._held.pop(file, None)
+        operation.responded = self._world.now
+        return operation
+
+    def _put(self, step: Step) -> Operation[FileOperation]:
+        """Who has no copy gets one first; a file that is not there is made."""
+        file, change = step.key, step.change
+        assert change is not None, "a put changes something"
+        if file not in self._held:
+            yield from self._get(file)
+        operation, blocks = self._open("put", file, step.mine)
+        held = self._held.get(file)
+        if held is None:
+            base = FileState(Genesis(self._ids.life(file), file.startswith(ATOMIC), SIZES, None, ()), TAG_ZERO, ())
+            held, change = Held(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
+        self._puts += 1
+        put = self._puts
+        operation.base, operation.wanted = held.state, apply(change, held.content, lambda count: make_tokens(self._number, put, count))
+        content = content_of(operation.wanted)
+        if held.state.genesis.atomic:
+            write = fm_put(blocks, file, held.state, content, self._ids, self._now_s(), overwrite=step.mine)
+        else:
+            write = fm_update(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
+        operation.report, operation.state = yield from write
+        operation.responded = self._world.now
+        self._keep(operation, held)
+        return operation
+
+    def _keep(self, operation: FileOperation, held: Held) -> None:
+        """Of a file that was replaced or made by another the client has no copy any more."""
+        assert operation.report is not None
+        assert operation.state is not None
+        assert operation.wanted is not None
+        if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
+            self._held.pop(operation.file, None)
+        else:
+            self._held[operation.file] = Held(operation.state, operation.wanted, held.blocks)
+
+    def _remove(self, file: str) -> Operation[FileOperation]:
+        operation, blocks = self._open("remove", file)
+        try:
+            yield from fm_remove(blocks, file, self._ids, self._now_s())
+        except ObjectNotFound:
+            operation.kind = "get"
+        self._held.pop(file, None)
+        operation.responded = self._world.now
+        return operation
+
+    def _collect(self) -> Operation[FileOperation]:
+        """With a grace just longer than the longest put under way; those of the dead are never waited for."""
+        operation, blocks = self._open("collect", "")
+        now_s = self._now_s()
+        oldest_s = _seconds(min(self._chronicle.puts_under_way(), default=self._world.now))
+        yield from fm_collect(blocks, now_s, now_s - oldest_s + 1)
+        after: str | None = ""
+        while after is not None:
+            page, after = yield from blocks.names(BLOCK_NAMES, after)
+            for name in page:
+                found = yield from blocks.read(name)
+                if isinstance(found.value, bytes) and len(decode_block(found.value, name).data):
+                    operation.names.append(name)
+        operation.responded = self._world.now
+        return operation
+
+
+def content_of(data: bytes) -> Content:
+    """``data`` cut into chunks."""
+    chunks = list(divide(lambda offset, count: data[offset : offset + count], SIZES))
+    return Content(chunks, lambda chunk: data[chunk.offset : chunk.offset + chunk.length])
+
+
+def _seconds(now: float) -> int:
+    return EPOCH_S + int(now * SECONDS_PER_S)

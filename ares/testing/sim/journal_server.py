@@ -1,0 +1,239 @@
+"""A simulated server over the real store: the host, the state, and the journal that a durable server runs, on a model of a disk.
+
+The journal's thread does a commit's work at once, some time after it was told to, and is heard of later still. A crash in between leaves what the
+work had come to at any moment: as many of its changes to the disk as chance will have it, and of a write a part.
+"""
+
+import contextlib
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, StoreDamaged
+from ares.model.messages import AnyMessage, Request
+from ares.net.port import Sender
+from ares.replica.compaction import Thrift
+from ares.server.durable_host import DurableHost
+from ares.server.durable_server import recovered
+from ares.store.journal.log import LogJournal
+from ares.store.journal.segments import SUFFIX, Owner
+from ares.testing.sim.invariants import ServerWatch, Violation
+from ares.testing.sim.model_disk import ModelDisk, PowerLost
+from ares.testing.sim.plan import member
+from ares.testing.sim.promises import Promises
+from ares.testing.sim.simulated_server import Respond, SimServer, changes
+from ares.testing.sim.world import World
+
+DIRECTORY = Path("store")
+
+CHANGES_MAX = (2, 2, 12)
+"""Changes to the disk that a commit's work comes to: mostly a write and a sync."""
+
+ROTTEN_SHARE = 0.5
+"""How many of the full places get a bit that turned over."""
+
+CACHED_SHARE = 0.7
+"""How many of these bits memory still has as they were."""
+
+AGAIN = 0.15
+"""How often the power fails while a server starts."""
+
+LEFT_BYTES_MAX = 8 * 1024
+"""How much room a disk may have left that counts as full."""
+
+TOLD_SHARE = 0.5
+"""How long after its work is done a commit may be told of, in units of what a sync takes."""
+
+
+def _changes(rng: Random) -> int:
+    return rng.randint(0, rng.choice(CHANGES_MAX))
+
+
+def _is_broken(error: BaseException | None) -> bool:
+    """Whether this is what a broken disk says; anything else is a journal's fault."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+class Process:
+    """What a server's process has of the world: an event loop, and a thread for the journal. After it died, nothing happens any more."""
+
+    def __init__(self, world: World, disk: ModelDisk) -> None:
+        self.alive = True
+        self._world = world
+        self._disk = disk
+        self._busy = False
+        self._jobs: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []
+
+    def call_soon(self, callback: Callable[[], None], /) -> None:
+        self._world.after(0.0, self._call, callback)
+
+    def time(self) -> float:
+        return self._world.now
+
+    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], short: bool) -> None:
+        self._jobs.append((job, done))
+        if not self._busy:
+            self._begin()
+
+    def close(self) -> None:
+        pass
+
+    def _begin(self) -> None:
+        self._busy = True
+        self._world.after(self._world.chances.sync_s * self._world.rng.random(), self._work)
+
+    def _work(self) -> None:
+        if not self.alive:
+            return
+        job, done = self._jobs.pop(0)
+        error = None
+        try:
+            job()
+        except OSError as raised:
+            error = raised
+        self._world.after(self._world.chances.sync_s * TOLD_SHARE * self._world.rng.random(), self._told, done, error)
+
+    def _told(self, done: Callable[[OSError | None], None], error: OSError | None) -> None:
+        if self.alive:
+            self._busy = False
+            done(error)
+            if self._jobs and not self._busy:
+                self._begin()
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        if self.alive:
+            callback()
+
+    def die(self) -> None:
+        """In the middle of its work on the disk, if there is any."""
+        self.alive = False
+        for job, _ in self._jobs[:1]:
+            self._disk.patience = _changes(self._world.rng)
+            with contextlib.suppress(PowerLost, OSError):
+                job()
+        self._disk.lose_process()
+
+
+class JournalServer(SimServer):
+    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins anew, as
+    somebody else.
+
+    ``host``, ``journal``: of the process that runs, or ran last.
+    """
+
+    _disk: ModelDisk
+    _promises: Promises
+
+    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond, segment_bytes: int) -> None:
+        super().__init__(world, number, c0, watch, respond)
+        self._segment_bytes = segment_bytes
+        self._thrift = Thrift(segment_bytes // 4, segment_bytes // 4, 20)
+        self._healed = False
+        self._erase()
+        self._begin()
+
+    def fill(self) -> None:
+        """Next to nothing fits on its disk any more."""
+        self._disk.room = self._disk.used + self._world.rng.randint(0, LEFT_BYTES_MAX)
+
+    def empty(self) -> None:
+        """There is room on its disk."""
+        self._disk.room = None
+
+    def break_down(self) -> None:
+        """The next sync fails, and the process ends."""
+        self._disk.failing = True
+
+    def rot(self) -> None:
+        """Bits turn over in places that are full: what is broken in the last one may look like what a crash leaves."""
+        rng, files = self._world.rng, self._disk.files
+        for name in sorted(name for name in files if name.endswith(SUFFIX))[:-1]:
+            if rng.random() < ROTTEN_SHARE:
+                self._promises.rotten = True
+                self._disk.flip(name, rng.randrange(len(files[name])), rng.randrange(8), rng.random() < CACHED_SHARE)
+
+    def lose_segments(self) -> None:
+        """It crashes, and of its segments all are gone, or the newest, or any one; or the newest is cut short."""
+        rng = self._world.rng
+        self.crash(rng.random() < 0.5)
+        names = sorted(name for name in self._disk.files if name.endswith(SUFFIX))
+        if not names:
+            return
+        self._robbed = True
+        some = rng.choice([names, names[-1:], names[-rng.randint(1, len(names)) :], [rng.choice(names)], []])
+        for name in some:
+            self._disk.lose_file(name)
+        if not some:
+            self._disk.cut(names[-1], rng.randrange(len(self._disk.files[names[-1]])))
+
+    def heal(self) -> None:
+        self.empty()
+        self._disk.failing = False
+        self._healed = True
+        super().heal()
+
+    def _begin(self) -> None:
+        while not self._began():
+            self._world.tell(f"{self.name} ENDS while it starts")
+
+    def _began(self) -> bool:
+        """Whether it started; otherwise it lost its power or its disk failed, as it may."""
+        server = member(self.number, self.life)
+        self._process = Process(self._world, self._disk)
+        owner = Owner(self._c0.id, server.id, server.identity)
+        journal = LogJournal(DIRECTORY, owner, self._process, self._disk, self._segment_bytes)
+        if self._world.rng.random() < AGAIN:
+            self._disk.patience = _changes(self._world.rng)
+        try:
+            outlasting = recovered(server.id, server.identity, self._c0, journal)
+        except PowerLost:
+            self._disk.lose_power()
+            return False
+        except (StoreDamaged, BadInput) as error:
+            if (self._promises.rotten or self._robbed) and isinstance(error, StoreDamaged):
+                self.life += 1
+                self._erase()
+                return False
+            if not _is_broken(error.__cause__):
+                raise Violation(f"{self.name} does not start: {error}") from error
+            self._disk.lose_process()
+            return False
+        self._disk.patience = None
+        self.journal = journal
+        self.replica = outlasting.replica
+        self._promises.kept(self.replica)
+        self.host = DurableHost(outlasting, journal, self._tell, self._fail, loop=self._process, thrift=self._thrift)
+        return True
+
+    def _take(self, client: str, requests: list[Request]) -> None:
+        self._promises.asked(client, requests)
+        replies = self.host.handle(client, requests)
+        for request in requests:
+            if changes(request):
+                self._watch.look(self.replica, request)
+        if replies:
+            self._tell(client, replies)
+
+    def _tell(self, client: Sender, replies: Sequence[AnyMessage]) -> None:
+        self._promises.told(str(client), replies)
+        self._respond(self.name, str(client), replies)
+
+    def _fail(self, error: OSError) -> None:
+        if not _is_broken(error):
+            raise Violation(f"the store of {self.name} failed: {error}") from error
+        self._world.tell(f"{self.name} ENDS because of its disk")
+        self.crash(False)
+        if self._healed:
+            self.restart()
+
+    def _die(self, lose_unsynced: bool) -> None:
+        self._process.die()
+        if lose_unsynced:
+            self._disk.lose_power()
+
+    def _erase(self) -> None:
+        self._robbed = False
+        self._disk = ModelDisk(self._world.rng)
+        self._promises = Promises(self.name)

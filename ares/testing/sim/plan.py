@@ -1,0 +1,216 @@
+"""What a run is to be: who does what, which faults strike when. Drawn from a seed, and plain data, so that it can be printed and made smaller.
+
+The network's own chances come from a second generator: leaving out a step of the plan does not reshuffle the rest.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.reconfig.view import Switches
+from ares.testing.sim.content import Change, draw_change
+from ares.testing.sim.scenarios import SCENARIOS, Shape
+
+VERSIONED = "v"
+"""Keys that begin so are for versioned operations."""
+
+IDENTITY = "{:08x}{:024x}"
+
+
+def member(number: int, life: int = 0) -> Server:
+    """Server ``number`` under the identity of its ``life``: a new one after every loss of its disk."""
+    return Server(ServerId(f"s{number}"), f"s{number}:1", IDENTITY.format(life, number))
+
+
+class Wish(Struct, frozen=True):
+    """A configuration that a reconfigurer would like; identities are those of the moment it asks."""
+
+    dap: Literal["abd", "ec"]
+    servers: tuple[int, ...]
+    k: int = 1
+    delta: int = 0
+
+    def configuration(self, lives: Callable[[int], int]) -> Configuration:
+        members = [member(number, lives(number)) for number in self.servers]
+        return Configuration.abd(members) if self.dap == "abd" else Configuration.ec(members, self.k, self.delta)
+
+
+class Step(Struct, frozen=True):
+    """One operation of a client, ``pause_s`` after the one before it. A versioned write is over what the client last saw of the key.
+
+    A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
+    ``mine``: over what others changed, too. ``value_bytes``: what a written value has at least. A listing is judged by what it settles of the key.
+    """
+
+    pause_s: float
+    operation: Literal[
+        "read", "write", "delete", "list", "read-versioned", "write-versioned", "delete-versioned", "reconfigure",
+        "get-file", "put-file", "remove-file", "collect-files",
+    ]  # fmt: skip
+    key: str = ""
+    wish: Wish | None = None
+    change: Change | None = None
+    mine: bool = False
+    value_bytes: int = 0
+
+
+class ClientPlan(Struct, frozen=True):
+    """``lanes``: how many of its steps a client has under way at once; they share its session and its configuration sequence."""
+
+    name: str
+    switches: Switches
+    steps: tuple[Step, ...]
+    dies_at: float | None = None
+    lanes: int = 1
+
+
+class Fault(Struct, frozen=True):
+    """``kind`` strikes ``servers`` (or the consensus service) at ``at`` and lasts ``lasts_s``.
+
+    crash: everything unsynced is lost, the rest is there after the restart. kill: the process dies, what it wrote may be synced or not.
+    disk: a restart with a new identity, once in a run. cut: nothing passes between ``servers`` and everybody else; cut-in, cut-out: in one
+    direction. slow: messages take 50 times as long. consensus: no leader. Of servers with journals: full: no room on the disk; broken: a sync
+    fails, and the process ends; rot: bits turn over; gone: it crashes, and files of its journal are gone, or the last one is cut.
+    """
+
+    kind: Literal["crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus", "full", "broken", "rot", "gone"]
+    at: float
+    lasts_s: float
+    servers: tuple[int, ...] = ()
+
+
+class Chances(Struct, frozen=True):
+    """The network: least one-way delay, how heavy its tail is (1: very; 3: light), what is lost and doubled, how long a sync takes.
+
+    ``bad_links``: how many of the one-way links are bad for the whole run, and lose most of what they carry.
+    """
+
+    delay_s: float
+    tail: float
+    loss: float
+    double: float
+    sync_s: float
+    bad_links: float = 0.0
+
+
+class Plan(Struct, frozen=True):
+    """A whole run. ``chaos_s``: when faults end and everything must complete. ``live``: whether reads must complete too (delta suffices).
+
+    ``segment_bytes``: of the servers' journals; 0: what they sync is simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: they verify
+    their disks all the time.
+    """
+
+    scenario: str
+    seed: int
+    servers: int
+    initial: Wish
+    chances: Chances
+    clients: tuple[ClientPlan, ...]
+    faults: tuple[Fault, ...]
+    chaos_s: float
+    live: bool = True
+    segment_bytes: int = 0
+    scrubs: bool = False
+
+    def describe(self) -> str:
+        """The parameters, for a person."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+
+    @property
+    def c0(self) -> Configuration:
+        return self.initial.configuration(lambda _: 0).at(DEFAULT_DOMAIN, 0)
+
+
+def draw(seed: int, scenario: str) -> Plan:
+    """The plan of a seed."""
+    rng, shape = Random(f"plan {scenario} {seed}"), SCENARIOS[scenario]
+    servers = rng.randint(*shape.servers)
+    keys = [f"k{number}" for number in range(rng.randint(*shape.keys))]
+    if shape.versioned_keys is not None:
+        keys += [f"{VERSIONED}{number}" for number in range(rng.randint(*shape.versioned_keys))]
+    keys += [f"{kind}0" for kind in shape.files]
+    tail = rng.uniform(*shape.tail)
+    chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice(shape.loss), rng.choice([0, 0.1]), 0.001, rng.choice(shape.bad_links))
+    clients = [_client(rng, shape, f"w{number}", ("write",), keys, servers) for number in range(rng.randint(*shape.writers))]
+    clients += [_client(rng, shape, f"r{number}", ("read",), keys, servers) for number in range(rng.randint(*shape.readers))]
+    clients += [_client(rng, shape, f"g{number}", ("reconfigure",), keys, servers) for number in range(rng.randint(*shape.reconfigurers))]
+    faults = tuple(_fault(rng, shape, servers) for _ in range(rng.randint(*shape.faults)))
+    disks = [fault for fault in faults if fault.kind == "disk"]
+    faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
+    if shape.collectors != (0, 0):
+        clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
+    live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
+    plan = Plan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
+    return _with_journals(plan, rng, shape) if shape.segment_bytes else plan
+
+
+def _with_journals(plan: Plan, rng: Random, shape: Shape) -> Plan:
+    chances = msgspec.structs.replace(plan.chances, sync_s=rng.choice(shape.sync_s))
+    return msgspec.structs.replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
+
+
+def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> ClientPlan:
+    switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7)
+    if shape.versioned_keys is not None:
+        switches = msgspec.structs.replace(switches, optimised=rng.random() < 0.7)
+    count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
+    steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
+    dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
+    return ClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
+
+
+def _collector(rng: Random, shape: Shape, name: str) -> ClientPlan:
+    """A client that does nothing but collect; its id is higher than those of the others."""
+    pauses_s = [rng.expovariate(1 / (4 * shape.pause_s)) for _ in range(rng.randint(*shape.steps))]
+    return ClientPlan(name, Switches(), tuple(Step(pause_s, "collect-files") for pause_s in pauses_s))
+
+
+def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> Step:
+    pause_s = rng.expovariate(1 / shape.pause_s)
+    if operation == "reconfigure":
+        return Step(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
+    if shape.files:
+        return _file_step(rng, shape, pause_s, operation, rng.choice(keys))
+    often, seldom = ("write", "delete") if operation == "write" else ("read", "write")
+    kind, key = seldom if rng.random() < 0.1 else often, rng.choice(keys)
+    if key.startswith(VERSIONED):
+        kind = "read" if operation == "write" and rng.random() < 0.25 else kind
+        kind = f"{kind}-versioned"
+    elif kind == "read" and shape.listings and rng.random() < shape.listings:
+        kind = "list"
+    value_bytes = rng.choice(shape.value_bytes) if shape.value_bytes else 0
+    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, Step)
+
+
+def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> Step:
+    if operation == "read" or rng.random() < 0.25:
+        return Step(pause_s, "get-file", key)
+    if shape.collections and rng.random() < shape.collections:
+        return Step(pause_s, "collect-files")
+    if rng.random() < shape.removals:
+        return Step(pause_s, "remove-file", key)
+    return Step(pause_s, "put-file", key, change=draw_change(rng), mine=rng.random() < 0.15)
+
+
+def _wish(rng: Random, shape: Shape, servers: int) -> Wish:
+    while True:
+        chosen = tuple(sorted(rng.sample(range(servers), rng.randint(3, servers))))
+        if rng.choice(shape.daps) == "abd":
+            return Wish("abd", chosen)
+        k = rng.randint(*shape.k)
+        if len(chosen) - k >= 2:
+            return Wish("ec", chosen, k, shape.delta)
+
+
+def _fault(rng: Random, shape: Shape, servers: int) -> Fault:
+    kind = rng.choice(shape.kinds)
+    at, lasts_s = rng.uniform(0, shape.chaos_s / 3), rng.expovariate(1 / 0.3)
+    struck = () if kind == "consensus" else tuple(rng.sample(range(shape.frail or servers), 1 if shape.frail == 1 else rng.choice([1, 1, 1, 2])))
+    if kind == "disk":
+        struck = struck[:1]
+    return msgspec.convert({"kind": kind, "at": at, "lasts_s": lasts_s, "servers": struck}, Fault)

@@ -1,0 +1,269 @@
+"""One run of a plan: chaos, then healing, then a look at everything from outside."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ares.model.codec import encode
+from ares.model.configuration import Configuration
+from ares.model.identity import DomainName
+from ares.model.messages import AnyMessage
+from ares.operation.effects import Agree, Announce
+from ares.reconfig.view import Switches
+from ares.testing.sim.chronicle import Chronicle
+from ares.testing.sim.invariants import Places, ServerWatch, Values, Violation
+from ares.testing.sim.journal_server import JournalServer
+from ares.testing.sim.judgement import judge_files
+from ares.testing.sim.plan import ClientPlan, Fault, Plan, Step, Wish
+from ares.testing.sim.scrubber import Scrubber
+from ares.testing.sim.simulated_client import SimClient
+from ares.testing.sim.simulated_consensus import SimConsensus
+from ares.testing.sim.simulated_server import LateServer, SimServer
+from ares.testing.sim.story import name_configuration
+from ares.testing.sim.world import World
+from ares.testing.verify.coverability import check_coverability
+from ares.testing.verify.history import Event
+from ares.testing.verify.linearizability import check
+from ares.testing.verify.tag_order import check_tags
+
+HEALING_S = 300.0
+STEPS_MAX = 400_000
+
+
+class Verdict(Struct, frozen=True):
+    """``violation``: what was broken, or None. ``digest``: of everything that happened; the same plan gives the same."""
+
+    violation: str | None
+    digest: str
+    operations: int
+    messages: int
+    reconfigurations: int
+    story: list[str]
+
+
+def run_plan(plan: Plan, keep_story: bool = False) -> Verdict:
+    """Run it."""
+    run = Run(plan, keep_story)
+    violation = None
+    try:
+        run.chaos()
+        run.heal()
+        run.look_back()
+    except (Violation, AssertionError) as broken:
+        violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
+        run.world.tell(f"VIOLATION: {violation}")
+    reconfigurations = run.consensus.table.count
+    return Verdict(violation, run.world.digest, len(run.events), run.world.messages, reconfigurations, run.world.story or [])
+
+
+class Run:
+    """Everything of one run; the clients' :class:`ares.testing.sim.simulated_client.Surroundings`."""
+
+    def __init__(self, plan: Plan, keep_story: bool) -> None:
+        self.plan = plan
+        self.world = World(plan, keep_story)
+        self.events: list[Event] = []
+        self.chronicle = Chronicle()
+        places = Places()
+        self.consensus = SimConsensus(self.world, places)
+        self._c0 = plan.c0
+        places.see(self._c0)
+        self.world.tell(f"c0 IS {name_configuration(self._c0)}")
+        self.values = Values()
+        watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
+        self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
+        scrubbers = [Scrubber(self, server) for server in self.servers if isinstance(server, JournalServer) and plan.scrubs]
+        self._scrubbers = {scrubber.name: scrubber for scrubber in scrubbers}
+        self._by_name = {server.name: server for server in self.servers}
+        self.clients: dict[str, SimClient] = {}
+        for client in plan.clients:
+            self._join(client)
+            if client.dies_at is not None:
+                self.world.after(client.dies_at, self.clients[client.name].die)
+        for fault in plan.faults:
+            self.world.after(fault.at, self._strike, fault)
+
+    def _server(self, number: int, watch: ServerWatch) -> SimServer:
+        if self.plan.segment_bytes:
+            return JournalServer(self.world, number, self._c0, watch, self._respond, self.plan.segment_bytes)
+        return LateServer(self.world, number, self._c0, watch, self._respond)
+
+    def _join(self, plan: ClientPlan) -> SimClient:
+        client = SimClient(self, plan, len(self.clients) + 1, self._c0)
+        self.clients[plan.name] = client
+        client.begin()
+        return client
+
+    # -- what clients need ------------------------------------------------------------------------------------------------
+
+    def post(self, client: SimClient | Scrubber, server: str, frames: list[bytes]) -> None:
+        self.world.send(client.name, server, frames, self._by_name[server].receive)
+
+    def _respond(self, server: str, client: str, replies: Sequence[AnyMessage]) -> None:
+        # A network copies what it carries: the parts of elements may be views of a store.
+        receive = self.clients[client].receive if client in self.clients else self._scrubbers[client].receive
+        self.world.send(server, client, [bytes(frame) for frame in encode(replies)], receive)
+
+    def consult(self, client: SimClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
+        if isinstance(what, Agree):
+            self.consensus.propose(what.configuration, client.view.client, answer, refuse)
+        else:
+            self.consensus.tell_finalized(what.configuration, answer)
+
+    def hint(self, client: SimClient, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
+        self.consensus.hint(domain, answer)
+
+    def wished(self, wish: Wish) -> Configuration:
+        return wish.configuration(lambda number: self.servers[number].life)
+
+    # -- faults -----------------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        if self.consensus.healed:
+            return
+        world = self.world
+        world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
+        struck = [self.servers[number] for number in fault.servers]
+        names = {server.name for server in struck}
+        match fault.kind:
+            case "crash" | "kill":
+                for server in struck:
+                    server.crash(fault.kind == "crash")
+                    world.after(fault.lasts_s, self._restart, server)
+            case "disk":
+                for server in struck:
+                    server.lose_disk()
+            case "cut" | "cut-in" | "cut-out":
+                world.cut(fault)
+                world.after(fault.lasts_s, world.mend, fault)
+            case "slow":
+                world.slow(names)
+                world.after(fault.lasts_s, world.speed_up, names)
+            case "full" | "broken" | "rot" | "gone":
+                self._strike_disks([server for server in struck if isinstance(server, JournalServer)], fault)
+            case "consensus":
+                self.consensus.down_until = world.now + fault.lasts_s
+
+    def _strike_disks(self, struck: list[JournalServer], fault: Fault) -> None:
+        for server in struck:
+            if fault.kind == "full":
+                server.fill()
+                self.world.after(fault.lasts_s, server.empty)
+            elif fault.kind == "rot":
+                server.rot()
+            else:
+                server.break_down() if fault.kind == "broken" else server.lose_segments()
+                self.world.after(fault.lasts_s, self._restart, server)
+
+    def _restart(self, server: SimServer) -> None:
+        if not self.consensus.healed:
+            self.world.tell(f"{server.name} RESTARTS")
+            server.restart()
+
+    # -- the course of a run ------------------------------------------------------------------------------------------------
+
+    def chaos(self) -> None:
+        """Safety first: let everything happen that the plan has."""
+        self._until(lambda: self.world.now >= self.plan.chaos_s or self._all_done())
+
+    def heal(self) -> None:
+        """Then liveness: with everybody back and a good network, every operation completes."""
+        self.world.tell("HEALING")
+        self.world.heal()
+        self.consensus.healed = True
+        self.consensus.down_until = 0.0
+        for server in self.servers:
+            server.heal()
+        end = self.world.now + HEALING_S
+        self._until(lambda: self._all_done() or self.world.now > end)
+        stuck = [client.name for client in self.clients.values() if not client.dead and not client.done]
+        if stuck and self.plan.live:
+            raise Violation(f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed")
+        for client in self.clients.values():
+            client.die()
+
+    def look_back(self) -> None:
+        """Every key is read, then as many servers crash for good as each live configuration survives, and it is read again.
+
+        Files are read once more after a collection, with nothing under way any more that could need what it deletes.
+        """
+        steps = {step.key: step for client in self.plan.clients for step in client.steps if step.key}
+        looks = [_look(steps[key]) for key in sorted(steps)]
+        if self.plan.live:
+            last = self._join(ClientPlan("z", Switches(), tuple(looks)))
+            self._finish(last)
+            self._await_repairs()
+            self._crash_for_good(last)
+            last.extend(looks)
+            self._finish(last)
+            if any(look.operation == "get-file" for look in looks):
+                self._until(lambda: False)
+                last.extend([Step(0.001, "collect-files"), *looks])
+                self._finish(last)
+        self._judge()
+
+    def _await_repairs(self) -> None:
+        end = self.world.now + HEALING_S
+        self._until(lambda: all(scrubber.done(self.servers) for scrubber in self._scrubbers.values()) or self.world.now > end)
+        if self.world.now > end:
+            raise Violation(f"not everything was repaired in {HEALING_S:g} s after everything was healed")
+
+    def _crash_for_good(self, client: SimClient) -> None:
+        finalized = client.view.sequence.last_finalized
+        decided = self.consensus.table.decisions.get(finalized.domain, {})
+        active = [finalized, *(decision.content for index, decision in decided.items() if index > finalized.index)]
+        left = {configuration.id: configuration.crashes_survived for configuration in active}
+        for configuration in active:
+            for member in configuration.servers:
+                if member.identity != self._identity(member.id):
+                    left[configuration.id] -= 1
+        for server in self.world.rng.sample(self.servers, len(self.servers)):
+            touched = [configuration.id for configuration in active if self._member(server, configuration)]
+            if all(left[id] > 0 for id in touched):
+                self.world.tell(f"{server.name} CRASHES FOR GOOD")
+                server.crash(True)
+                for id in touched:
+                    left[id] -= 1
+
+    def _identity(self, server: str) -> str:
+        return self._by_name[server].replica.identity
+
+    def _member(self, server: SimServer, configuration: Configuration) -> bool:
+        return any(member.id == server.name and member.identity == server.replica.identity for member in configuration.servers)
+
+    def _finish(self, client: SimClient) -> None:
+        end = self.world.now + HEALING_S
+        self._until(lambda: client.done or self.world.now > end)
+        if not client.done:
+            raise Violation(f"{client.name} could not read {list(client.running.values())}")
+
+    def _all_done(self) -> bool:
+        return all(client.dead or client.done for client in self.clients.values())
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        for _ in range(STEPS_MAX):
+            if done() or not self.world.step():
+                return
+        raise Violation(f"no end after {STEPS_MAX} steps")
+
+    def _judge(self) -> None:
+        events = [*self.events, *self.chronicle.events()]
+        report = check(events)
+        if not report.ok:
+            raise Violation("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
+        order = check_tags(events)
+        if order:
+            raise Violation("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
+        coverable = check_coverability(events)
+        if not coverable.ok:
+            raise Violation("; ".join(violation.describe() for violation in coverable.violations[:3]))
+        judge_files(self.chronicle)
+
+
+def _look(step: Step) -> Step:
+    """The reading of what the step is about."""
+    if step.operation.endswith("-file"):
+        return Step(0.001, "get-file", step.key)
+    return Step(0.001, "read-versioned" if "versioned" in step.operation else "read", step.key)

@@ -1,0 +1,271 @@
+"""A simulated client: the real session and operations, one step of its plan after the other, recorded as a history.
+
+Versioned writes are over the version that the client last saw of the key: t0 in the beginning, none (None) after a read that found a tombstone.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ares.dap.primitives import Found
+from ares.fragment.block import genesis_name
+from ares.model.codec import decode_replies, encode
+from ares.model.configuration import Configuration
+from ares.model.errors import ObjectNotFound, Unavailable
+from ares.model.identity import ClientId, DomainName, ObjectName, ServerId
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, Answered, Value
+from ares.objects.coverable import Covered, read_versioned, write_versioned
+from ares.objects.operations import delete, read, write
+from ares.objects.survey import Names, list_mentioned
+from ares.operation.effects import Agree, Announce, Operation
+from ares.operation.session import Session
+from ares.reconfig.reconfigure import Reconfigured, reconfigure
+from ares.reconfig.view import View
+from ares.testing.sim.chronicle import Chronicle, FileOperation
+from ares.testing.sim.files import Files
+from ares.testing.sim.invariants import Values, Violation
+from ares.testing.sim.plan import ClientPlan, Step, Wish
+from ares.testing.sim.story import name_configuration
+from ares.testing.sim.world import World
+from ares.testing.verify.history import Event
+
+PATIENCE_S = 100_000.0
+"""Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
+
+TICK_S = 0.1
+
+FULL = "disk is full"
+"""Operations may fail for this reason."""
+
+PADDING = b"."
+"""What makes values longer than the history needs."""
+
+
+class Surroundings(Protocol):
+    """What a client needs of the run it is in."""
+
+    world: World
+    events: list[Event]
+    chronicle: Chronicle
+    values: Values
+
+    def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
+    def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
+    def hint(self, client: "SimClient", domain: DomainName, answer: Callable[[Configuration | None], None]) -> None: ...
+    def wished(self, wish: Wish) -> Configuration: ...
+
+
+class SimClient:
+    """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again. ``running``: what each lane has under way."""
+
+    def __init__(self, run: Surroundings, plan: ClientPlan, number: int, c0: Configuration) -> None:
+        self.name = plan.name
+        self.dead = False
+        self.running: dict[int, Event] = {}
+        self.failures: list[Exception] = []
+        self._run = run
+        self._world = run.world
+        self._steps = list(plan.steps)
+        self._lanes = plan.lanes
+        self._pausing = 0
+        self._written = 0
+        self._versions: dict[str, Tag | None] = {}
+        self._ticking = False
+        self.session = Session()
+        self.view = View(ClientId(number), c0, plan.switches, self.session.readiness)
+        self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
+
+    @property
+    def done(self) -> bool:
+        return not self._steps and not self.running and not self._pausing
+
+    def begin(self) -> None:
+        """Start every lane."""
+        for lane in range(self._lanes):
+            self._next(lane)
+
+    def _next(self, lane: int) -> None:
+        """Take the next step of the plan, after its pause."""
+        if self._steps and not self.dead:
+            self._pausing += 1
+            step = self._steps.pop(0)
+            self._world.after(step.pause_s, self._start, lane, step)
+
+    def _start(self, lane: int, step: Step) -> None:
+        self._pausing -= 1
+        if self.dead:
+            return
+        kind: Any = step.operation.removesuffix("-versioned")
+        if kind not in ("write", "delete"):
+            kind = "read"
+        value = None
+        if kind == "write":
+            self._written += 1
+            value = f"{self.name}-{self._written}"
+        base = self._versions.get(step.key, TAG_ZERO) if step.operation in ("write-versioned", "delete-versioned") else None
+        operation = self._operation(step, value, base)
+        client = f"{self.name}.{lane}" if self._lanes > 1 else self.name
+        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=_pair(base) if base is not None else None)
+        self.running[lane] = event
+        if self._world.story is not None:
+            over = f"over {_told(base)}" if step.operation in ("write-versioned", "delete-versioned") else ""
+            self._world.tell(f"{event.client} BEGINS {step.operation} {step.key} {value or ''} {over}".rstrip())
+        queue = (self.view.domain, ObjectName(step.key)) if kind in ("write", "delete") else None
+        if step.operation in ("put-file", "remove-file"):
+            queue = (self.view.domain, genesis_name(step.key))
+
+        def done(result: Any, error: BaseException | None) -> None:
+            self._ended(lane, step, event, result, error)
+
+        self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
+        self.flush()
+
+    def _operation(self, step: Step, value: str | None, base: Tag | None) -> Operation[Any]:
+        key = ObjectName(step.key)
+        data: Value = TOMBSTONE if value is None else value.encode().ljust(step.value_bytes, PADDING)
+        match step.operation:
+            case "write":
+                return write(self.view, key, data)
+            case "read":
+                return read(self.view, key)
+            case "delete":
+                return delete(self.view, key)
+            case "list":
+                return list_mentioned(self.view, "", step.key)
+            case "read-versioned":
+                return read_versioned(self.view, key)
+            case "write-versioned" | "delete-versioned":
+                return write_versioned(self.view, key, data, base)
+            case "reconfigure":
+                assert step.wish is not None
+                return reconfigure(self.view, self._run.wished(step.wish))
+            case "get-file" | "put-file" | "remove-file" | "collect-files":
+                return self._files.operation(step)
+
+    def _ended(self, lane: int, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
+        del self.running[lane]
+        if self._world.story is not None:
+            self._world.tell(f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
+        now = self._world.now
+        if isinstance(error, ObjectNotFound):
+            self._run.events.append(Event(event.client, "read", event.key, None, event.invoked, now))
+        elif isinstance(error, Unavailable) and any(FULL in why for why in error.missing.values()):
+            if error.may_have_taken_effect:
+                self._run.events.append(event)
+        elif error is not None:
+            if step.operation != "reconfigure":
+                raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
+            assert isinstance(error, Exception)
+            self.failures.append(error)
+        elif isinstance(result, Names):
+            self._judge_listing(event, result)
+        elif isinstance(result, Tag | Found | Covered):
+            self._run.events.append(_event(event, result, now))
+            self._see(step.key, result)
+        self._next(lane)
+
+    def _judge_listing(self, event: Event, names: Names) -> None:
+        """What a listing settles of a key counts as a read of it; so does that nobody knows the key."""
+        name = ObjectName(event.key)
+        settled = names.newest.get(name)
+        if settled is None and name in names.newest:
+            return
+        tag = settled.tag if settled is not None else TAG_ZERO
+        value = self._run.values.of(self.view.domain, name, tag)
+        told = None if value is TOMBSTONE else _text(value) if isinstance(value, bytes) else "what nobody wrote"
+        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=_pair(tag)))
+
+    def _see(self, key: str, result: Any) -> None:
+        """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""
+        if isinstance(result, Found):
+            self._versions[key] = None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag
+        elif isinstance(result, Covered):
+            self._versions[key] = result.tag
+
+    def extend(self, steps: list[Step]) -> None:
+        """More to do, after the plan is done."""
+        assert self.done
+        self._steps.extend(steps)
+        self.begin()
+
+    def die(self) -> None:
+        """Stop in the middle of whatever it does; a write under way may take effect or not."""
+        if not self.dead:
+            self.dead = True
+            self._run.chronicle.dead.add(self.name)
+            self._world.tell(f"{self.name} DIES")
+            self._run.events.extend(self.running.values())
+            self.running.clear()
+            self._steps.clear()
+
+    def receive(self, server: str, frames: list[bytes]) -> None:
+        if not self.dead:
+            self.session.receive(ServerId(server), decode_replies(frames), self._world.now)
+            self.flush()
+
+    def flush(self) -> None:
+        """Post what the session wants said, and pass on what it asks."""
+        session = self.session
+        for server, messages in session.take_outbox().items():
+            self._run.post(self, server, encode(messages))
+        session.contacts.clear()
+        asks, session.asks = session.asks, []
+        for what, task in asks:
+            self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
+        hints, session.hints = session.hints, []
+        for domain in hints:
+            self._run.hint(self, domain, self._answer(session.hinted, domain))
+        if session.busy and not self._ticking:
+            self._ticking = True
+            self._world.after(TICK_S, self._tick)
+
+    def _answer(self, door: Callable[[Any, Any, float], None], about: Any) -> Callable[[Any], None]:
+        def answer(value: Any) -> None:
+            if not self.dead:
+                door(about, value, self._world.now)
+                self.flush()
+
+        return answer
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if not self.dead:
+            self.session.tick(self._world.now)
+            self.flush()
+
+
+def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
+    if isinstance(result, Tag):
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=_pair(result))
+    tag = _pair(result.tag)
+    if isinstance(result, Covered) and result.changed:
+        assert result.base is not None, "a changed write has a base"
+        base = event.base or _pair(result.base)
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=tag, base=base)
+    value = None if result.value is TOMBSTONE else _text(result.value) if isinstance(result.value, bytes) else "WITHHELD"
+    return Event(event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base)
+
+
+def _text(value: bytes) -> str:
+    """As histories have it."""
+    return value.rstrip(PADDING).decode()
+
+
+def _pair(tag: Tag) -> tuple[int, int]:
+    return tag.number, tag.writer
+
+
+def _shown(value: Answered) -> str:
+    return _text(value) if isinstance(value, bytes) else repr(value)
+
+
+def _told(result: Any) -> str:
+    if isinstance(result, Found):
+        return f"{_shown(result.value)} {result.tag.number}.{result.tag.writer}"
+    if isinstance(result, Covered):
+        return f"{'changed' if result.changed else 'unchanged'}: {_shown(result.value)} {result.tag.number}.{result.tag.writer}"
+    if isinstance(result, Reconfigured):
+        return f"{name_configuration(result.configuration)}, {'its own' if result.ours else 'decided by another'}"
+    if isinstance(result, FileOperation):
+        return result.describe()
+    return f"{result.number}.{result.writer}" if isinstance(result, Tag) else str(result)

@@ -1,0 +1,160 @@
+"""Simulated servers: the real replica over a disk. What a crash takes from it is what was not synced; nobody was told of that.
+
+:class:`LateServer` is quick: it keeps the requests. The replica is a deterministic function of those that it handled, so its durable state is the
+synced prefix of the ones that changed something; a restart handles them again. Nothing is answered before what was handled so far is synced, reads
+included: they may show what is not. With a real journal in place of that: ares/testing/sim/journal_server.py.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from ares.model.codec import decode_requests
+from ares.model.configuration import Configuration
+from ares.model.messages import (
+    AnyMessage,
+    CollectConfig,
+    Describe,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    Request,
+    WriteConfig,
+)
+from ares.replica.replica import Replica
+from ares.testing.sim.invariants import ServerWatch
+from ares.testing.sim.plan import member
+from ares.testing.sim.world import World
+
+Respond = Callable[[str, str, Sequence[AnyMessage]], None]
+
+
+class SimServer(ABC):
+    """``respond(server, client, replies)`` puts replies on the network. ``replica``: what it knows now; for looking at."""
+
+    replica: Replica
+
+    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
+        self.number = number
+        self.name = f"s{number}"
+        self.up = True
+        self.life = 0
+        self._world = world
+        self._c0 = c0
+        self._watch = watch
+        self._respond = respond
+
+    def receive(self, client: str, frames: list[bytes]) -> None:
+        """A batch from the network."""
+        if self.up:
+            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request)])
+
+    def crash(self, lose_unsynced: bool) -> None:
+        """The process dies; so does what it did not sync, or only some of that."""
+        if self.up:
+            self.up = False
+            self._die(lose_unsynced)
+
+    def restart(self) -> None:
+        """Back with what was synced."""
+        if not self.up:
+            self.up = True
+            self._begin()
+            self._watch.restarted(self.replica)
+
+    def lose_disk(self) -> None:
+        """Everything is gone; the server comes back as somebody else."""
+        self.crash(True)
+        self.life += 1
+        self._erase()
+        self.restart()
+
+    def heal(self) -> None:
+        """Whatever was wrong with its disk is not any more; and it is up."""
+        self.restart()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make the replica of what is on the disk."""
+
+    @abstractmethod
+    def _take(self, client: str, requests: list[Request]) -> None:
+        """Handle what came in one batch."""
+
+    @abstractmethod
+    def _die(self, lose_unsynced: bool) -> None:
+        """Lose what a crash takes."""
+
+    @abstractmethod
+    def _erase(self) -> None:
+        """Lose all that is on the disk."""
+
+
+class LateServer(SimServer):
+    """A server whose disk syncs some time later, a prefix of the requests at a time."""
+
+    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
+        super().__init__(world, number, c0, watch, respond)
+        self._log: list[Request] = []
+        self._synced = 0
+        self._syncing = False
+        self._waiting: list[tuple[str, list[AnyMessage]]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        del self._log[self._synced :]
+        server = member(self.number, self.life)
+        self.replica = Replica(server.id, server.identity, self._c0)
+        for request in self._log:
+            self.replica.handle(request)
+
+    def _take(self, client: str, requests: list[Request]) -> None:
+        replies: list[AnyMessage] = []
+        for request in requests:
+            reply = self.replica.handle(request)
+            if reply is not None:
+                replies.append(reply)
+            if changes(request):
+                self._log.append(request)
+                self._watch.look(self.replica, request)
+        if replies:
+            self._waiting.append((client, replies))
+            self._commit()
+
+    def _commit(self) -> None:
+        if self._synced == len(self._log):
+            waiting, self._waiting = self._waiting, []
+            for client, replies in waiting:
+                self._respond(self.name, client, replies)
+        elif not self._syncing:
+            self._syncing = True
+            self._world.after(self._world.chances.sync_s * self._world.rng.random(), self._sync, self.life, len(self._log))
+
+    def _sync(self, life: int, length: int) -> None:
+        if self.up and life == self.life and self._syncing:
+            self._syncing = False
+            self._synced = max(self._synced, min(length, len(self._log)))
+            self._commit()
+
+    def _die(self, lose_unsynced: bool) -> None:
+        self._syncing = False
+        self._waiting.clear()
+        if not lose_unsynced:
+            self._synced = self._world.rng.randint(self._synced, len(self._log))
+
+    def _erase(self) -> None:
+        self._log.clear()
+        self._synced = 0
+
+
+def changes(request: Request) -> bool:
+    """Whether handling it may change what the replica holds."""
+    match request:
+        case PutData() | WriteConfig() | CollectConfig() | Introduce():
+            return True
+        case GetData() | ListObjects():
+            return request.successor is not None
+        case GetTag() | ReadConfig() | Describe():
+            return False

@@ -1,0 +1,215 @@
+"""A process of clients that read, write and delete at a bounded rate and record what they were told.
+
+Each client has a connection of its own and does one operation at a time. Now and then one walks away from an operation after a moment, as a
+client that crashes does: what it began to write stays half done, and its outcome is unknown.
+"""
+
+import asyncio
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Self
+
+from msgspec import Struct, structs
+
+from ares.client.connect import connect
+from ares.client.manager import Manager
+from ares.cluster.settings import Settings
+from ares.cluster.tables import ClientSettings
+from ares.model.errors import AresError, ObjectNotFound, Uncertain
+from ares.model.identity import ObjectName
+from ares.model.tag import Tag
+from ares.model.value import LOST, TOMBSTONE, WITHHELD
+from ares.testing.torture.records import Counts, Record, encoder, name_of, value_of
+from ares.testing.verify.history import Event, Operation, Outcome
+
+HOT = tuple(f"hot/{number}" for number in range(6))
+"""Keys that everybody writes."""
+
+MORTAL = tuple(f"mortal/{number}" for number in range(2))
+"""Keys that are also deleted: few operations, because deciding whether these fit together takes a search."""
+
+COLD_EACH = 24
+"""Keys of each process that are written once, at the beginning, and must be there ever after."""
+
+ABANDONED = 0.02
+ABANDONED_AFTER_S = (0.0, 0.003)
+SIZES_BYTES = ((32, 70), (2_000, 20), (12_000, 8), (200_000, 2))
+REPORT_S = 0.5
+
+
+class ClientPlan(Struct, frozen=True):
+    """``host`` begins the names of the process's clients; ``out``: the file for their records."""
+
+    cluster: str
+    host: str
+    seed: int
+    operations_per_s: float
+    timeout_s: float
+    out: str
+
+
+class Role(Struct, frozen=True):
+    """How often a kind of client does what (weights), with which switches, and its share of the rate."""
+
+    name: str
+    weights: Mapping[Operation, int]
+    switches: Mapping[str, bool] = MappingProxyType({})
+    share: float = 1.0
+    keys: tuple[str, ...] = HOT
+
+
+ROLES = (
+    Role("writer", {"write": 1}),
+    Role("reader", {"read": 1}, {"fast_read": True}),
+    Role("slow-reader", {"read": 1}, {"fast_read": False}),
+    Role("plain", {"read": 1, "write": 1}, {"piggyback": False}),
+    Role("mixed", {"read": 1, "write": 1}),
+    Role("deleter", {"read": 2, "write": 2, "delete": 1}, share=0.25, keys=MORTAL),
+)
+
+
+class Log:
+    """The file of records at ``path``, and how many there are. Use it as a context manager."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+        self._counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.report()
+        self._file.close()
+
+    def add(self, record: Record) -> None:
+        self._counts["operations"] += 1
+        self._counts["errors"] += bool(record.error)
+        self._file.write(encoder.encode(record) + b"\n")
+
+    def report(self) -> None:
+        """Let the parent know."""
+        self._file.flush()
+        sys.stdout.buffer.write(encoder.encode(Counts(**self._counts)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+class Client:
+    """One client: ``name`` is unique in the run."""
+
+    def __init__(self, name: str, store: Manager, chance: Random, log: Log, timeout_s: float) -> None:
+        self.name = name
+        self._store = store
+        self._chance = chance
+        self._log = log
+        self._timeout_s = timeout_s
+        self._written = 0
+
+    async def work(self, role: Role, cold: tuple[str, ...], interval_s: float, over: asyncio.Event) -> None:
+        """Do what the role says, an operation every ``interval_s`` on average, until ``over``."""
+        kinds, weights = list(role.weights), list(role.weights.values())
+        while not over.is_set():
+            kind = self._chance.choices(kinds, weights)[0]
+            keys = cold if kind == "read" and self._chance.random() < 0.1 else role.keys
+            patience_s = self._chance.uniform(*ABANDONED_AFTER_S) if self._chance.random() < ABANDONED else None
+            begin = time.monotonic()
+            await self.operate(kind, self._chance.choice(keys), patience_s)
+            spent_s = time.monotonic() - begin
+            await asyncio.sleep(max(0.0, self._chance.uniform(0, 2 * interval_s) - spent_s))
+
+    async def operate(self, kind: Operation, key: str, patience_s: float | None = None) -> None:
+        """One operation, recorded whatever becomes of it; ``patience_s``: abandon it after so long."""
+        value = self._next_value() if kind == "write" else None
+        outcome: Outcome = "unknown"
+        tag: Tag | None = None
+        error, abandoned = "", False
+        invoked = time.monotonic()
+        try:
+            async with asyncio.timeout(patience_s):
+                found, tag = await self._perform(kind, key, value)
+            outcome = "ok"
+            if kind == "read":
+                value = found
+        except TimeoutError:
+            abandoned = True
+        except ObjectNotFound:  # a delete that saw that there was nothing
+            kind, outcome = "read", "ok"
+        except Exception as problem:  # the loop must go on, and a fault of the client library is a finding like any other
+            error = f"{type(problem).__name__}: {problem}"
+            certain = isinstance(problem, AresError) and not (isinstance(problem, Uncertain) and problem.may_have_taken_effect)
+            outcome = "failed" if certain and kind != "read" else "unknown"
+        ended = time.monotonic()
+        name = None if value is None else name_of(value)
+        pair = None if tag is None else (tag.number, int(tag.writer))
+        event = Event(self.name, kind, key, name, invoked, None if outcome == "unknown" else ended, outcome, pair)
+        self._log.add(Record(event, ended, error, abandoned))
+
+    async def _perform(self, kind: Operation, key: str, value: bytes | None) -> tuple[bytes | None, Tag]:
+        if kind == "write":
+            assert value is not None
+            return None, await self._store.write(key, value, timeout_s=self._timeout_s)
+        if kind == "delete":
+            return None, await self._store.delete(key, timeout_s=self._timeout_s)
+        found = await self._store.read_named(ObjectName(key), self._timeout_s)
+        assert found.value is not WITHHELD
+        assert found.value is not LOST
+        return (None if found.value is TOMBSTONE else found.value), found.tag
+
+    def _next_value(self) -> bytes:
+        self._written += 1
+        sizes, weights = zip(*SIZES_BYTES, strict=True)
+        return value_of(f"{self.name}-{self._written}", self._chance.choices(sizes, weights)[0])
+
+
+def cold_keys(host: str) -> tuple[str, ...]:
+    """The keys that the process ``host`` writes once."""
+    return tuple(f"cold/{host}/{number}" for number in range(COLD_EACH))
+
+
+async def run_clients(plan: ClientPlan) -> None:
+    """Work until SIGTERM, then let the operations under way end."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    settings = Settings.load(plan.cluster)
+    cold, shares = cold_keys(plan.host), sum(role.share for role in ROLES)
+    with Log(plan.out) as log:
+        reporter = asyncio.create_task(_report(log))
+        stores = [await connect(_with(settings, role.switches)) for role in ROLES]
+        clients = [
+            Client(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log, plan.timeout_s)
+            for role, store in zip(ROLES, stores, strict=True)
+        ]
+        for key in cold:
+            await clients[0].operate("write", key)
+        async with asyncio.TaskGroup() as group:
+            for client, role in zip(clients, ROLES, strict=True):
+                group.create_task(client.work(role, cold, shares / role.share / plan.operations_per_s, over))
+        reporter.cancel()
+        for store in stores:
+            await store.close()
+
+
+async def run_final_reader(plan: ClientPlan) -> None:
+    """Read every key once, with a client that knows nothing; ``plan.host``: a letter for each process of clients there was."""
+    keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
+    with Log(plan.out) as log:
+        async with connect(Settings.load(plan.cluster)) as store:
+            client = Client("final", store, Random(plan.seed), log, plan.timeout_s)
+            for key in keys:
+                await client.operate("read", key)
+
+
+async def _report(log: Log) -> None:
+    while True:
+        await asyncio.sleep(REPORT_S)
+        log.report()
+
+
+def _with(settings: Settings, switches: Mapping[str, bool]) -> Settings:
+    client: ClientSettings = structs.replace(settings.client, **switches)
+    return structs.replace(settings, client=client)

@@ -1,0 +1,189 @@
+"""The processes of a run: servers and consensus members that can be hurt, and the processes of clients. None outlives the run.
+
+Every process is a child in a session of its own, so that a Ctrl-C in the terminal does not reach it, and the kernel kills it when the run dies.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ares.cluster.home import CLAIM_NAME
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from ares.model.identity import ServerId
+from ares.testing.torture.etcd_members import READY
+from ares.testing.torture.partition import Network
+from ares.testing.torture.records import TortureFailed
+
+READY_S = 60.0
+STOP_S = 5.0
+_POLL_S = 0.02
+_PR_SET_PDEATHSIG = 1
+_LOG_LINES = 12
+
+_libc = ctypes.CDLL(None)
+
+
+def die_with_parent() -> None:
+    """Called in a child before it becomes its program: end when the parent does, however that ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Cluster:
+    """The servers and consensus members of a cluster file, each by its id. ``network``: where each has a host of its own, if there is one.
+
+    ``etcd``: what runs the members of an etcd that decides, by id, if the cluster file names one.
+    """
+
+    def __init__(self, settings: Settings, network: Network | None, etcd: Mapping[ServerId, Sequence[str]] | None = None) -> None:
+        self.settings = settings
+        self.deciders = tuple(etcd or settings.members)
+        self._etcd = etcd or {}
+        self._network = network
+        self._logs = settings.path.parent / "logs"
+        self._children: dict[ServerId, subprocess.Popen[bytes]] = {}
+        self._logs.mkdir(exist_ok=True)
+
+    async def start(self) -> None:
+        """Start everything; returns when all serve. Raises :class:`TortureFailed`."""
+        await asyncio.gather(*map(self.launch, self.processes()))
+
+    def processes(self) -> list[ServerId]:
+        """All of them: servers, and who decides."""
+        return [*self.settings.servers, *self.deciders]
+
+    async def launch(self, id: ServerId) -> None:
+        """Start a process that does not run; returns when it serves. Raises :class:`TortureFailed`."""
+        loop = asyncio.get_running_loop()
+        begin, deadline = self._spawn(id), loop.time() + READY_S
+        ready = READY if id in self._etcd else f"READY {id} ".encode()
+        while ready not in self._said(id, begin):
+            if self._children[id].poll() is not None or loop.time() > deadline:
+                raise TortureFailed(f"{id} did not start. The end of its log:\n{self.last_words(id)}")
+            await asyncio.sleep(_POLL_S)
+
+    def inside(self, host: str) -> list[str]:
+        """What a command begins with that is to run where ``host`` is."""
+        return [] if self._network is None else self._network.inside(host)
+
+    def identity(self, server: ServerId) -> str:
+        """Under which identity the server serves."""
+        return (self.settings.servers[server].data / CLAIM_NAME).read_text(encoding="ascii").strip()
+
+    def pid(self, id: ServerId) -> int:
+        """Of a process that runs."""
+        return self._children[id].pid
+
+    def kill(self, id: ServerId) -> None:
+        """kill -9; it is gone when this returns."""
+        child = self._children.pop(id)
+        child.kill()
+        child.wait(STOP_S)
+
+    def freeze(self, id: ServerId) -> None:
+        """SIGSTOP."""
+        self._children[id].send_signal(signal.SIGSTOP)
+
+    def thaw(self, id: ServerId) -> None:
+        """SIGCONT."""
+        self._children[id].send_signal(signal.SIGCONT)
+
+    def ended(self) -> list[ServerId]:
+        """Those that ended by themselves, each told once."""
+        ended = [id for id, child in self._children.items() if child.poll() is not None]
+        for id in ended:
+            del self._children[id]
+        return ended
+
+    def last_words(self, id: ServerId) -> str:
+        """The end of its log."""
+        return "\n".join(self._said(id, 0).decode(errors="replace").splitlines()[-_LOG_LINES:])
+
+    def stop(self) -> None:
+        """Kill everything that runs."""
+        for id in list(self._children):
+            self.kill(id)
+
+    def _spawn(self, id: ServerId) -> int:
+        """Start the process; returns where in its log it begins."""
+        kind = "server" if id in self.settings.servers else "consensus"
+        command = self._etcd.get(id) or python("-m", "ares", kind, self.settings.path, "--id", id)
+        with open(self._log(id), "ab") as log:
+            self._children[id] = subprocess.Popen(
+                [*self.inside(id), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+            return log.tell()
+
+    def _log(self, id: str) -> Path:
+        return self._logs / f"{id}.log"
+
+    def _said(self, id: str, begin: int) -> bytes:
+        with open(self._log(id), "rb") as log:
+            log.seek(begin)
+            return log.read()
+
+
+class Helper:
+    """A process of clients (``python -P -m ares.torture ROLE PLAN``), spoken with in JSON lines."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @staticmethod
+    async def start(prefix: Sequence[str], role: str, plan: bytes, log: Path) -> "Helper":
+        """Start it; what it has to say on stderr goes to ``log``."""
+        with log.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *prefix,
+                *python("-m", "ares.testing.torture", role, os.fsdecode(plan)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        return Helper(process, log)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    def say(self, line: bytes) -> None:
+        """Send a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + b"\n")
+
+    async def hear(self) -> bytes:
+        """The next line, or nothing when the process has ended."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        return line if line.endswith(b"\n") else b""
+
+    def ask_to_end(self) -> None:
+        """SIGTERM."""
+        if self.alive:
+            self._process.terminate()
+
+    async def end(self) -> int:
+        """Its exit status, when it has ended."""
+        return await self._process.wait()
+
+    async def kill(self) -> None:
+        """kill -9; it is gone when this returns."""
+        if self.alive:
+            self._process.kill()
+        await self._process.wait()
+
+    def last_words(self) -> str:
+        """The end of what it said on stderr."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:])

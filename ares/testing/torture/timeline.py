@@ -1,0 +1,85 @@
+"""timeline.html: what every client and server was doing, on one page for a person (page.py has its looks and its few lines of JavaScript).
+
+Data goes into the page as JSON; times are milliseconds since the run began.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ares.testing.torture.events import Chronicle
+from ares.testing.torture.page import PAGE
+from ares.testing.torture.records import Record
+from ares.testing.torture.verdict import Summary
+
+KINDS = ("read", "write", "delete")
+OUTCOMES = ("ok", "failed", "unknown", "abandoned")
+STATES = ("up", "dead", "stopped", "partitioned")
+FINDINGS_MAX = 50
+
+
+def render(records: Sequence[Record], chronicle: Chronicle, summary: Summary) -> str:
+    """The page: complete in itself, nothing is loaded from elsewhere."""
+    end = max([chronicle.end, *(record.ended for record in records)])
+    data = {
+        "end": _ms(end),
+        "heading": f"seed {summary.seed}: {summary.verdict}",
+        "ok": summary.ok,
+        "facts": _facts(summary),
+        "findings": [*summary.violations, *summary.problems, *summary.liveness_failures, *summary.undecided][:FINDINGS_MAX],
+        "kinds": KINDS,
+        "outcomes": OUTCOMES,
+        "states": STATES,
+        **_clients(records),
+        **_processes(chronicle),
+        "configurations": _configurations(chronicle),
+        "marks": [[_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in chronicle.marks],
+    }
+    return PAGE.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
+
+
+def _clients(records: Sequence[Record]) -> dict[str, Any]:
+    """``operations``: for each client, ``[begin, length, kind, outcome, key, value, error]`` in order; the last two are left out if empty."""
+    names = sorted({record.event.client for record in records})
+    operations: dict[str, list[list[Any]]] = {name: [] for name in names}
+    for record in records:
+        event = record.event
+        start = _ms(event.invoked)
+        outcome = "abandoned" if record.abandoned else event.outcome
+        bar = [start, round(_ms(record.ended) - start, 2), KINDS.index(event.operation), OUTCOMES.index(outcome), event.key]
+        bar += [event.value or "", record.error] if record.error else [event.value] if event.value is not None else []
+        operations[event.client].append(bar)
+    return {"clients": names, "operations": list(operations.values())}
+
+
+def _processes(chronicle: Chronicle) -> dict[str, Any]:
+    """``spells``: for each process, ``[begin, end, state, life]`` in order."""
+    names = sorted({spell.target for spell in chronicle.spells}, key=lambda name: (not name.startswith("s"), len(name), name))
+    spells: dict[str, list[list[Any]]] = {name: [] for name in names}
+    for spell in chronicle.spells:
+        spells[spell.target].append([_ms(spell.begin), _ms(spell.end), STATES.index(spell.state), spell.life])
+    return {"processes": names, "spells": list(spells.values())}
+
+
+def _configurations(chronicle: Chronicle) -> list[list[Any]]:
+    """``[wished or null, finalized, until, index, text]``."""
+    reigns = chronicle.reigns
+    ends = [*(reign.finalized for reign in reigns[1:]), chronicle.end]
+    return [
+        [None if reign.wished is None else _ms(reign.wished), _ms(reign.finalized), _ms(until), reign.index, reign.text]
+        for reign, until in zip(reigns, ends, strict=True)
+    ]
+
+
+def _facts(summary: Summary) -> str:
+    operations = sum(sum(outcomes.values()) for outcomes in summary.operations.values())
+    done = summary.reconfigurations["done"]
+    return (
+        f"{summary.seconds:g} s · {operations} operations · {sum(summary.faults.values())} faults · {done} reconfigurations done · "
+        f"longest pause {summary.longest_pause_s:g} s"
+    )
+
+
+def _ms(at: float) -> float:
+    return round(1000 * at, 2)

@@ -1,0 +1,126 @@
+"""What a run amounts to: the history judged, counts, latencies, and whether the run was clean."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from ares.testing.torture.events import Chronicle
+from ares.testing.torture.records import Record
+from ares.testing.verify.linearizability import check
+from ares.testing.verify.tag_order import check_tags
+
+
+class Latency(Struct, frozen=True):
+    """Milliseconds, of operations that succeeded; None where there were none."""
+
+    count: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+
+
+class Summary(Struct, frozen=True):
+    """``operations``: kind to outcome to count. ``liveness_failures``: operations that failed although enough servers were well.
+
+    ``violations``: contradictions in the history, each of which is a lost write or a stale read. ``problems``: whatever else must not be.
+    ``longest_pause_s``: the longest time in which no operation of any client succeeded.
+    """
+
+    seed: int
+    seconds: float
+    servers: int
+    consensus: int
+    partitions: bool
+    operations: dict[str, dict[str, int]]
+    faults: dict[str, int]
+    reconfigurations: dict[str, int]
+    configurations: int
+    latency: Latency
+    latency_during_faults: Latency
+    longest_pause_s: float
+    violations: list[str]
+    undecided: list[str]
+    liveness_failures: list[str]
+    problems: list[str]
+    notes: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run was clean."""
+        return not (self.violations or self.undecided or self.liveness_failures or self.problems)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "clean: no acknowledged write lost, no stale read, no operation failed"
+        findings = {
+            "violation": self.violations,
+            "undecided key": self.undecided,
+            "liveness failure": self.liveness_failures,
+            "problem": self.problems,
+        }
+        counts = [f"{len(found)} {name}{'' if len(found) == 1 else 's'}" for name, found in findings.items() if found]
+        return f"NOT CLEAN: {', '.join(counts)}"
+
+
+class Findings(Struct, frozen=True):
+    """What a history shows, in words."""
+
+    violations: list[str]
+    undecided: list[str]
+    liveness_failures: list[str]
+
+
+def judge(records: Sequence[Record]) -> Findings:
+    """Judge what clients recorded."""
+    events = [record.event for record in records]
+    report = check(events)
+    violations = [violation.describe() for violation in (*report.violations, *check_tags(events))]
+    failures = [
+        f"[{record.event.invoked:.1f} s, after {record.ended - record.event.invoked:.1f} s] "
+        f"{record.event.client} {record.event.operation} {record.event.key!r}: {record.error}"
+        for record in records
+        if record.error
+    ]
+    return Findings(violations, [key.describe() for key in report.undecided], failures)
+
+
+def count_operations(records: Sequence[Record]) -> dict[str, dict[str, int]]:
+    """By kind and outcome; ``abandoned``: of unknown outcome because the client left by itself."""
+    counts: dict[str, Counter[str]] = {}
+    for record in records:
+        counts.setdefault(record.event.operation, Counter())["abandoned" if record.abandoned else record.event.outcome] += 1
+    return {kind: dict(counts[kind]) for kind in sorted(counts)}
+
+
+def latencies(records: Sequence[Record], chronicle: Chronicle) -> tuple[Latency, Latency]:
+    """Of all operations that succeeded, and of those during which at least one process was in trouble."""
+    troubled = chronicle.troubled()
+    ends = [end for _, end in troubled]
+    everything, during = [], []
+    for record in records:
+        if record.event.outcome == "ok":
+            spent_s = record.ended - record.event.invoked
+            everything.append(spent_s)
+            place = bisect_right(ends, record.event.invoked)
+            if place < len(troubled) and troubled[place][0] < record.ended:
+                during.append(spent_s)
+    return _latency(everything), _latency(during)
+
+
+def longest_pause_s(records: Sequence[Record]) -> float:
+    """The longest time between one success and the next, whoever had them."""
+    ends = sorted(record.ended for record in records if record.event.outcome == "ok")
+    return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
+
+
+def _latency(seconds: list[float]) -> Latency:
+    if not seconds:
+        return Latency(0, None, None, None)
+    ordered = sorted(seconds)
+    p50, p99 = (round(1000 * ordered[len(ordered) * percent // 100], 2) for percent in (50, 99))
+    return Latency(len(ordered), p50, p99, round(1000 * ordered[-1], 2))

@@ -1,0 +1,199 @@
+"""Coverability of versioned objects, judged by the versions that clients were told (N. Nicolaou, A. Fernandez Anta, C. Georgiou, "CoVerability:
+consistent versioning"; CoARES). Versions are tags, so their order is that of tags; objects that nobody gave a base are not judged.
+
+What is demanded of the operations on an object, where *changed* writes are those that made a version:
+
+- *validity*: a version belongs to one write and one value; nobody is told a version that no write made. The initial version, zero, is "absent";
+- *continuity*: the base of a changed write is the initial version or one made by a write that was invoked before this one responded;
+- *evolution*: a new version is higher than its base. Numbers may be skipped: a write of unknown outcome spends its number;
+- *consolidation*: if a version was told before an operation was invoked, the operation is told no lower one; if it is a changed write, its base is no
+  lower and its version is higher. So of two changed writes over one base none comes before the other, and none loses to one that came before it;
+- *unchanged* writes are told a higher version than their base, made by a write that was invoked before they responded.
+
+This is as much as a register can promise whose changed writes look (the base is the latest version) and later put (the latest version becomes
+the higher of the two), each at one moment of their interval. *Sketch:* let a version be the latest from its start to that of the next higher one. The
+looks, puts and reads bound every start from below by invocations and from above by responses; starts in the order of versions exist if and only if no
+lower bound of a version exceeds an upper bound of the same or a higher one. Each such pair breaks one of the properties above.
+
+Weak coverability allows concurrent changed writes over one base: these *forks* are told, and no violation.
+
+Validity and the order of what was told are those of tags (tag_order.py); if all operations tell versions, they make the order of versions a
+linearization of the values. Where some do not, linearizability.py says more.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from ares.testing.verify.findings import Report, Violation
+from ares.testing.verify.history import Event, Pair, shown
+from ares.testing.verify.register import Contradiction, by_key, is_write, named, response, written
+from ares.testing.verify.tag_order import ZERO, check_tags
+from ares.testing.verify.versions import Versions, earliest, is_changed, unexplained
+
+
+class Fork(Struct, frozen=True):
+    """Versions that concurrent writes made over one base.
+
+    ``lost``: those that the latest version does not descend from, so that what they wrote may be in no version that follows. A plain write counts as
+    a descendant of the version below its own.
+    """
+
+    key: str
+    base: Pair
+    versions: tuple[Pair, ...]
+    lost: tuple[Pair, ...]
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"key {self.key!r}: {_listed(self.versions)} over {shown(self.base)}; lost: {_listed(self.lost)}"
+
+
+class CoverabilityReport(Report, frozen=True):
+    """The outcome of a check; ``operations`` and ``keys`` count those of coverable objects. ``unjudged``: completed operations of unknown version."""
+
+    forks: tuple[Fork, ...] = ()
+    unjudged: int = 0
+
+
+def check_coverability(events: Iterable[Event]) -> CoverabilityReport:
+    """Judge the objects that have an operation with a base; each violation names few operations."""
+    keys = {key: own for key, own in by_key(events).items() if any(event.base is not None for event in own)}
+    violations: list[Violation] = []
+    forks: list[Fork] = []
+    unjudged = 0
+    for key, own in keys.items():
+        versions = Versions(own)
+        violations += _violations(key, versions)
+        forks += _forks(key, versions)
+        unjudged += sum(event.outcome == "ok" and event.tag is None for event in versions.operations)
+    return CoverabilityReport(sum(map(len, keys.values())), len(keys), tuple(violations), (), tuple(forks), unjudged)
+
+
+def _violations(key: str, versions: Versions) -> Iterator[Violation]:
+    """What is at odds. The last event of a contradiction is the one at fault: it is told once, and what it says is no evidence against others."""
+    sound = versions.operations
+    for rule in (_made_up, _devolving, _discontinuous, _stale):
+        at_fault: set[Event] = set()
+        for found in rule(versions, sound):
+            if found.events[-1] not in at_fault:
+                at_fault.add(found.events[-1])
+                yield Violation(key, found.why, versions.recorded(found.events))
+        if at_fault:
+            sound = [event for event in sound if event not in at_fault]
+    for violation in check_tags(sound):
+        yield Violation(key, violation.why, versions.recorded(violation.events))
+
+
+def _made_up(versions: Versions, _: Sequence[Event]) -> Iterator[Contradiction]:
+    """Versions that were returned and that no write had made."""
+    writes = {written(write): write for write in reversed(versions.made.values())}
+    for version, event, others in versions.ownerless:
+        why = f"{_subject(event)} returned version {shown(version)}"
+        if (failed := versions.failed.get(version)) is not None:
+            yield Contradiction(f"{why}, whose write failed without effect", (failed, event))
+        elif not others and (write := writes.get(event.value)) is not None and write.tag is not None:
+            yield Contradiction(f"{why} with {named(event.value)}, which was written as version {shown(write.tag)}", (write, event))
+        else:
+            yield Contradiction(f"{why}, {_nobodys(others)}", (*others, event))
+    for version, event in versions.told.items():
+        if version in versions.made and response(event) < versions.made[version].invoked:
+            why = f"{_subject(event)} returned version {shown(version)} before the write of it was invoked"
+            yield Contradiction(why, (versions.made[version], event))
+
+
+def _devolving(_: Versions, sound: Sequence[Event]) -> Iterator[Contradiction]:
+    """Evolution; and unchanged writes that were not told a newer version."""
+    for event in sound:
+        if event.base is not None and event.tag is not None and event.tag <= event.base:
+            did = "made" if is_write(event) else "returned"
+            than = "the same as its base" if event.tag == event.base else f"lower than its base {shown(event.base)}"
+            yield Contradiction(f"{_subject(event)} {did} version {shown(event.tag)}, {than}", (event,))
+
+
+def _discontinuous(versions: Versions, sound: Sequence[Event]) -> Iterator[Contradiction]:
+    """Changed writes whose base no write had made."""
+    unowned: dict[Event, Pair] = {}
+    for event in filter(is_changed, sound):
+        base = event.base
+        assert base is not None
+        did = f"{_subject(event)} covered version {shown(base)}"
+        if (write := versions.made.get(base)) is not None:
+            if response(event) < write.invoked:
+                yield Contradiction(f"{did} before the write of it was invoked", (write, event))
+        elif base == ZERO or base in versions.told:
+            continue
+        elif (failed := versions.failed.get(base)) is not None:
+            yield Contradiction(f"{did}, whose write failed without effect", (failed, event))
+        else:
+            unowned[event] = base
+    for base, event, others in unexplained(earliest((base, event) for event, base in unowned.items()), versions.silent):
+        yield Contradiction(f"{_subject(event)} covered version {shown(base)}, {_nobodys(others)}", (*others, event))
+
+
+def _nobodys(others: tuple[Event, ...]) -> str:
+    return "which no write is left to have made" if others else "which no write made"
+
+
+def _stale(_: Versions, sound: Sequence[Event]) -> Iterator[Contradiction]:
+    """Consolidation: changed writes over a base that was known not to be the latest before they were invoked."""
+    ended = sorted((_Known(event.tag, event) for event in sound if event.tag is not None), key=lambda known: response(known.event))
+    over = [response(known.event) for known in ended]
+    highest = list(accumulate(ended, _higher))
+    for event in filter(is_changed, sound):
+        count = bisect_left(over, event.invoked)
+        if count and event.base is not None and event.base < highest[count - 1].version:
+            version, earlier = highest[count - 1]
+            why = f"{_subject(event)} covered version {shown(event.base)}, although {shown(version)} was known before it began"
+            yield Contradiction(why, (earlier, event))
+
+
+class _Known(NamedTuple):
+    version: Pair
+    event: Event
+
+
+def _higher(one: _Known, other: _Known) -> _Known:
+    return one if one.version >= other.version else other
+
+
+def _forks(key: str, versions: Versions) -> Iterator[Fork]:
+    """Bases with more than one version over them that certainly came to be."""
+    seen = {*versions.told, *(event.base for event in versions.operations if is_changed(event))}
+    made = {version: event for version, event in versions.made.items() if event.outcome == "ok" or version in seen}
+    over: dict[Pair, list[Pair]] = {}
+    for version, event in made.items():
+        if event.base is not None:
+            over.setdefault(event.base, []).append(version)
+    kept = _ancestors(made)
+    for base, rivals in sorted(over.items()):
+        if len(rivals) > 1:
+            yield Fork(key, base, tuple(sorted(rivals)), tuple(sorted(version for version in rivals if version not in kept)))
+
+
+def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
+    """The latest version, and what it descends from."""
+    order = sorted(made)
+    ancestors = set()
+    place = len(order) - 1
+    while place >= 0:
+        version = order[place]
+        ancestors.add(version)
+        base = made[version].base
+        if base is None:
+            place -= 1
+        else:
+            place = bisect_left(order, base) if base in made and base < version else -1
+    return ancestors
+
+
+def _subject(event: Event) -> str:
+    """Who did what, in a sentence."""
+    return f"{event.client}'s {'unchanged write' if event.base is not None and not is_write(event) else event.operation}"
+
+
+def _listed(tags: Iterable[Pair]) -> str:
+    return ", ".join(map(shown, tags)) or "none"

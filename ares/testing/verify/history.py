@@ -1,0 +1,83 @@
+"""Histories: what clients asked and what they were told, one JSON object a line.
+
+    {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"outcome":"ok","tag":[4,9]}
+
+``value`` is the value or a digest of it, null for absent (a delete, or a read that found nothing). ``outcome``: ``ok``; ``failed``: certainly
+without effect; ``unknown``: a write or delete that may have taken effect, now or at any later time, and a read that said nothing. Times are
+seconds of one clock.
+``tag`` is for the separate checks of tag order and of coverability only; linearizability is judged without it.
+
+Operations on coverable objects (CoARES) carry versions, which are tags:
+
+    {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"base":[3,2],"tag":[4,9]}
+
+``base`` is the version that a coverable write was given. One that took place, ``changed``, is a write (or delete) and ``tag`` the version that it
+made. One that came back ``unchanged`` is recorded as a read with a base, ``value`` and ``tag`` being the latest ones that it returned.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ares.model.errors import BadInput
+
+Operation = Literal["read", "write", "delete"]
+Outcome = Literal["ok", "failed", "unknown"]
+Pair = tuple[int, int]
+"""A tag as histories have it: number and writer."""
+
+
+def shown(tag: Pair) -> str:
+    """A tag in a sentence."""
+    return f"{tag[0]}.{tag[1]:x}"
+
+
+class Event(Struct, frozen=True, omit_defaults=True):
+    """One operation of one client on one key; ``responded`` is None unless the outcome is ok or failed."""
+
+    client: str
+    operation: Operation
+    key: str
+    value: str | None
+    invoked: float
+    responded: float | None
+    outcome: Outcome = "ok"
+    tag: Pair | None = None
+    base: Pair | None = None
+
+    def describe(self) -> str:
+        """One line for a person."""
+        end = "?" if self.responded is None else f"{self.responded:.6f}"
+        over = "" if self.base is None else f" over {shown(self.base)}"
+        made = "" if self.base is None or self.tag is None else f" {'unchanged' if self.operation == 'read' else 'made'} {shown(self.tag)}"
+        return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation} {self.key!r} {self.value!r} {self.outcome}{over}{made}"
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+def dump(events: Iterable[Event]) -> bytes:
+    """The events as JSON lines."""
+    return b"".join(_encoder.encode(event) + b"\n" for event in events)
+
+
+def load(text: bytes, name: str) -> list[Event]:
+    """The events in JSON lines. Raises :class:`BadInput` naming the line of ``name`` that is none."""
+    return list(_parsed(text, name))
+
+
+def _parsed(text: bytes, name: str) -> Iterator[Event]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                event = _decoder.decode(line)
+            except msgspec.MsgspecError as error:
+                raise BadInput(f"{name}:{number}: not an event of a history: {error}") from error
+            if event.responded is not None and event.responded < event.invoked:
+                raise BadInput(f"{name}:{number}: responded before it was invoked")
+            if (event.responded is None) != (event.outcome == "unknown"):
+                raise BadInput(f"{name}:{number}: exactly the operations of unknown outcome have no response")
+            yield event

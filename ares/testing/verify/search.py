@@ -1,0 +1,202 @@
+"""Values written more than once (deletes, for a start): an exact search for a linearization, with a budget, since the problem is NP-complete.
+
+The search builds the linearization from its beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may come next if no other
+item left must precede it. Items are the clusters of values written once, each as a whole (zones.py: invoked at ``begun``, responding at
+``ended``), and single reads and writes of the repeated values. These rules leave few choices; each keeps a linearization if there is one:
+
+- A value that no read left can return is as good as any other such: all of them are one value, OTHER, and every cluster writes OTHER.
+- A read of the present value goes next, and so does a write of OTHER if OTHER is the present value: neither takes anything from what follows.
+- Of several writes of one value that may come next, the one with the earliest response does: two of them can be exchanged.
+- A write of unknown outcome is left out unless a read of it follows at once. Of several with one value, the first invoked is used.
+
+So a choice is only which value to write next, whatever the present one is. A state is which items are left (told by those that may come next and the
+one with the earliest response: all later ones are left, all earlier ones done), and how many writes of unknown outcome are used up: fewer is
+better. States met before are not tried again.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import NamedTuple
+
+from ares.testing.verify.register import Register, is_write, response
+from ares.testing.verify.zones import Zone
+
+OTHER = 0
+"""The number of all values that no read left can return; repeated values count from 1."""
+
+
+class _Item(NamedTuple):
+    begun: float
+    ended: float
+    writes: bool
+    value: int
+
+
+class _Choice(NamedTuple):
+    """What to do next: an item, or a write of unknown outcome of ``value`` if ``item`` is negative."""
+
+    ended: float
+    item: int
+    value: int
+
+
+class _Order:
+    """Items in an order, less those taken out; they are put back in reverse. The last index, ``end``, is no item."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self.end = len(order)
+        self.after = [0] * (self.end + 1)
+        self._before = [0] * (self.end + 1)
+        for one, other in zip([self.end, *order], [*order, self.end], strict=True):
+            self.after[one], self._before[other] = other, one
+
+    def take(self, item: int) -> None:
+        before, after = self._before[item], self.after[item]
+        self.after[before], self._before[after] = after, before
+
+    def put_back(self, item: int) -> None:
+        self.after[self._before[item]] = self._before[self.after[item]] = item
+
+
+class Search:
+    """The search for a linearization of one key. ``reached`` tells how far it got: no operation invoked later played a part."""
+
+    def __init__(self, register: Register, zones: Sequence[Zone]) -> None:
+        numbers = {value: number for number, value in enumerate(register.repeated, 1)}
+        items = [_Item(zone.begun, zone.ended, True, OTHER) for zone in zones]
+        self._unknown: list[list[float]] = [[] for _ in range(len(numbers) + 1)]
+        for value, number in numbers.items():
+            for event in [*register.writes[value], *register.reads[value]]:
+                if event.outcome == "unknown":
+                    self._unknown[number].append(event.invoked)
+                else:
+                    items.append(_Item(event.invoked, response(event), is_write(event), number))
+            self._unknown[number].sort()
+        items.sort()
+        self._items = items
+        self._begun = [*(item.begun for item in items), inf]
+        self._ended = [*(item.ended for item in items), inf]
+        self._by_begun = _Order(range(len(items)))
+        self._by_ended = _Order(sorted(range(len(items)), key=self._ended.__getitem__))
+        self._reads_left = [0, *(len(register.reads[value]) for value in numbers)]
+        self._present = numbers.get(None, OTHER)
+        self._used = (0,) * len(self._unknown)  # how many writes of unknown outcome of each value; states share it
+        self._trail: list[int | tuple[int, ...]] = []  # what was done: items taken, and what ``_used`` was before it changed
+        self._seen: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        self.states = 0
+        self.reached = -inf
+
+    def run(self, states_max: int) -> bool | None:
+        """Whether there is a linearization; None if ``states_max`` states did not tell."""
+        choices: list[tuple[int, Iterator[_Choice]]] = []
+        while (candidates := self._settle()) or self._left():
+            if self._is_new(candidates):
+                self.states += 1
+                if self.states > states_max:
+                    return None
+                choices.append((len(self._trail), iter(self._choices(candidates))))
+            while choices:
+                length, rest = choices[-1]
+                self._undo(length)
+                if (choice := next(rest, None)) is not None:
+                    self._do(choice)
+                    break
+                choices.pop()
+            else:
+                return False
+        return True
+
+    def _left(self) -> bool:
+        return self._by_begun.after[-1] != self._by_begun.end
+
+    def _candidates(self) -> list[int]:
+        """The items that may come next. All but one of them were begun before the earliest response of the items left."""
+        begun, ended, after = self._begun, self._ended, self._by_begun.after
+        first = self._by_ended.after[-1]
+        second = self._by_ended.after[first]
+        earliest = ended[first]
+        found = []
+        item = after[-1]
+        while begun[item] <= earliest < inf:
+            found.append(item)
+            item = after[item]
+        if earliest < begun[first] <= ended[second]:
+            found.append(first)
+        return found
+
+    def _settle(self) -> list[int]:
+        """Do what needs no choice; returns the items that may come next then."""
+        while True:
+            candidates = self._candidates()
+            if not self._reads_left[self._present]:
+                self._present = OTHER
+            needless = [item for item in candidates if self._needs_no_choice(item)]
+            if not needless:
+                return candidates
+            for item in needless:
+                self._take(item)
+
+    def _needs_no_choice(self, item: int) -> bool:
+        _, _, writes, value = self._items[item]
+        if writes:
+            return self._present == OTHER == self._target(value)
+        return value == self._present
+
+    def _target(self, value: int) -> int:
+        return value if self._reads_left[value] else OTHER
+
+    def _choices(self, candidates: Sequence[int]) -> list[_Choice]:
+        """For each value the write of it to be tried, the most urgent first."""
+        best: dict[int, _Choice] = {}
+        readable = set()
+        for item in candidates:
+            value = self._items[item].value
+            if not self._items[item].writes:
+                readable.add(value)
+                continue
+            target = self._target(value)
+            if target not in best or self._ended[item] < best[target].ended:
+                best[target] = _Choice(self._ended[item], item, target)
+        earliest = self._ended[self._by_ended.after[-1]]
+        unknown = [_Choice(inf, -1, value) for value in sorted(readable) if self._unused(value, earliest)]
+        return sorted(best.values()) + unknown
+
+    def _unused(self, value: int, until: float) -> bool:
+        """Whether a write of unknown outcome of the value, begun by then, is left."""
+        invoked, used = self._unknown[value], self._used[value]
+        return used < len(invoked) and invoked[used] <= until
+
+    def _is_new(self, candidates: Sequence[int]) -> bool:
+        """Whether the state was not met before, nor one like it with fewer writes of unknown outcome used; makes it a state met."""
+        first = self._by_ended.after[-1]
+        second = self._by_ended.after[first]
+        self.reached = max(self.reached, self._ended[first], self._begun[first], self._begun[second] if second != self._by_ended.end else -inf)
+        met = self._seen.setdefault((first, *candidates), [])
+        if any(used is self._used or all(map(int.__le__, used, self._used)) for used in met):
+            return False
+        met.append(self._used)
+        return True
+
+    def _do(self, choice: _Choice) -> None:
+        if choice.item >= 0:
+            self._take(choice.item)
+        else:
+            self._trail.append(self._used)
+            self._used = tuple(count + (value == choice.value) for value, count in enumerate(self._used))
+        self._present = choice.value
+
+    def _take(self, item: int) -> None:
+        self._by_begun.take(item)
+        self._by_ended.take(item)
+        self._reads_left[self._items[item].value] -= not self._items[item].writes
+        self._trail.append(item)
+
+    def _undo(self, length: int) -> None:
+        while len(self._trail) > length:
+            done = self._trail.pop()
+            if isinstance(done, tuple):
+                self._used = done
+            else:
+                self._by_begun.put_back(done)
+                self._by_ended.put_back(done)
+                self._reads_left[self._items[done].value] += not self._items[done].writes

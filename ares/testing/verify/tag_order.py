@@ -1,0 +1,64 @@
+"""The order of tags: a stronger property than linearizability, which our protocol promises and a client can see (ARES II section 2, A1 to A3).
+
+Every operation that returned tells the tag of what it wrote or read. The tag of an operation is at least as high as that of every operation on the
+key that had ended before it began, and strictly higher if it is a write (or delete); a tag belongs to one write and so to one value; the tag
+of zero is that of the initial value, "absent". A write of unknown outcome may tell the tag that it chose. Operations without a tag are not judged.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ares.model.tag import TAG_ZERO
+from ares.testing.verify.findings import Violation
+from ares.testing.verify.history import Event, Pair, shown
+from ares.testing.verify.register import Contradiction, by_key, is_write, named, response, written
+
+ZERO: Pair = (TAG_ZERO.number, TAG_ZERO.writer)
+
+
+class _Tagged(NamedTuple):
+    tag: Pair
+    event: Event
+
+
+def check_tags(events: Iterable[Event]) -> list[Violation]:
+    """Where the order of tags is broken; at most two violations for an operation."""
+    violations = []
+    for key, own in by_key(events).items():
+        tagged = [_Tagged(event.tag, event) for event in own if event.tag is not None and _counts(event)]
+        for found in (*_shared(tagged), *_disordered(tagged)):
+            violations.append(Violation(key, found.why, tuple(sorted(found.events, key=lambda event: event.invoked))))
+    return violations
+
+
+def _counts(event: Event) -> bool:
+    return event.outcome == "ok" or (event.outcome == "unknown" and is_write(event))
+
+
+def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
+    """Tags of two writes, or of two values."""
+    owners: dict[Pair, Event] = {}
+    for tag, event in sorted(tagged, key=lambda one: not is_write(one.event)):  # writes first: of two readers it is the wrong one that is told
+        owner = owners.setdefault(tag, event)
+        if tag == ZERO and (is_write(event) or event.value is not None):
+            yield Contradiction(f"tag {shown(tag)} is that of the initial value, absent", (event,))
+        elif owner is not event and is_write(event):
+            yield Contradiction(f"tag {shown(tag)} belongs to two writes", (owner, event))
+        elif written(owner) != written(event):
+            one, other = sorted((named(written(owner)), named(written(event))))
+            yield Contradiction(f"tag {shown(tag)} belongs to two values, {one} and {other}", (owner, event))
+
+
+def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
+    """Operations whose tag is too low for what had ended before they began."""
+    ended = sorted(tagged, key=lambda one: response(one.event))
+    count, highest = 0, None
+    for tag, event in sorted(tagged, key=lambda one: one.event.invoked):
+        while count < len(ended) and response(ended[count].event) < event.invoked:
+            if highest is None or highest.tag < ended[count].tag:
+                highest = ended[count]
+            count += 1
+        if highest is not None and (tag < highest.tag or (tag == highest.tag and is_write(event))):
+            than = "lower than" if tag < highest.tag else "no higher than"
+            why = f"{event.client}'s {event.operation} has tag {shown(tag)}, {than} {shown(highest.tag)}, which had been seen before it began"
+            yield Contradiction(why, (highest.event, event))
