@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.demo.demo_command import demo_steps
+from ares.cli.demo import demo_steps
 from ares.cli.demo.demo_traffic import Traffic, count_in, value_of
 from ares.cli.main import run
 from ares.machine.interpreter import python
