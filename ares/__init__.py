@@ -29,11 +29,12 @@ if TYPE_CHECKING:
         DecodeFailed,
         DomainNotFound,
         FileChanged,
+        LeftBehind,
         NotAuthorized,
         ObjectNotFound,
+        ObjectsStuck,
         Unavailable,
     )
-    from ares.model.object_errors import LeftBehind, ObjectsStuck
     from ares.model.tag import Tag
 
 __all__ = [
@@ -70,8 +71,8 @@ _ELSEWHERE = {
     "File": "client.file",
     "FileStat": "client.file",
     "FileWriter": "client.file_writer",
-    "LeftBehind": "model.object_errors",
-    "ObjectsStuck": "model.object_errors",
+    "LeftBehind": "model.errors",
+    "ObjectsStuck": "model.errors",
     "Sizes": "fragment.divide",
     "Tag": "model.tag",
     "VersionedResult": "client.store",

@@ -15,9 +15,8 @@ from ares.autopilot.judge import Replace, Roster, Sound, Stuck, Verdict, judge, 
 from ares.autopilot.watch import Watch
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.model.configuration import Configuration, Server
-from ares.model.errors import AresError
+from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
-from ares.model.object_errors import ObjectsStuck
 from ares.reconfig.throttle import Throttle
 
 LOOK_UP_S = 5.0

@@ -8,9 +8,8 @@ from ares.cli.command_connection import printable, size, with_manager
 from ares.cli.options import Common, command
 from ares.cli.policy import AllowNoFaults, DapOption, Delta, K, Policy, Servers
 from ares.cli.progress import progress_bar
-from ares.model.errors import AresError, BadInput
+from ares.model.errors import AresError, BadInput, ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN, shown
-from ares.model.object_errors import ObjectsStuck
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager

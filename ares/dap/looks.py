@@ -21,9 +21,9 @@ from msgspec import Struct
 from ares.dap.decidable import newest_decodable, newest_possible
 from ares.dap.reading import DataReplies, Reading, patience_s
 from ares.model.configuration import Configuration
+from ares.model.errors import Undecodable
 from ares.model.identity import CallId, ObjectName, ServerId
 from ares.model.messages import DELETED, DataReply
-from ares.model.object_errors import Undecodable
 from ares.model.tag import TAG_ZERO, Tag
 
 LOOKS_ALIKE = 8
@@ -71,7 +71,7 @@ class Looks:
     def fail(self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> float:
         """Another look failed; ``named``: who was asked for its element by name, and answered. Returns for how long to pause.
 
-        Raises :class:`ares.model.object_errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
+        Raises :class:`ares.model.errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
         """
         finding = found(reading, answers, named)
         self._alike = self._alike + 1 if finding == self._finding else 1

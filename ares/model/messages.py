@@ -11,16 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ares.model.configuration import DELTA_MAX, Configuration, Successor
-from ares.model.consensus_messages import ConsensusDescription as ConsensusDescription
-from ares.model.consensus_messages import Decided as Decided
-from ares.model.consensus_messages import DescribeConsensus as DescribeConsensus
-from ares.model.consensus_messages import GetHint as GetHint
-from ares.model.consensus_messages import Hint as Hint
-from ares.model.consensus_messages import Propose as Propose
-from ares.model.consensus_messages import TellFinalized as TellFinalized
-from ares.model.consensus_messages import Undecided as Undecided
-from ares.model.envelope import Message as Message
-from ares.model.identity import ConfigurationId, ObjectName, ServerId
+from ares.model.identity import CallId, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.tag import Tag
 
 DELETED = -1
@@ -55,6 +46,12 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
         """Bytes of data."""
         parts = self.parts
         return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+
+
+class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
+    """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
+
+    call: CallId
 
 
 # -- to a storage server ------------------------------------------------------------------------------------------------
@@ -147,6 +144,59 @@ class SetLogLevel(Message, frozen=True, tag=11):
     """To a server or a consensus member: log from ``level`` on (debug, info, warning, error) until told otherwise or restarted."""
 
     level: Annotated[str, Meta(max_length=32)]
+
+
+# -- to a consensus member, and from it --------------------------------------------------------------------------------
+
+
+class Propose(Message, frozen=True, tag=64):
+    """Con.propose (Alg. 5:17): the place is the configuration's own."""
+
+    configuration: Configuration
+    proposer: ClientId
+
+
+class Decided(Message, frozen=True, tag=65):
+    """The decision for the place, whosever it was."""
+
+    configuration: Configuration
+    proposer: ClientId
+
+
+class GetHint(Message, frozen=True, tag=66):
+    domain: DomainName
+
+
+class Hint(Message, frozen=True, tag=67):
+    """The last configuration of the domain that the service was told is finalized. Never needed for safety."""
+
+    configuration: Configuration | None
+
+
+class TellFinalized(Message, frozen=True, tag=68):
+    configuration: Configuration
+
+
+class Undecided(Message, frozen=True, tag=69):
+    """The member could not reach a decision (no leader, no majority): ask another, or later."""
+
+    why: str
+
+
+class DescribeConsensus(Message, frozen=True, tag=70):
+    pass
+
+
+class ConsensusDescription(Message, frozen=True, tag=71):
+    """``autopilot``: what it does or did last, in one sentence; empty at a member that does not run it."""
+
+    member: ServerId
+    leader: str
+    term: int
+    decisions: int
+    members_reachable: int
+    members_total: int
+    autopilot: str = ""
 
 
 # -- from a storage server ----------------------------------------------------------------------------------------------

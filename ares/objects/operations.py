@@ -10,9 +10,8 @@ from collections.abc import Callable
 from ares.dap.looks import BRIEF
 from ares.dap.primitives import DataAccess, Found, FoundTag
 from ares.model.configuration import Configuration
-from ares.model.errors import NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain
+from ares.model.errors import LeftBehind, NoTagLeft, NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain, Undecodable
 from ares.model.identity import ConfigurationId, ObjectName, shown
-from ares.model.object_errors import LeftBehind, NoTagLeft, Undecodable
 from ares.model.tag import NUMBER_LAST, TAG_ZERO, Tag, Taken
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Value
 from ares.objects.answers import Answer, at_quorum, newest

@@ -4,9 +4,8 @@ from contextlib import suppress
 
 from ares.dap.looks import BRIEF
 from ares.dap.primitives import Found
-from ares.model.errors import ElementRefused, NotAuthorized
+from ares.model.errors import ElementRefused, NotAuthorized, Undecodable
 from ares.model.identity import ObjectName
-from ares.model.object_errors import Undecodable
 from ares.model.value import TOMBSTONE, WITHHELD
 from ares.objects.answers import at_quorum, newest
 from ares.objects.operations import propagate, query

@@ -15,9 +15,8 @@ from msgspec import Struct
 from ares.dap.looks import BRIEF, THOROUGH, Effort
 from ares.dap.primitives import DataAccess, Found
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import ElementRefused, Superseded
+from ares.model.errors import ElementRefused, Superseded, Undecodable
 from ares.model.identity import ObjectName
-from ares.model.object_errors import Undecodable
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import WITHHELD
 from ares.operation.effects import Now, Operation, Pause, Report, Together

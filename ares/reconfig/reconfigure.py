@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from ares.dap.registry import data_access
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import ConfigurationRefused, Superseded, Uncertain
+from ares.model.errors import ConfigurationRefused, ObjectsStuck, Superseded, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.messages import Decided
-from ares.model.object_errors import ObjectsStuck
 from ares.operation.effects import Agree, Announce, Operation, Report
 from ares.reconfig.mover import Mover, Progress
 from ares.reconfig.retire import gc_config

@@ -3,10 +3,9 @@
 import pytest
 
 from ares.model.configuration import Configuration
-from ares.model.errors import ConnectionClosed
+from ares.model.errors import ConnectionClosed, ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
-from ares.model.object_errors import ObjectsStuck
 from ares.objects.operations import read, write
 from ares.objects.survey import list_objects
 from ares.reconfig.reconfigure import reconfigure

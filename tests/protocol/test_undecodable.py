@@ -9,10 +9,9 @@ from ares.fragment.remove import fm_remove
 from ares.fragment.shared_memory import SharedMemory
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
-from ares.model.errors import ObjectNotFound
+from ares.model.errors import LeftBehind, ObjectNotFound, ObjectsStuck, Undecodable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Describe, GetData, PutData
-from ares.model.object_errors import LeftBehind, ObjectsStuck, Undecodable
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
 from ares.objects.coverable import read_versioned, write_versioned

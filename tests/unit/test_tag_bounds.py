@@ -5,10 +5,9 @@ import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
-from ares.model.errors import ElementRefused
+from ares.model.errors import ElementRefused, NoTagLeft
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
 from ares.model.messages import DELETED, LEFT, PutData, TagReply
-from ares.model.object_errors import NoTagLeft
 from ares.model.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
 from ares.model.value import TOMBSTONE
 from ares.objects.operations import delete, read, write

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ares.model.envelope import Message
 from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import PARTS_MAX, Element, PutData
+from ares.model.messages import PARTS_MAX, Element, Message, PutData
 from ares.model.tag import Tag
 from ares.replica.facts import Fact, Pointed, Trimmed
 
