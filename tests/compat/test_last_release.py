@@ -1,0 +1,100 @@
+"""What the last release wrote is read, and what it said is understood: a cluster's directory, and one message of every kind, recorded from it.
+
+`last_release.tar.xz` is the directory of a durable cluster of five servers and one consensus member, after `down`: objects, a deletion, two files, a
+second domain, and a reconfiguration from ABD to EC. Its addresses are part of its configurations, so it runs in a network namespace of its own.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from ares.model.codec import encode
+
+from ..transport.samples import SAMPLES
+
+HERE = Path(__file__).parent
+NUMBERS = "".join(f"{number}\n" for number in range(1, 4001))
+
+needs_namespace = pytest.mark.skipif(
+    os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("ip")),
+    reason="needs root, unshare (util-linux) and ip (iproute2): the recorded cluster runs in a network namespace of its own",
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    with tarfile.open(HERE / "last_release.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    password = tmp_path / "c/secrets/consensus.password"
+    password.parent.mkdir(mode=0o700)
+    password.write_text(secrets.token_hex(16))
+    password.chmod(0o600)
+    for data in (tmp_path / "c/data").iterdir():
+        if data.is_dir():
+            data.chmod(0o700)
+    return tmp_path / "c"
+
+
+def test_its_cluster_file_is_read(cluster: Path) -> None:
+    settings = Settings.load(cluster / "cluster.toml")
+    assert (list(settings.servers), list(settings.members)) == (["s0", "s1", "s2", "s3", "s4"], ["r0"])
+    assert settings.initial.id.hex() == "6bbfc8a7a6e2c1d6c406b553bef3990c"
+
+
+PROGRAM = """
+import sys, ares
+from ares.model.configuration import Configuration, Server
+with ares.connect_blocking(sys.argv[1] + "/cluster.toml") as store:
+    photos = store.domain("photos")
+    print(store.read("greeting"), store.read("after"), photos.read("p1"), len(store.read("large")), list(store.list()))
+    try:
+        store.read("gone")
+    except ares.ObjectNotFound as error:
+        print(error)
+    print(store.file("numbers").read() == sys.argv[2].encode())
+    store.write("greeting", b"again")
+    print(store.reconfigure(Configuration.abd([Server(id) for id in ("s0", "s1", "s4")])).configuration.describe())
+    print(store.read("greeting"), store.read("after"))
+"""
+
+COMMANDS = """
+ip link set lo up && "$@" -m ares up {cluster} --detach >/dev/null && "$@" -c '{program}' {cluster} '{numbers}'
+status=$?
+"$@" -m ares down {cluster} >/dev/null && exit $status
+"""
+
+
+@needs_namespace
+def test_its_cluster_starts_and_goes_on(cluster: Path) -> None:
+    commands = COMMANDS.format(cluster=cluster, program=PROGRAM.replace("'", '"'), numbers=NUMBERS)
+    told = subprocess.run(["unshare", "--net", "bash", "-c", commands, "-", *python()], capture_output=True, text=True, timeout=300)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.splitlines() == [
+        "b'hello' b'move' b'picture' 40000 ['after', 'greeting', 'large']",
+        "no object 'gone' in domain 'default'",
+        "True",
+        "ABD n=3 on s0,s1,s4; quorum 2, survives 1 crash",
+        "b'again' b'move'",
+    ]
+
+
+RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="ascii"))
+
+
+@pytest.mark.parametrize(("kind", "frames", "sample"), [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, SAMPLES, strict=True)])
+def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
+    assert type(sample).__name__ == kind
+    assert [_recorded(frame, said) for frame, said in zip(encode([sample]), frames, strict=True)] == frames  # type: ignore[list-item]
+
+
+def _recorded(frame: bytes, said: str) -> str:
+    return f"blake2b:{hashlib.blake2b(frame, digest_size=16).hexdigest()}" if said.startswith("blake2b:") else frame.hex()
