@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.bench-installed
+DOCS_STAMP := $(VENV)/.docs-installed
 # Tests wait about as much as they compute, so two lanes fit two processors. The tests of a file share what it sets up; the last files are short.
 LANES := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check bench bench-quick bench-scale bench-moving clean
+.PHONY: help venv demo test check docs bench bench-quick bench-scale bench-moving clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +25,9 @@ test: $(STAMP) ## run the test suite
 check: $(STAMP) ## look for mistakes without running anything: ruff and mypy
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+
+docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
+	@$(VENV)/bin/python -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
 bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; writes results/bench
 	@$(VENV)/bin/python -m experiments.bench
@@ -57,4 +61,8 @@ $(STAMP): pyproject.toml
 $(BENCH_STAMP): $(STAMP)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || { \
 		echo "make: the clients of other stores could not be installed, see above; those stores are left out"; } >&2
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

@@ -8,26 +8,7 @@ import os
 import signal
 import sys
 from io import TextIOWrapper
-from types import FrameType
 from typing import Literal, TextIO
-
-FAILED = 1
-INTERRUPTED = 130
-TERMINATED = 143
-
-
-class Ending:
-    """Handles SIGTERM as Ctrl-C is handled then. ``status``: the exit status of a command that was cut short."""
-
-    def __init__(self) -> None:
-        self.status = INTERRUPTED
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.status = TERMINATED
-        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own; a job in the background ignores it
-        if not callable(interrupt):
-            raise KeyboardInterrupt
-        interrupt(signal.SIGINT, frame)
 
 
 def main() -> None:
@@ -35,7 +16,7 @@ def main() -> None:
     interrupt = signal.getsignal(signal.SIGINT)
     _end_silently()
     open_standard_streams()
-    from ares.cli.main import run
+    from ares.cli.main import FAILED, Ending, run
 
     ending = Ending()
     try:

@@ -8,17 +8,17 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 from ares.cli import domain_commands, history_command, keys_commands, object_commands, torture_command
 from ares.cli.demo import demo_command
-from ares.cli.entry import FAILED, INTERRUPTED, Ending
-from ares.cli.entry import main as main
 from ares.cli.files import file_commands, file_upkeep
 from ares.cli.files.local_files import Interrupted, naming
 from ares.cli.local import cluster_commands
@@ -28,7 +28,10 @@ from ares.machine.hidden import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
 
+FAILED = 1
 MISUSED = 2
+INTERRUPTED = 130
+TERMINATED = 143
 CUT_SHORT = "interrupted; what was under way may have taken effect or not: look before you repeat it"
 
 app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -69,6 +72,20 @@ _MODULES = (
 )
 for commands in _MODULES:
     commands.register(app)
+
+
+class Ending:
+    """Handles SIGTERM as Ctrl-C is handled then. ``status``: the exit status of a command that was cut short."""
+
+    def __init__(self) -> None:
+        self.status = INTERRUPTED
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.status = TERMINATED
+        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own; a job in the background ignores it
+        if not callable(interrupt):
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
 
 
 def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
