@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from ares.cli.command_connection import Domain, printable, size, with_store
-from ares.cli.files.local_files import STANDARD_STREAM, check_output, naming, resolved, standard_output
+from ares.cli.local_files import STANDARD_STREAM, check_output, naming, resolved, standard_output
 from ares.cli.options import Common, command, say
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX

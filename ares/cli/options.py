@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct, structs
 
-from ares.cli.files.local_files import naming
+from ares.cli.local_files import naming
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:

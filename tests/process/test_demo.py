@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.demo import demo_steps
+from ares.cli.demo import demo_story
 from ares.cli.demo.demo_traffic import Traffic, count_in, value_of
 from ares.cli.main import run
 from ares.machine.interpreter import python
@@ -34,11 +34,11 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert (told["ok"], told["failures"]) == (True, 0)
     moves = [step for step in told["steps"] if "moved" in step]
     assert [move["configuration"].split(";")[0] for move in moves] == ["EC n=4 k=2 delta=8 on s1,s2,s3,s4", "ABD n=3 on s2,s3,s4"]
-    assert all(move["moved"] >= demo_steps.SMALL_OBJECTS for move in moves)
+    assert all(move["moved"] >= demo_story.SMALL_OBJECTS for move in moves)
     leader = moves[1]["killed"]
-    assert told["crashes_survived"] == ["s0", leader, demo_steps.EVERYBODY]
+    assert told["crashes_survived"] == ["s0", leader, demo_story.EVERYBODY]
     [back] = [step for step in told["steps"] if "objects" in step and step["step"].startswith("start s0 again")]
-    assert back["objects"] >= demo_steps.SMALL_OBJECTS
+    assert back["objects"] >= demo_story.SMALL_OBJECTS
     [everybody] = [step for step in told["steps"] if step["step"].startswith("kill -9 every server")]
     assert len(everybody["killed"]) == 8
     assert moves[1]["leader"] != leader
@@ -71,7 +71,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
 @pytest.mark.process
 def test_a_step_that_fails_fails_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Negative control: digests that cannot be equal."""
-    monkeypatch.setattr(demo_steps, "_digest", lambda value: str(id(value)) + os.urandom(8).hex())
+    monkeypatch.setattr(demo_story, "_digest", lambda value: str(id(value)) + os.urandom(8).hex())
     assert run(["demo", "--mib", "1", "--dir", str(tmp_path), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert not told["ok"]

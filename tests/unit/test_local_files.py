@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.files.file_access import parse_sizes
-from ares.cli.files.file_conflicts import save
-from ares.cli.quantities import parse_seconds, parse_size
+from ares.cli.file_commands import parse_sizes, save
+from ares.cli.terminal import parse_seconds, parse_size
 from ares.fragment.divide import Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, Conflict
 from ares.machine.interpreter import python
@@ -17,7 +16,7 @@ from ares.model.errors import BadInput
 
 def kind_of(expression: str) -> str:
     """The class of a file object where Python does not buffer standard output."""
-    program = f"import sys\nfrom ares.cli.files.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
+    program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     return subprocess.run(python("-c", program), capture_output=True, check=True, text=True, timeout=240, env=environment).stdout.strip()
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from ares.cli.demo.demo_processes import Processes
     from ares.cli.demo.demo_show import Narrator
-    from ares.cli.demo.demo_steps import Story
+    from ares.cli.demo.demo_story import Processes, Story
     from ares.cluster.settings import Settings
 
 SERVERS = 5
@@ -45,7 +44,7 @@ def demo(
     from rich.console import Console
 
     from ares.cli.demo.demo_show import Narrator
-    from ares.cli.demo.demo_steps import Story
+    from ares.cli.demo.demo_story import Story
     from ares.machine.loop import run
 
     if directory is not None and not directory.is_dir():
@@ -71,7 +70,7 @@ def demo(
 @contextlib.contextmanager
 def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, Processes]]":
     """A new cluster in a temporary directory, and its processes, which run. At the end of it neither is left."""
-    from ares.cli.demo.demo_processes import Processes
+    from ares.cli.demo.demo_story import Processes
     from ares.cli.local.supervisor import Supervisor, members_of
     from ares.cluster.cluster_file import Plan, create
 

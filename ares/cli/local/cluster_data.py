@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Collection
 
-from ares.cli.files.local_files import resolved
+from ares.cli.local_files import resolved
 from ares.cluster.home import CLAIM_NAME, held, is_bare
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 from ares.cluster.starts import forget_starts, record_of, was_started

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.files.local_files import resolved
+from ares.cli.local_files import resolved
 from ares.cli.options import Common
 from ares.model.errors import BadInput, DirectoryLost
 

@@ -4,25 +4,127 @@ import asyncio
 import hashlib
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ares.cli.command_connection import size
-from ares.cli.demo.demo_files import SharedFile
-from ares.cli.demo.demo_processes import Processes
 from ares.cli.demo.demo_show import Narrator
 from ares.cli.demo.demo_traffic import Traffic
+from ares.cli.local.supervisor import Supervisor, members_of
+from ares.cli.local.up_command import START_TIMEOUT_S
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.settings import Settings
+from ares.fragment.report import WriteReport
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
 from ares.operation import session
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
+
+
+class Processes:
+    """The servers and consensus members of a cluster that ``supervisor`` started."""
+
+    def __init__(self, settings: Settings, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._members = {member.id: member for member in members_of(settings)}
+
+    @property
+    def ids(self) -> list[str]:
+        """Servers and consensus members, whether they run or not."""
+        return list(self._members)
+
+    def kill(self, ids: Collection[str]) -> None:
+        """kill -9, all at once; they are gone when this returns."""
+        self._supervisor.kill(ids)
+
+    async def start(self, ids: Collection[str]) -> None:
+        """Start processes that do not run; they serve when this returns, and everything else goes on meanwhile.
+
+        Raises :class:`ares.cli.local.supervisor.NotStarted`.
+        """
+        members = [self._members[id] for id in ids]
+        with self._supervisor.alone():
+            await asyncio.to_thread(self._supervisor.start, members, START_TIMEOUT_S, lambda: False)
+
+
+NAME = "film"
+FILE_MIB_MIN = 8
+LINE = b" (one line, edited) "
+
+
+class FileLost(AresError):
+    """The file did not become what it must."""
+
+
+class SharedFile:
+    """A file of ``mib`` MiB (at least FILE_MIB_MIN, so that it has enough blocks to edit) in the cluster, and what it must hold."""
+
+    def __init__(self, narrator: Narrator, mib: int) -> None:
+        self._tell = narrator
+        self._bytes = max(mib, FILE_MIB_MIN) * 2**20
+        self.content = b""
+
+    async def edit(self, manager: Manager) -> None:
+        """Put the file, change a line in the middle, put it again."""
+        with self._tell.step(f"put a file of {size(self._bytes)}, cut into blocks by its content, as a domain of its own") as step:
+            self.content = os.urandom(self._bytes)
+            async with manager.file(NAME) as file:
+                report = await file.write(self.content)
+                step.note, step.data = _account(report, self._bytes)
+        with self._tell.step("insert a line in the middle of it and put it again") as step:
+            async with manager.file(NAME) as file:
+                self.content = _inserted(self.content, self._bytes // 2)
+                report = await file.write(self.content)
+                step.note, step.data = _account(report, self._bytes)
+            await self.compare(manager)
+
+    async def edit_together(self, manager: Manager, other: Manager) -> None:
+        """Two clients edit different parts of the same version, then one of them edits what the other has changed."""
+        with self._tell.step("two clients edit the same version of the file, one near its beginning, one near its end") as step:
+            async with manager.file(NAME) as ours, other.file(NAME) as theirs:
+                before = await ours.read()
+                await theirs.read()
+                near_begin, near_end = len(before) // 8, len(before) - len(before) // 8
+                edited_by_them = _inserted(before, near_end)
+                first, second = await ours.write(_inserted(before, near_begin)), await theirs.write(edited_by_them)
+                self.content = _inserted(edited_by_them, near_begin)
+                await self.compare(other)
+                late = await theirs.write(_inserted(edited_by_them, near_begin + 1))
+                if first.conflicts or second.conflicts or not late.conflicts:
+                    raise FileLost("edits of different blocks got in each other's way, or those of one block did not")
+                conflict = late.conflicts[0]
+                step.note = (
+                    "both edits are in the file; a third, of a block that had changed meanwhile, overwrote nothing and was told so:\n"
+                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in conflict, with the newer content of that block at hand"
+                )
+                step.data = {"conflicts": len(late.conflicts)}
+            await self.compare(manager)
+
+    async def compare(self, manager: Manager) -> None:
+        """Raises :class:`FileLost` unless the file is what it must be."""
+        async with manager.file(NAME) as file:
+            if await file.read() != self.content:
+                raise FileLost(f"the file {NAME!r} came back with another content than was put")
+
+
+def _inserted(content: bytes, at: int) -> bytes:
+    return content[:at] + LINE + content[at:]
+
+
+def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
+    """What moved, for people and for programs. Raises :class:`FileLost` if not everything got in."""
+    if report.conflicts:
+        raise FileLost("a file that nobody else writes came to a conflict")
+    blocks = report.modified + report.inserted
+    note = f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of {size(whole)}"
+    return note, {"blocks_moved": blocks, "blocks_kept": report.kept, "bytes_moved": report.moved_bytes}
+
 
 DOMAIN = "demo"
 SMALL_OBJECTS = 300
@@ -144,7 +246,7 @@ class Story:
             self._phase("moving to EC")
             result = await store.reconfigure(Configuration.ec(["s1", "s2", "s3", "s4"], k=2))
             self._phase("on EC")
-            step.note, step.data = _account(result)
+            step.note, step.data = _moved(result)
             self._check_traffic()
         await asyncio.sleep(LULL_S)
 
@@ -160,7 +262,7 @@ class Story:
             result = await store.reconfigure(Configuration.abd(["s2", "s3", "s4"]), progress=progress)
             self._phase("on ABD again")
             successor, successor_term = await self._leader(manager, but_not=leader)
-            note, data = _account(result)
+            note, data = _moved(result)
             step.note = f"{leader}, leader of term {term}, died before the decision; {successor} was elected for term {successor_term}\n{note}"
             step.data = data | {"killed": leader, "term": term, "leader": successor, "leader_term": successor_term}
             self._check_traffic()
@@ -230,7 +332,7 @@ def _digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-def _account(result: Reconfigured) -> tuple[str, dict[str, Any]]:
+def _moved(result: Reconfigured) -> tuple[str, dict[str, Any]]:
     """What became of a reconfiguration, for people and for programs. Raises :class:`DemoFailed` if it was somebody else's."""
     after = result.configuration
     if not result.ours:

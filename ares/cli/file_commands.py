@@ -1,0 +1,529 @@
+"""Commands about large files: put, get, files, rm, collect. How a file is reached, what its local copy was made from, and what conflicts are told."""
+
+import asyncio
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from blake3 import blake3
+from msgspec import Struct
+
+from ares.cli.command_connection import printable, size, with_manager
+from ares.cli.local_files import STANDARD_STREAM, Source, is_stream, local_source, local_target, telling_interruption
+from ares.cli.options import Common, command
+from ares.cli.terminal import Show, parse_seconds, parse_size, progress_bar
+from ares.model.errors import AresError, BadInput, ObjectNotFound
+from ares.model.identity import FILE_DOMAINS
+
+if TYPE_CHECKING:
+    from ares.client.file import File, FileStat
+    from ares.client.manager import Manager
+    from ares.client.remembered import LocalName, Remembered
+    from ares.fragment.divide import Sizes
+    from ares.fragment.read import FileProgress, FileState
+    from ares.fragment.report import Conflict, WriteReport
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The file's name in the cluster.", show_default=False)]
+FileDomain = Annotated[
+    str | None,
+    typer.Option("--domain", metavar="D", help="The domain of the file's blocks (default: one of its own, called file/NAME).", show_default=False),
+]
+Cache = Annotated[
+    bool, typer.Option("--cache/--no-cache", help="Use and keep what the local copy was made from. ARES_CACHE=off: never; =DIR: there.")
+]
+
+STATS_AT_ONCE = 16
+
+
+class NoSuchFile(ObjectNotFound):
+    """As a person calls it who knows of files only."""
+
+    def __str__(self) -> str:
+        return f"there is no file {self.object!r} in domain {self.domain!r}; `ares-cli files` lists what is there"
+
+
+class Edited(AresError):
+    """The local file holds what would be lost. ``known``: it was put or brought here before, and edited since. ``what``, ``local``: the file in the
+    cluster and the copy, as words of a command line.
+    """
+
+    def __init__(self, path: str, name: str, known: bool, what: str, local: str) -> None:
+        super().__init__(path, name, known, what, local)
+        self.path = path
+        self.name = name
+        self.known = known
+        self.what = what
+        self.local = local
+
+    def __str__(self) -> str:
+        path, differs = printable(self.path), f"differs from {printable(self.name)}"
+        force = f"`ares-cli get {self.what} {self.local} --force` overwrites it"
+        if self.known:
+            put = f"`ares-cli put {self.local} {self.what}` puts what was edited"
+            return f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}"
+        return f"{path} is there already, no put or get of it is known here, and it {differs}: it was left as it is. Name another file, or {force}"
+
+
+@contextmanager
+def speaking_of_files() -> Iterator[None]:
+    """What is not found is called a file."""
+    try:
+        yield
+    except ObjectNotFound as error:
+        raise NoSuchFile(error.object, error.domain) from None
+
+
+class Access(Struct, frozen=True):
+    """A file and, if there is one, the local copy of it."""
+
+    file: "File"
+    domain: str
+    copy: "LocalName | None"
+    remembered: "Remembered"
+
+    def recall(self) -> None:
+        """Base the file on what the copy was made from."""
+        if self.copy is not None:
+            self.file.state = self.remembered.recall(self.copy)
+
+    def keep(self, content: bytes) -> None:
+        """Keep what the copy is based on now, and the digest of its content."""
+        if self.copy is not None and self.file.state is not None:
+            self.remembered.remember(self.copy, self.file.state, content)
+
+    def known_content(self) -> bytes:
+        """The digest of the copy as it was last put or brought here; empty if that is not known."""
+        return self.remembered.content(self.copy) if self.copy is not None else b""
+
+    def check_unedited(self, copy: int, what: str, local: str) -> None:
+        """Raise :class:`Edited` if there is something in ``copy`` (a descriptor) that no put or get left; nobody knows where nothing is kept."""
+        if self.copy is None or not self.remembered.keeps or not os.fstat(copy).st_size:
+            return
+        from ares.client.local_copy import digest_of_file
+
+        known = self.known_content()
+        if digest_of_file(copy) != known:
+            raise Edited(os.fsdecode(self.copy.path), self.file.name, bool(known), what, local)
+
+
+def content_of(path: Path) -> bytes:
+    """The digest of what is in a local copy."""
+    from ares.client.local_copy import digest_of_file
+
+    with path.open("rb") as copy:
+        return digest_of_file(copy.fileno())
+
+
+async def open_file(
+    manager: "Manager",
+    name: str,
+    domain: str | None,
+    path: Path | None = None,
+    *,
+    cached: bool = True,
+    atomic: bool = False,
+    sizes: "Sizes | None" = None,
+) -> Access:
+    """The file ``name`` of ``domain`` (None: one of its own), with the copy at ``path`` (None: there is none)."""
+    from ares.client.remembered import LocalName, Remembered, cache_directory
+    from ares.client.store import ObjectStore
+
+    if domain is None:
+        file, place = manager.file(name, atomic=atomic, sizes=sizes), FILE_DOMAINS + name
+    else:  # of the class, because a Manager's own files are domains of their own
+        file, place = ObjectStore.file(await manager.domain(domain), name, atomic=atomic, sizes=sizes), domain
+    remembered = Remembered(cache_directory(os.environ) if cached else None)
+    copy = LocalName(manager.configuration.cluster_id, place, name, os.fsencode(path)) if path is not None else None
+    return Access(file, place, copy, remembered)
+
+
+async def check_kind(access: Access, atomic: bool, sizes: "Sizes | None") -> None:
+    """Raises :class:`BadInput` if a file that is there was made otherwise than is asked for now: that would be passed over in silence."""
+    if not atomic and sizes is None:
+        return
+    try:
+        genesis = (access.file.state or await access.file.snapshot()).genesis
+    except ObjectNotFound:
+        return
+    stays = f"of file {access.file.name!r}, which is there, stay as they are; nothing was sent. Leave the option out, or delete the file first"
+    if atomic and not genesis.atomic:
+        raise BadInput(f"the promises {stays}: it is a shared file, not an atomic one")
+    if sizes is not None and sizes != genesis.sizes:
+        raise BadInput(f"the block sizes {stays}: they are min {genesis.sizes.min}, avg {genesis.sizes.avg}, max {genesis.sizes.max} bytes")
+
+
+def kind(atomic: bool) -> str:
+    """What a person is told of a file's guarantee."""
+    return "atomic" if atomic else "shared"
+
+
+def parse_sizes(low: str | None, average: str | None, high: str | None) -> "Sizes | None":
+    """The block sizes asked for; those left out are as far from the average as the defaults are. None: nothing was asked for."""
+    from ares.fragment.divide import Sizes
+
+    if (low, average, high) == (None, None, None):
+        return None
+    middle = parse_size(average) if average is not None else Sizes().avg
+    return Sizes(parse_size(low) if low is not None else middle, middle, parse_size(high) if high is not None else 2 * middle)
+
+
+class Transfer:
+    """What moved, from the progress of an operation, which is shown as well. ``stage``: "" before anything moved."""
+
+    def __init__(self, show: Show, size_bytes: int | None) -> None:
+        self.stage = ""
+        self.moved_blocks = self.moved_bytes = 0
+        self._show = show
+        self._of = f" of {size(size_bytes)}" if size_bytes is not None else ""
+        self._last_bytes = 0
+
+    def follow(self, now: "FileProgress") -> None:
+        """One more block; an operation that begins again counts from 0, and what it moved before has moved all the same."""
+        self.stage = now.stage
+        came = now.moved_bytes - self._last_bytes if now.moved_bytes >= self._last_bytes else now.moved_bytes
+        self._last_bytes = now.moved_bytes
+        self.moved_bytes += came
+        self.moved_blocks += came > 0
+        self._show(now.stage, now.done, now.total, f"{size(self.moved_bytes)}{self._of} moved")
+
+
+SHOWN_MAX = 20
+"""How many conflicts a person is shown; --json has them all."""
+
+NAME_CHARACTERS_MAX = 100
+COPY_BYTES = 2**20
+
+
+def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: Path, theirs: bool) -> str:
+    """A paragraph for stderr: which ranges of ``file``, what was and was not lost, what there is to do."""
+    from ares.fragment.report import DELETED_MEANWHILE, WHOLE_FILE
+
+    whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].why in WHOLE_FILE
+    what, local, said = shell_words(name, domain), shlex.quote(str(file)), printable(str(file)) if file != STANDARD_STREAM else "standard input"
+    many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
+    lines = [f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get into {printable(name)}"]
+    lines += [f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:SHOWN_MAX]]
+    if more := conflicts[SHOWN_MAX:]:
+        lines.append(f"  ... and {len(more)} more; --json shows all")
+    rest = "nothing else was changed" if whole else "everything else that differs is in"
+    lines.append(f"Nothing of theirs was overwritten, {said} is as it was, and {rest}.")
+    if whole and conflicts[0].why == DELETED_MEANWHILE:
+        return "\n".join([*lines, f"To make it anew: ares-cli put {local} {what} --mine"])
+    if theirs:
+        return "\n".join([*lines, f"To have theirs here: ares-cli get {what} {local}"])
+    return "\n".join(
+        [
+            *lines,
+            "Choose:",
+            f"  ares-cli put {local} {what} --mine                 your ranges replace theirs",
+            f"  ares-cli put {local} {what} --theirs               leave theirs; `ares-cli get {what} {local}` then brings them here",
+            f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; put them together in {said}, and put that",
+        ]
+    )
+
+
+def shell_words(name: str, domain: str | None) -> str:
+    """How a file of the cluster is named on the command line."""
+    return f"{shlex.quote(name)} --domain {shlex.quote(domain)}" if domain is not None else shlex.quote(name)
+
+
+def _range(conflict: "Conflict") -> str:
+    if not conflict.length:
+        return f"at byte {conflict.offset} (something was taken out there)"
+    return f"bytes {conflict.offset} to {conflict.offset + conflict.length - 1} ({size(conflict.length)})"
+
+
+def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: Path) -> list[str]:
+    """Write NAME.OFFSET.mine, the range of the local ``content``, and NAME.OFFSET.theirs, where there is one; their paths."""
+    if not conflicts:
+        return []
+    directory.mkdir(parents=True, exist_ok=True)
+    stem, used, paths = _flat(name), set[str](), []
+    with content.open("rb") as stream:
+        for conflict in conflicts:
+            place = f"{stem}.{conflict.offset}"
+            while place in used:  # two edits may stand at one place of the local file: what one takes out there, and the other puts in
+                place += "+"
+            used.add(place)
+            mine = directory / f"{place}.mine"
+            stream.seek(conflict.offset)
+            with mine.open("wb") as out:
+                left = conflict.length
+                while left and (piece := stream.read(min(left, COPY_BYTES))):
+                    out.write(piece)
+                    left -= len(piece)
+            paths.append(str(mine))
+            if conflict.theirs is not None:
+                theirs = directory / f"{place}.theirs"
+                theirs.write_bytes(conflict.theirs)
+                paths.append(str(theirs))
+    return paths
+
+
+def _flat(name: str) -> str:
+    """``name`` as a part of a file's name, and no other name's."""
+    flat = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:NAME_CHARACTERS_MAX]
+    return flat if flat == name else f"{flat}-{blake3(name.encode()).hexdigest(4)}"
+
+
+def report_data(report: "WriteReport") -> dict[str, object]:
+    """The report, for programs."""
+    return {
+        "kept": report.kept,
+        "modified": report.modified,
+        "inserted": report.inserted,
+        "deleted": report.deleted,
+        "moved_bytes": report.moved_bytes,
+        "merged": report.merged,
+        "conflicts": [
+            {
+                "offset": conflict.offset,
+                "length": conflict.length,
+                "why": conflict.why,
+                "theirs_bytes": len(conflict.theirs) if conflict.theirs is not None else None,
+            }
+            for conflict in report.conflicts
+        ],
+    }
+
+
+BlockSize = Annotated[str | None, typer.Option(metavar="SIZE", help="In bytes, or with K or M; when the file is made.", show_default=False)]
+Mine = Annotated[bool, typer.Option("--mine", help="Where others changed the same blocks, write over theirs.")]
+Theirs = Annotated[bool, typer.Option("--theirs", help="Where others changed the same blocks, leave theirs; exit status 0.")]
+Save = Annotated[
+    Path | None, typer.Option("--save-conflicts", metavar="DIR", help="Write both sides of every conflict into DIR.", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the app."""
+    command(app, "put", example="ares-cli put movie.mkv movies/big")(put)
+    command(app, "get", example="ares-cli get movies/big movie.mkv")(get)
+    command(app, "files", example="ares-cli files movies/")(files)
+    command(app, "rm", example="ares-cli rm movies/big")(rm)
+    command(app, "collect", example="ares-cli collect --grace 24h")(collect)
+
+
+def put(
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The local file, or standard input.", show_default=False)],
+    name: Name,
+    domain: FileDomain = None,
+    atomic: Annotated[bool, typer.Option("--atomic", help="Readers see one put or another, never parts of two; when the file is made.")] = False,
+    block_min: BlockSize = None,
+    block_avg: BlockSize = None,
+    block_max: BlockSize = None,
+    mine: Mine = False,
+    theirs: Theirs = False,
+    save_conflicts: Save = None,
+    cache: Cache = True,
+) -> None:
+    """Bring the file NAME in the cluster up to date with a local one. Only blocks that differ from what FILE was made from move.
+
+    What FILE was made from is what the last `put` of it or `get` into it left, kept on this machine; where nothing is known, and with standard input,
+    FILE replaces what is there. Blocks that others changed meanwhile and FILE did not stay theirs. Where both did, nothing of theirs is overwritten,
+    the ranges of FILE are named, and the exit status is 1.
+    """
+    if mine and theirs:
+        raise BadInput("--mine and --theirs exclude each other")
+    if save_conflicts is not None and save_conflicts.exists() and not save_conflicts.is_dir():
+        raise BadInput(f"{save_conflicts} is not a directory to save conflicts in; nothing was sent")
+    sizes = parse_sizes(block_min, block_avg, block_max)
+    begun: list[Access] = []
+    with telling_interruption(lambda: _put_cut_short(name, begun)), local_source(file) as source:
+
+        async def use(manager: "Manager") -> "tuple[WriteReport, FileState | None]":
+            access = await open_file(manager, name, domain, source.path, cached=cache, atomic=atomic, sizes=sizes)
+            access.recall()
+            content = content_of(source.content) if access.copy is not None else b""  # before: what comes in meanwhile may not be put
+            await check_kind(access, atomic, sizes)
+            begun.append(access)
+            with progress_bar("look") as show, speaking_of_files():
+                transfer = Transfer(show, source.size_bytes)
+                report = await access.file.write(source.content, mine=mine, progress=transfer.follow)
+            if save_conflicts is not None:
+                access.file.acknowledge(report.conflicts)
+            access.keep(content if theirs or not report.conflicts else access.known_content())
+            return report, access.file.state
+
+        report, state = with_manager(common, use)
+        saved = save(report.conflicts, save_conflicts, name, source.content) if save_conflicts is not None else []
+    about = {"file": name, "domain": begun[0].domain, "local": str(file), "bytes": source.size_bytes}
+    now = {"kind": kind(state.genesis.atomic), "version": str(state.tag)} if state is not None else {}
+    common.report(about | now | report_data(report) | {"saved": saved}, _put_line(name, report, source.size_bytes))
+    if not common.json:
+        _tell_rest(report, name, domain, file, theirs, saved)
+        _tell_growth(source, name)
+    if report.conflicts and not theirs:
+        raise typer.Exit(1)
+
+
+def _put_cut_short(name: str, begun: list[Access]) -> str:
+    if not begun:
+        return "nothing was sent"
+    return (
+        f"{printable(name)} has its old content, or the new one in some blocks and the old one in others (an atomic file: one of the two, whole); "
+        "put it again to finish"
+    )
+
+
+def _put_line(name: str, report: "WriteReport", size_bytes: int) -> str:
+    moved = report.modified + report.inserted
+    return f"{printable(name)}: {moved} of {report.kept + moved} blocks, {size(report.moved_bytes)} of {size(size_bytes)} moved ({report.describe()})"
+
+
+def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path, theirs: bool, saved: list[str]) -> None:
+    """What the one line does not say; conflicts on stderr."""
+    if report.merged:
+        others = "1 other block, which stays as it is" if report.merged == 1 else f"{report.merged} other blocks, which stay as they are"
+        typer.echo(f"{printable(name)} is not byte for byte {printable(str(file))}: others changed {others}; `ares-cli get` brings what is there")
+    if report.conflicts:
+        typer.echo(told(report.conflicts, name, domain, file, theirs), err=True)
+    if saved:
+        typer.echo(f"saved: {', '.join(saved)}", err=True)
+
+
+def _tell_growth(source: Source, name: str) -> None:
+    """What is written to a local file behind what was looked at first is no change of that, and nobody else would notice."""
+    if source.path is not None and source.path.exists() and (now := source.path.stat().st_size) > source.size_bytes:
+        late = f"it is being written to, and what came late ({size(now - source.size_bytes)}) may not be in {printable(name)}: put it again"
+        typer.echo(f"note: {printable(str(source.path))} has grown since: {late}", err=True)
+
+
+def get(
+    common: Common,
+    name: Name,
+    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The local file, or standard output.", show_default=False)],
+    domain: FileDomain = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE whatever is in it.")] = False,
+    cache: Cache = True,
+) -> None:
+    """Bring a local file up to date with the file NAME in the cluster, wholly or not at all. Only blocks that FILE does not have move.
+
+    A FILE that was edited since its last `put` or `get`, or was there before any, and differs from NAME, is left as it is, and the exit status is 1.
+    With --force it is overwritten, and so it is where nothing is kept that would tell (--no-cache, ARES_CACHE=off).
+    """
+    if common.json and is_stream(file):
+        raise BadInput("--json and the content cannot both be printed: name a FILE")
+    outcome = "no more than a part was printed" if is_stream(file) else f"{file} is as it was"
+    with telling_interruption(lambda: outcome), local_target(file) as target:
+
+        async def use(manager: "Manager") -> "tuple[bool, Access, FileState, Transfer]":
+            access = await open_file(manager, name, domain, target.path, cached=cache)
+            access.recall()
+            known = access.file.state
+            with progress_bar("look") as show, speaking_of_files():
+                transfer = Transfer(show, known.length if known is not None else None)
+                what, local = shell_words(name, domain), shlex.quote(str(file))
+                replacing = None if force else partial(access.check_unedited, what=what, local=local)
+                changed = await access.file.read_into(target.content, replacing=replacing, progress=transfer.follow)
+            access.keep(content_of(target.content) if access.copy is not None else b"")
+            return changed, access, cast("FileState", access.file.state), transfer  # a read leaves what it saw
+
+        changed, access, state, transfer = with_manager(common, use)
+    blocks = sum(1 for part in state.parts if part.length)
+    line = f"{printable(name)}: {transfer.moved_blocks} of {blocks} blocks, {size(transfer.moved_bytes)} of {size(state.length)} moved"
+    if is_stream(file):
+        typer.echo(line, err=True)
+        return
+    about: dict[str, Any] = {"file": name, "domain": access.domain, "local": str(file), "bytes": state.length, "blocks": blocks}
+    about |= {"kind": kind(state.genesis.atomic), "version": str(state.tag), "changed": changed}
+    about |= {"moved_blocks": transfer.moved_blocks, "moved_bytes": transfer.moved_bytes}
+    common.report(about, f"{line}; {file} {'is up to date' if changed else 'was up to date already'}")
+
+
+def files(
+    common: Common,
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False)] = "",
+    domain: Annotated[str | None, typer.Option("--domain", metavar="D", help="Files whose blocks are in D.", show_default=False)] = None,
+) -> None:
+    """List files: name, size, blocks, kind, and when the list of the file's blocks was last written.
+
+    Without --domain those that are domains of their own.
+    """
+
+    async def use(manager: "Manager") -> "list[FileStat]":
+        from ares.client.store import ObjectStore
+
+        names = await (manager.files(prefix) if domain is None else ObjectStore.files(await manager.domain(domain), prefix))
+        turn = asyncio.Semaphore(STATS_AT_ONCE)
+
+        async def stat(name: str) -> "FileStat | None":
+            async with turn:
+                try:
+                    return await (await open_file(manager, name, domain)).file.stat()
+                except ObjectNotFound:  # somebody deleted it meanwhile
+                    return None
+
+        return [found for found in await asyncio.gather(*map(stat, names)) if found is not None]
+
+    found = with_manager(common, use)
+    rows = [(printable(one.name), size(one.size_bytes), f"{one.blocks}", kind(one.atomic), _local_time(one.modified_s)) for one in found]
+    widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
+    lines = [f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  {row[3]:6}  {row[4]}" for row in rows]
+    if common.json or lines:
+        common.report({"files": [_stat_data(one) for one in found]}, "\n".join(lines))
+
+
+def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
+    """Delete the file NAME and its blocks. What local copies on this machine were made from is forgotten."""
+
+    async def use(manager: "Manager") -> Access:
+        access = await open_file(manager, name, domain)
+        with speaking_of_files():
+            await access.file.delete()
+        access.remembered.forget(manager.configuration.cluster_id, access.domain, name)
+        return access
+
+    with telling_interruption(lambda: f"{printable(name)} is there as it was, or gone; blocks of it that are left are found by `ares-cli collect`"):
+        access = with_manager(common, use)
+    common.report({"file": name, "domain": access.domain}, f"{printable(name)}: deleted")
+
+
+def collect(
+    common: Common,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only the domain of this file.", show_default=False)] = None,
+    domain: Annotated[str | None, typer.Option("--domain", metavar="D", help="Only this domain.", show_default=False)] = None,
+    grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="Only what is older: longer than any put takes. With s, m, h or d.")] = "24h",
+) -> None:
+    """Delete blocks that no file names, which puts leave that were cut short or overtaken. Without NAME and --domain: of every domain."""
+    grace_s = parse_seconds(grace)
+    if name is not None and domain is not None:
+        raise BadInput("NAME means its own domain, and --domain another one: give one of them")
+    wanted = FILE_DOMAINS + name if name is not None else domain
+
+    async def use(manager: "Manager") -> dict[str, int]:
+        from ares.fragment.collect import fm_collect
+
+        collected: dict[str, int] = {}
+        for store in [await manager.domain(wanted)] if wanted is not None else [store async for store in manager.domains()]:
+            operation = f"collection of {store.name!r}"
+            collected[store.name] = await store.run_on_blocks(lambda blocks: fm_collect(blocks, int(time.time()), grace_s), operation)
+        return collected
+
+    collected = with_manager(common, use)
+    total = sum(collected.values())
+    common.report({"grace_s": grace_s, "domains": collected}, f"{total} block{'' if total == 1 else 's'} deleted in {len(collected)} domains")
+
+
+def _local_time(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _stat_data(stat: "FileStat") -> dict[str, object]:
+    return {
+        "file": stat.name,
+        "domain": stat.domain,
+        "bytes": stat.size_bytes,
+        "blocks": stat.blocks,
+        "kind": kind(stat.atomic),
+        "modified_s": stat.modified_s,
+        "version": str(stat.version),
+    }
