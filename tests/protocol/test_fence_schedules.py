@@ -64,33 +64,20 @@ def at_front():
     raise AssertionError("none of these is")
 
 
-@pytest.mark.parametrize("data", [NEW, MIXED])
-def test_a_put_that_lands_after_the_tombstone_of_a_removal_finds_its_blocks(data):
-    world, state, (remover, putter, reader, *_) = made()
+WRITES = {"a put": (False, put, NEW), "a put of other blocks": (False, put, MIXED), "an insertion at the front": (True, update, at_front())}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_lands_after_the_tombstone_of_a_removal_finds_its_blocks(write):
+    shared, writing, data = WRITES[write]
+    world, state, (remover, writer, reader, *_) = made(shared=shared)
     world.hold = lists(remover)
     removal = remover.start(removing(remover, state))
     drain(world)
-    world.hold = lists(remover, putter)
-    running = putter.start(put(putter, state, data))
+    world.hold = lists(remover, writer)
+    running = writer.start(writing(writer, state, data))
     drain(world)
-    world.hold = lists(putter)
-    world.until(lambda: removal.ended)
-    world.hold = free
-    world.until(lambda: running.ended)
-    told = running.result()[0].conflicts
-    assert reader.run(get(reader)) == (None if told else data)
-
-
-def test_an_insertion_at_the_front_that_lands_after_the_tombstone_of_a_removal_is_whole():
-    world, state, (remover, updater, reader, *_) = made(shared=True)
-    data = at_front()
-    world.hold = lists(remover)
-    removal = remover.start(removing(remover, state))
-    drain(world)
-    world.hold = lists(remover, updater)
-    running = updater.start(update(updater, state, data))
-    drain(world)
-    world.hold = lists(updater)
+    world.hold = lists(writer)
     world.until(lambda: removal.ended)
     world.hold = free
     world.until(lambda: running.ended)
