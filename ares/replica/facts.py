@@ -1,8 +1,8 @@
 """Facts: what of a replica must outlast its process, each true for ever.
 
 A fact is an element stored, the highest tag dropped from a List, or what is known of a configuration. Joining is all there is: tags, pointers and
-collections only move forward (protocol section 14), so the state is the same in whatever order facts are joined and however often one is repeated.
-Requests that change nothing leave no fact: what clients send again fills no disk.
+collections only move forward (docs/protocol.md, Invariants), so the state is the same in whatever order facts are joined and however often one is
+repeated. Requests that change nothing leave no fact: what clients send again fills no disk.
 """
 
 import msgspec

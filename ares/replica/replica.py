@@ -1,4 +1,4 @@
-"""A server as a function: a request in, a reply out; no I/O (ARES II Alg. 4, and section 5 of the protocol's own rules).
+"""A server as a function: a request in, a reply out; no I/O (ARES II Alg. 4; docs/protocol.md, Rules).
 
 A server is a member of a configuration under its own identity, or refuses. A configuration that it has never seen is introduced by a client with its
 content; the server checks that it is a member and that no other configuration has that place before it keeps state. A server that restarted without

@@ -1,7 +1,7 @@
 """A replica that tells which facts must be journaled, and is put together again from them.
 
-The papers' servers keep their state for ever; ours restart (protocol section 11). What a journal holds are facts (ares/replica/facts.py), joined in
-any order. So it may copy a fact to its end and forget the old place, which is how it gives space back, and a crash in the middle of that leaves a
+The papers' servers keep their state for ever; ours restart (docs/protocol.md, Rules). What a journal holds are facts (ares/replica/facts.py), joined
+in any order. So it may copy a fact to its end and forget the old place, which is how it gives space back, and a crash in the middle of that leaves a
 fact twice: no harm. What is left of a fact that its place is about to forget says :meth:`Outlasting.surviving`.
 """
 

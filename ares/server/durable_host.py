@@ -1,4 +1,4 @@
-"""A storage server whose acknowledgements outlast it: what its replies promise is on stable storage before they leave (protocol section 11).
+"""A storage server whose acknowledgements outlast it: what its replies promise is on stable storage before they leave (docs/protocol.md, Rules).
 
 The requests of a turn of the event loop are one group commit, and while one is under way the next gathers. It begins a turn after the replies of the
 one before were sent: the loop itself may wait for the disk (ares/store/journal/inline.py), and they must have left before it does. Replies that

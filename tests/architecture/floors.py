@@ -286,4 +286,36 @@ def unsafe_advice(name: str, text: str) -> list[str]:
     return [f"{name}: {found[0]}: say python -P -m" for found in _UNSAFE.finditer(text)]
 
 
-RULES = {rule.__name__: rule for rule in (homeless, upward, cycles, impure, strangers, foreign_libraries, shape, asserted_input, starting_python)}
+_CITED = re.compile(r"docs/([\w-]+\.md), (?=[A-Z])")
+_BREAKS = re.compile(r"\s*\n[ \t]*(?:# )?")
+
+
+def cited_sections(text: str) -> Iterator[tuple[str, str]]:
+    """Where ``text`` cites a section of a document: the document's name, and what follows, which begins with the section's heading."""
+    joined = _BREAKS.sub(" ", text)
+    for found in _CITED.finditer(joined):
+        yield found[1], joined[found.end() :]
+
+
+def has_section(document: Path, rest: str) -> bool:
+    """Whether ``rest`` begins with a heading of the document, which may be missing."""
+    text = document.read_text(encoding="utf-8") if document.is_file() else ""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return any(rest.startswith(heading) and not rest[len(heading) : len(heading) + 1].isalnum() for heading in headings)
+
+
+def citations(tree: list[Module]) -> list[str]:
+    """Sections of documents in the folder docs, beside the package, that are cited and are no headings there."""
+    broken = []
+    for module in tree:
+        documents = next(parent for parent in module.path.parents if parent.name == _top(module.name)).parent / "docs"
+        for name, rest in cited_sections(module.text):
+            if not has_section(documents / name, rest):
+                broken.append(f"{module.name}: docs/{name} has no section {' '.join(rest.split()[:3])!r}")
+    return broken
+
+
+RULES = {
+    rule.__name__: rule
+    for rule in (homeless, upward, cycles, impure, strangers, foreign_libraries, shape, asserted_input, starting_python, citations)
+}

@@ -24,6 +24,11 @@ def test_experiments_import_in_no_circle():
 
 
 @pytest.mark.parametrize("root", ["tests", "experiments"])
+def test_sections_that_are_cited_elsewhere_are_there(root):
+    assert RULES["citations"](modules(CHECKOUT / root)) == []
+
+
+@pytest.mark.parametrize("root", ["tests", "experiments"])
 def test_nothing_else_starts_python_otherwise(root):
     assert RULES["starting_python"](modules(CHECKOUT / root)) == []
 
@@ -34,7 +39,9 @@ def test_no_document_says_to_start_python_otherwise():
 
 
 def tree(root: Path, **files: str):
-    """A package ``ares`` of the given modules ("dap__primitives" is ares/dap/primitives.py)."""
+    """A package ``ares`` of the given modules ("dap__primitives" is ares/dap/primitives.py), beside a document with the section Rules."""
+    (root / "docs").mkdir()
+    (root / "docs/protocol.md").write_text("# The protocol\n\n## Rules\n")
     for name, text in {dotted.replace("__", "/"): text for dotted, text in files.items()}.items():
         path = root / "ares" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +78,8 @@ BREACHES = [
     ("starting_python", {"cli__up": "import sys\ncommand = [sys.executable, '-m', 'x']"}, "ares.cli.up:2: sys.executable: only"),
     ("starting_python", {"cli__up": "command = ['/usr/bin/python3.11', '-m', 'x']"}, "ares.cli.up:1: /usr/bin/python3.11: only"),
     ("starting_python", {"cli__up": "# as python3 \x2dm ares.cli does"}, "python3 \x2dm ares: say python -P -m"),
+    ("citations", {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"}, "ares.dap.list: docs/nowhere.md has no section 'Rules'"),
+    ("citations", {"dap__list": "# docs/protocol\x2emd,\n# Rule, R1"}, "ares.dap.list: docs/protocol.md has no section 'Rule, R1'"),
     ("asserted_input", {"client__store": "class Store:\n    def f(self, key):\n        assert len(key) > 0"}, "assert on an argument of f"),
 ]
 
@@ -86,7 +95,7 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         tmp_path,
         model__tag="import enum",
         dap__primitives="from typing import TYPE_CHECKING\nfrom ares.model.successor import latest\nif TYPE_CHECKING:\n    import zmq",
-        dap__reading="import ares.model.successor",
+        dap__reading="import ares.model.successor\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
         dap__coding="import pyeclib.ec_iface",
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__zmq__zmq_client="import zmq\nfrom .. import port",

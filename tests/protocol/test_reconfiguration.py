@@ -131,7 +131,7 @@ def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
 
 
 def test_r1_the_published_counterexample_is_closed():
-    """Protocol's section 8: the writer's message reaches B after the mover looked at it."""
+    """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at it."""
     world = World(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))

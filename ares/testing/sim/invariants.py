@@ -1,4 +1,4 @@
-"""What must hold after every step at every server, and everywhere (section 14 of the protocol's rules)."""
+"""What must hold after every step at every server, and everywhere (docs/protocol.md, Invariants)."""
 
 from ares.dap.coding import Parts, coding_for
 from ares.dap.registry import capacity

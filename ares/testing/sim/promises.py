@@ -1,7 +1,7 @@
 """What a server told others, and that it still stands by it after a restart; and that it never tells or holds what nobody gave it.
 
 A restart may forget what nobody was told of. Everything else is for ever, so what was told need not be kept in order: the tags that were taken or
-shown are held, or were dropped and count as that; pointers move forward only; what was collected stays so (protocol sections 11 and 14).
+shown are held, or were dropped and count as that; pointers move forward only; what was collected stays so (docs/protocol.md, Invariants).
 """
 
 from collections.abc import Sequence

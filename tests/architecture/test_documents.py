@@ -1,0 +1,108 @@
+"""What README.md, CONTRIBUTING.md and docs/ name is there: paths, modules, sections, names in the code; and what must be said the same twice is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ares
+from ares.testing.sim.scenarios import SCENARIOS
+from tests.simulation.controls import CONTROLS
+
+from .floors import cited_sections, has_section, modules
+
+CHECKOUT = Path(ares.__file__).parent.parent
+PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
+FOLDERS = ("ares", "tests", "experiments", "packaging", "docs")
+
+_path = re.compile(rf"(?<![\w/.\-])((?:{'|'.join(FOLDERS)})/[\w./*\-]*[\w/*])")
+_module = re.compile(r"-m ((?:ares|tests|experiments)[\w.]*\w)")
+_link = re.compile(r"\]\(([^)#:]+)\)")
+_cited_link = re.compile(r"\[[^\]]*\]\((?:docs/)?([\w-]+\.md)\),\s+\"?(?=[A-Z])")
+_name = re.compile(r"`([A-Za-z_][\w.]*)`")
+
+
+def texts(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def missing_paths(text: str, root: Path) -> Iterator[str]:
+    """Files and folders of a checkout that are named and not there; a path with a star stands for at least one."""
+    for found in _path.finditer(text):
+        if not any(root.glob(found[1].rstrip("/"))):
+            yield found[1]
+
+
+def missing_modules(text: str, root: Path) -> Iterator[str]:
+    """Modules that are to be started with ``python -m`` and cannot be."""
+    for found in _module.finditer(text):
+        path = root / found[1].replace(".", "/")
+        if not path.with_suffix(".py").is_file() and not (path / "__main__.py").is_file():
+            yield found[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_and_modules_that_a_page_names_are_there(page):
+    assert [*missing_paths(texts(page), CHECKOUT), *missing_modules(texts(page), CHECKOUT)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page):
+    assert [link for link in _link.findall(texts(page)) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sections_that_a_page_cites_are_there(page):
+    """``[limits.md](limits.md), Tags``, or the same with quotation marks."""
+    as_in_code = _cited_link.sub(r"docs/\1, ", texts(page))
+    assert [(name, rest[:40]) for name, rest in cited_sections(as_in_code) if not has_section(CHECKOUT / "docs" / name, rest)] == []
+
+
+def test_paths_that_are_not_there_are_noticed(tmp_path):
+    (tmp_path / "ares/dap").mkdir(parents=True)
+    (tmp_path / "ares/dap/list.py").touch()
+    told = "ares/dap, (`ares/dap/list.py`), ares/dap/*.py; /var/lib/ares/s0; ares/runtime/zmtp.py and ares/net/*.py. -m ares.dap.list, -m ares.verify"
+    assert [*missing_paths(told, tmp_path), *missing_modules(told, tmp_path)] == ["ares/runtime/zmtp.py", "ares/net/*.py", "ares.verify"]
+
+
+# -- docs/protocol.md -----------------------------------------------------------------------------------------------------
+
+
+def code_words() -> set[str]:
+    """Every word of the code, of tests and of docstrings there."""
+    return {word for root in ("ares", "tests") for module in modules(CHECKOUT / root) for word in re.findall(r"\w+", module.text)}
+
+
+def test_names_that_the_protocol_gives_are_in_the_code():
+    words = code_words() | {"ares-cli"}
+    names = _name.findall(texts(CHECKOUT / "docs/protocol.md"))
+    assert len(names) > 50
+    assert [name for name in names if not words.issuperset(name.split("."))] == []
+
+
+def test_the_protocol_has_a_row_for_every_message():
+    page = texts(CHECKOUT / "docs/protocol.md")
+    text = next(module.text for module in modules(CHECKOUT / "ares") if module.name == "ares.model.messages")
+    messages = re.findall(r"^class (\w+)\(Message,", text, re.MULTILINE)
+    assert len(messages) > 20
+    assert [name for name in messages if page.count(f"\n| `{name}` |") != 1] == []
+
+
+def test_the_protocol_names_every_scenario_and_every_control_of_the_simulator():
+    page = texts(CHECKOUT / "docs/protocol.md")
+    assert [name for name in SCENARIOS if f"`{name}`" not in page] == []
+    assert [name for name in CONTROLS if f"*{name}*" not in page] == []
+
+
+# -- the same words in two places ------------------------------------------------------------------------------------------
+
+
+def test_what_two_puts_over_one_version_come_to_is_said_in_the_same_words():
+    said = "two over one version, one that begins when the other has ended is told, and changes nothing. Two that overlap in time may both be told "
+    said += "that they took place; then one of them stands, whole."
+    for page in ("README.md", "docs/files.md"):
+        words = " ".join(texts(CHECKOUT / page).split()).replace(
+            "Of two puts over one version, of a block or of an atomic file, ", "two over one version, "
+        )
+        assert said in words, page
