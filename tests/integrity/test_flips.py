@@ -8,8 +8,8 @@ import pytest
 from ares.model.element import is_hollow
 from ares.model.errors import StoreDamaged
 from ares.store.journal import examine as journal_examination
-from ares.store.journal.anchor import ANCHOR_SUFFIX
 from ares.store.journal.disk import Disk
+from ares.store.journal.segments import ANCHOR_SUFFIX
 
 from .rig import BATCH_MAX, RottenDisk, Server, anatomy, flip, story, truth_of
 

@@ -1,12 +1,17 @@
 """What a journal asks of the operating system; the only place where its files are touched. A test puts a model of a disk in its place."""
 
+import contextlib
 import errno
 import mmap
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from ares.machine import durable_files
+from ares.machine.metrics import DISK_S, Histogram
 
 BUFFERS_MAX = 512
 """Given to one system call; Linux takes 1024."""
@@ -15,6 +20,16 @@ BLOCK_BYTES = 4096
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that say: no room, and nothing else is wrong."""
+
+
+class UnlessFull:
+    """A ``with`` block of this ends, without an error, where the disk has no room."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        return isinstance(error, OSError) and error.errno in FULL
 
 
 def share_of_file_system(directory: Path, share: int) -> int:
@@ -39,6 +54,20 @@ class Disk:
             os.close(descriptor)
             raise
         return descriptor
+
+    @contextlib.contextmanager
+    def creating(self, path: Path, size: int) -> Iterator[int]:
+        """As :meth:`create`, for a ``with`` block; if that raises OSError, the file is closed and removed."""
+        try:
+            descriptor = self.create(path, size)
+            try:
+                yield descriptor
+            except OSError:
+                self.close(descriptor)
+                raise
+        except OSError:
+            self.unlink(path)
+            raise
 
     def open(self, path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -110,7 +139,7 @@ class Disk:
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        """One that is gone already is no error: somebody else had the same idea."""
+        """Remove a file; one that is gone already is no error."""
         path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:
@@ -118,15 +147,19 @@ class Disk:
 
     def make_directory(self, directory: Path) -> None:
         """With its missing parents, each entry synced."""
-        if not directory.is_dir():
-            if directory.parent != directory:
-                self.make_directory(directory.parent)
-            directory.mkdir(mode=0o700, exist_ok=True)
-            self.sync_directory(directory.parent)
+        durable_files.make_directory(directory)
 
     def sync_directory(self, directory: Path) -> None:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        durable_files.sync(directory)
+
+
+class TimedDisk(Disk):
+    """A disk that counts, for those who watch the process, how long each call to fdatasync took: ``syncs``."""
+
+    def __init__(self) -> None:
+        self.syncs = Histogram(DISK_S)
+
+    def sync(self, descriptor: int) -> None:
+        begin_s = time.perf_counter()
+        super().sync(descriptor)
+        self.syncs.add(time.perf_counter() - begin_s)

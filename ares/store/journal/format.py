@@ -27,9 +27,10 @@ from xxhash import xxh3_64
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.element import intact
 from ares.model.errors import AresError
-from ares.model.messages import PARTS_MAX, Element, PutData
-from ares.replica.facts import Fact
-from ares.store.journal.earlier import decode_earlier
+from ares.model.identity import ConfigurationId, ObjectName
+from ares.model.messages import PARTS_MAX, Element, Message, PutData
+from ares.model.tag import Tag
+from ares.replica.facts import Fact, Pointed, Trimmed
 
 FORMAT = 1
 HEAD = b"ares-seg"
@@ -92,9 +93,32 @@ class Frame(Struct, frozen=True):
     parts: tuple[tuple[int, int], ...]
 
 
+class _EarlierElement(Struct, frozen=True, array_like=True, gc=False):
+    """An element in any number of parts: earlier releases took more than PARTS_MAX, and what they acknowledged must be found again."""
+
+    index: int
+    length: int
+    checksum: int
+    parts: tuple[bytes, ...]
+    frame: int = -1
+
+
+class _EarlierPut(Message, frozen=True, tag=3):
+    configuration: ConfigurationId
+    object: ObjectName
+    tag: Tag
+    element: _EarlierElement
+
+
+class _EarlierBatch(Struct, frozen=True, array_like=True):
+    facts: list[_EarlierPut | Pointed | Trimmed]
+    discarded: tuple[int, ...] = ()
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
+_decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 
 
 # -- writing ------------------------------------------------------------------------------------------------------------
@@ -203,9 +227,19 @@ def decode_body(frame: Frame) -> Batch:
         try:
             return _decode_batch(frame.body)
         except msgspec.ValidationError:
-            return Batch(*decode_earlier(frame.body))
+            earlier = _decode_earlier(frame.body)
+            return Batch([_today(fact) if isinstance(fact, _EarlierPut) else fact for fact in earlier.facts], earlier.discarded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+
+
+def _today(put: _EarlierPut) -> PutData:
+    """A small element in too many parts comes in one, which its seal does not tell apart; the data of a large one is not in the body."""
+    element, parts = put.element, put.element.parts
+    if element.frame == -1 and len(parts) > PARTS_MAX:
+        parts = (b"".join(parts),)
+    whole = Element(element.index, element.length, element.checksum, parts, element.frame)
+    return PutData(put.call, put.configuration, put.object, put.tag, whole)
 
 
 def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
