@@ -194,28 +194,27 @@ class EtcdCluster:
             raise ConsensusUnavailable(f"{why}; name the endpoints of one in the cluster file")
 
     async def _call(self, endpoint: _Endpoint, method: Method, request: Any) -> Any:
-        """One request to one endpoint. A channel that is closed meanwhile cancels whoever waits for it, who did nothing to deserve that."""
+        """One request to one endpoint. Logins end, when unused for a while or when etcd restarts, so a second one is tried.
+
+        A channel that is closed meanwhile cancels whoever waits for it; that becomes an error.
+        """
         try:
-            return await self._call_logged_in(endpoint, method, request)
+            if self._user is None:
+                return await method(endpoint)(request)
+            if endpoint.token is not None:
+                try:
+                    return await method(endpoint)(request, metadata=(("token", endpoint.token),))
+                except rpc.AioRpcError as error:
+                    if error.code() is not rpc.StatusCode.UNAUTHENTICATED:
+                        raise
+            answer = await endpoint.auth.Authenticate(rpc.AuthenticateRequest(name=self._user, password=self._password))
+            endpoint.token = answer.token
+            return await method(endpoint)(request, metadata=(("token", endpoint.token),))
         except (grpc.aio.UsageError, asyncio.CancelledError):
             task = asyncio.current_task()
             if not self._closed or (task is not None and task.cancelling()):
                 raise
             raise ConsensusUnavailable("the connection to etcd was closed") from None
-
-    async def _call_logged_in(self, endpoint: _Endpoint, method: Method, request: Any) -> Any:
-        """Logins end, when unused for a while or when etcd restarts, so a second one is tried."""
-        if self._user is None:
-            return await method(endpoint)(request)
-        if endpoint.token is not None:
-            try:
-                return await method(endpoint)(request, metadata=(("token", endpoint.token),))
-            except rpc.AioRpcError as error:
-                if error.code() is not rpc.StatusCode.UNAUTHENTICATED:
-                    raise
-        answer = await endpoint.auth.Authenticate(rpc.AuthenticateRequest(name=self._user, password=self._password))
-        endpoint.token = answer.token
-        return await method(endpoint)(request, metadata=(("token", endpoint.token),))
 
     async def _report(self, endpoint: _Endpoint, count: rpc.RangeRequest, timeout_s: float) -> EndpointReport | None:
         try:

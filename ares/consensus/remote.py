@@ -127,20 +127,17 @@ class RemoteConsensus:
             raise ConsensusUnavailable("the cluster file names no consensus members")
         said: dict[ServerId, str] = {}
         denied: dict[ServerId, bool] = {}
-        with self._mailbox(request) as mailbox:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    for member in itertools.cycle(tuple(self._order)):
-                        first = member not in said
-                        said.setdefault(member, "")
-                        self._connections.post(member, [request])
-                        answer = await self._listen(mailbox, member, expected, said, denied, first)
-                        if answer is not None:
-                            return answer
-                        if len(denied) == len(self._order):
-                            raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", by_everybody=all(denied.values()))
-            except TimeoutError:
-                pass
+        with self._mailbox(request) as mailbox, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for member in itertools.cycle(tuple(self._order)):
+                    first = member not in said
+                    said.setdefault(member, "")
+                    self._connections.post(member, [request])
+                    answer = await self._listen(mailbox, member, expected, said, denied, first)
+                    if answer is not None:
+                        return answer
+                    if len(denied) == len(self._order):
+                        raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", by_everybody=all(denied.values()))
         said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
         words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")

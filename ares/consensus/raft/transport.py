@@ -102,7 +102,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         super()._onNodeConnected(node)
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:
-        """From who connects: a random key, a member's address, and its first message, with which it takes the place of its last connection."""
+        """From an incoming connection: a random key, a member's address, and its first message, which replaces its last connection."""
         if not conn.sendRandKey:
             if _is_random_key(message):
                 super()._onIncomingMessageReceived(conn, message)
@@ -127,7 +127,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._onMessageReceived(node, first)
 
     def _onOutgoingMessageReceived(self, conn: Any, message: Any) -> None:
-        """The random key of who was connected to; it hears at once who has."""
+        """The random key of a member that this one connected to; it is greeted at once."""
         if not _is_random_key(message):
             conn.disconnect()
             return
@@ -164,7 +164,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._send_away(time.monotonic() - STRANGER_S)
 
     def _send_away(self, came_before_s: float) -> None:
-        """Strangers who came earlier than that, and those who came first of too many."""
+        """Disconnect strangers that came before that time, and the oldest of those beyond STRANGERS_MAX."""
         self._came_at_s = {conn: at_s for conn, at_s in self._came_at_s.items() if conn in self._unknownConnections}
         self._claims = {conn: node for conn, node in self._claims.items() if conn in self._unknownConnections}
         surplus = len(self._came_at_s) - STRANGERS_MAX

@@ -33,7 +33,7 @@ class UnlessFull:
 
 
 def share_of_file_system(directory: Path, share: int) -> int:
-    """Bytes of which there are ``share`` in the whole file system that ``directory`` is on or will be made on, free or not. Raises OSError."""
+    """The size of the file system that ``directory`` is on, or will be made on, divided by ``share``. Raises OSError."""
     whole = os.statvfs(next(place for place in (directory, *directory.absolute().parents) if place.exists()))
     return whole.f_blocks * whole.f_frsize // share
 
@@ -87,14 +87,14 @@ class Disk:
         os.posix_fallocate(descriptor, start, end - start)
 
     def read(self, descriptor: int, size: int) -> bytes:
-        """The first ``size`` bytes. Room that was never written may be looked at so, and not where it is mapped: a full tmpfs has no page for it."""
+        """The first ``size`` bytes; also of room never written to, which must not be read through a map: a full tmpfs has no page for it."""
         pieces: list[bytes] = []
         while (done := sum(map(len, pieces))) < size and (piece := os.pread(descriptor, size - done, done)):
             pieces.append(piece)
         return b"".join(pieces)
 
     def open_past_cache(self, path: Path) -> int:
-        """For :meth:`read_into`: what is on the disk, and not what memory has of it, where the file system allows that."""
+        """Open a file for :meth:`read_into`, which reads the disk and not the page cache, where the file system allows that."""
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
@@ -103,7 +103,7 @@ class Disk:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Fill ``buffer`` from ``offset`` on, as far as there is something; how far. Offset, memory and size are multiples of BLOCK_BYTES."""
+        """Fill ``buffer`` from ``offset`` on; returns how many bytes there were. Offset, memory and size are multiples of BLOCK_BYTES."""
         return os.preadv(descriptor, [buffer], offset)
 
     def map(self, descriptor: int, size: int) -> memoryview:
@@ -111,7 +111,7 @@ class Disk:
         return memoryview(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ))
 
     def expect_scan(self, view: memoryview, scanning: bool) -> None:
-        """Whether only some bytes here and there will be read of what was mapped: then nothing beside them is read ahead."""
+        """``scanning``: only some bytes here and there of the map will be read, so the system should read nothing ahead."""
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
 

@@ -12,8 +12,8 @@ salt that the head tells, so that no data of a client can pass for a frame. Part
 (ares/model/element.py), so that a restart need not read them. Three kinds of frames: the *head* (once, first), *batches* of facts (numbered without
 gaps), and the *mark*, which holds nothing and says only ``synced``; the next batch is written over it.
 
-``synced``: the number of the last batch that was durable when this frame was written. Whoever reads a frame knows from it that batches up to that
-number were acknowledged: one that is missing or broken then is damage, and any later one is what a crash may leave.
+``synced``: the number of the last batch that was durable when this frame was written. Batches up to that number may have been acknowledged: one of
+them that is missing or broken is damage. A later one that is broken is what a crash may leave.
 """
 
 import struct
@@ -45,7 +45,7 @@ FRAME_BYTES_MAX = PREFIX_BYTES + 64
 """What a batch takes at most beside its facts."""
 
 LOOKED_AT_SHARE = 16
-"""Where frames are searched for, so many times as much as is there is looked at: real ones do not overlap."""
+"""A search for frames looks at no more than so many times the bytes that are there: real frames do not overlap."""
 
 Buffer = bytes | memoryview
 
@@ -168,7 +168,7 @@ def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
 
 
 def metadata_bytes(prefix: Buffer) -> int:
-    """How long prefix, table and body of a frame are that begins with these PREFIX_BYTES; any number, if it is none."""
+    """Bytes of prefix, table and body of the frame that begins with these PREFIX_BYTES; any number, if it is no frame."""
     _, _, _, body_bytes, count = _prefix.unpack_from(prefix)
     return PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
 
@@ -258,6 +258,17 @@ def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
     return msgspec.structs.replace(put, element=whole)
 
 
+def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
+    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
+    for fact in facts:
+        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
+            element, parts = fact.element, []
+            for part in element.parts:
+                parts.append(view[start : start + len(part)])
+                start += len(part)
+            yield attach(fact, parts)
+
+
 def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Frame]:
     """The batches from ``start`` on, ``sequence`` the first one's number, up to where the row ends or breaks."""
     while (frame := parse_frame(view, start, salt)) is not None and frame.magic == BATCH and frame.sequence == sequence:
@@ -266,10 +277,10 @@ def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Fra
 
 
 def durable_before(view: memoryview, start: int, salt: int) -> int:
-    """The highest ``synced`` that any frame says which can still be read from ``start`` on.
+    """The highest ``synced`` of all frames that can still be read from ``start`` on.
 
-    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more is than
-    LOOKED_AT_SHARE times what is there.
+    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more than
+    LOOKED_AT_SHARE times the bytes that are there.
     """
     highest = 0
     data = bytes(view[start:])
@@ -293,8 +304,8 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
 def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tuple[list[Frame], int, int]:
     """The batches to keep of the segment that was written last: all that were acknowledged, cut where the rest breaks.
 
-    Then up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole of which a later frame says
-    that it was durable.
+    Returns them, up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole although a later
+    frame says that it was durable.
     """
     frames = list(walk(view, start, salt, sequence))
     end = frames[-1].end if frames else start

@@ -6,7 +6,7 @@ server copies.
 
 A start, however the last process ended: segments but the last were durable before the last one began, so anything that is missing or broken there is
 damage. The last one is cut where its unfinished batches break (ares/store/journal/format.py, kept_of_torn), and what is kept of it is durable before
-anybody is shown it. Which segment was the last, the anchor says (ares/store/journal/segments.py).
+anybody reads it. Which segment was the last, the anchor says (ares/store/journal/segments.py).
 
 Room is promised before a server changes its mind (:meth:`LogJournal.reserve`): it is allocated on the disk then, so a write that follows
 cannot run into a full one. Giving space back takes some first: a part of each segment is left to what frees space, and a spare file, which compaction
@@ -29,8 +29,8 @@ from ares.net.port import Use
 from ares.replica.facts import Fact
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
-from ares.store.journal.format import FRAME_BYTES_MAX, PREFIX_BYTES, Batch, Damage, decode_batch, encode_batch, encode_mark, kept_of_torn
-from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, Owner, Segment, Work, create_segment, mapped, open_segment
+from ares.store.journal.format import FRAME_BYTES_MAX, PREFIX_BYTES, Batch, Damage, decode_batch, encode_batch, encode_mark, kept_of_torn, mapped
+from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, Owner, Segment, Work, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
 
 SEGMENT_BYTES = 32 * 1024 * 1024
@@ -217,7 +217,7 @@ class LogJournal:
         return False
 
     def _begin(self, room: int) -> int | None:
-        """A new segment with so much room; None when the disk has it not."""
+        """Begin a new segment with so much room and return its number; None when the disk lacks that room."""
         if not self._anchor.hold():
             return None
         old = self._head
@@ -256,7 +256,7 @@ class LogJournal:
         self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
 
     def _allocate_ahead(self, work: Work) -> None:
-        """Where waiting is allowed, so that :meth:`reserve` seldom has to."""
+        """Allocate room as part of the commit, where waiting is allowed, so that :meth:`reserve` seldom has to."""
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
         if head is not None:
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
@@ -272,7 +272,7 @@ class LogJournal:
         done(error, moved)
 
     def _encode(self) -> None:
-        """One batch of what was gathered."""
+        """Make one batch of what was gathered."""
         head = self._head
         if head is None or not (self._gathered or self._discards):
             return
@@ -338,8 +338,8 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None
 
     ``segment_bytes``: SEGMENT_BYTES unless the file system is so small that what is kept free would be most of it.
 
-    Its thread needs the interpreter between two waits for the disk; it gets it sooner from a busy loop than Python's 5 ms. Every mapped segment takes
-    a descriptor.
+    The switch interval is set so that the thread gets the interpreter between two waits for the disk sooner than after Python's 5 ms. The limit of
+    descriptors is raised because every mapped segment takes one.
     """
     sys.setswitchinterval(SWITCH_S)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -22,10 +22,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.errors import ForeignStore, StoreDamaged
-from ares.model.messages import PutData
-from ares.replica.facts import Fact
 from ares.store.journal.disk import BLOCK_BYTES, FULL, Disk, UnlessFull
 from ares.store.journal.format import (
     FORMAT,
@@ -36,7 +33,6 @@ from ares.store.journal.format import (
     Damage,
     Head,
     UnknownFormat,
-    attach,
     decode_batch,
     decode_head,
     encode_head,
@@ -171,7 +167,7 @@ def anchor_of(directory: Path) -> Path:
 
 
 class Anchor:
-    """Of the journal in ``directory`` of a server with this identity. Methods raise OSError."""
+    """The anchor of the journal in ``directory`` of a server with this identity. Methods raise OSError."""
 
     def __init__(self, disk: Disk, directory: Path, identity: str) -> None:
         self.path = anchor_of(directory)
@@ -183,7 +179,7 @@ class Anchor:
         self._noted = False
 
     def read(self) -> Anchored | None:
-        """What it says; None if there never was one, or that of an earlier life under another identity. Raises :class:`StoreDamaged`."""
+        """What the anchor says; None if there never was one, or it is of an earlier life under another identity. Raises :class:`StoreDamaged`."""
         self._noted = self._note.name in self._disk.names(self._note.parent)
         try:
             descriptor = self._disk.open(self.path)
@@ -206,7 +202,7 @@ class Anchor:
         return Anchored(number, size)
 
     def hold(self) -> bool:
-        """See to it that it is there, with room for all that it will say, and noted; whether the disk has that room. The journal was read."""
+        """Make the anchor and its note if they are missing; False when the disk has no room for them. Call :meth:`read` before."""
         if self._descriptor is None and not self._make():
             return False
         if not self._noted:
@@ -236,7 +232,7 @@ class Anchor:
         self._noted = True
 
     def write(self, number: int, size: int) -> None:
-        """Say it, on stable storage. It is held."""
+        """Write what the anchor says, durably. Call :meth:`hold` before."""
         assert self._descriptor is not None, "an anchor is held before it is written"
         self._turn += 1
         slot = _slot.pack(_ANCHOR_MAGIC, self._turn, self._owner, number, size)
@@ -302,7 +298,7 @@ class Work:
         self._steps.append(_Begin(old, new, head))
 
     def allocate(self, segment: Segment, end: int) -> None:
-        """Room up to ``end`` of the segment that is the last one now, if there is any; without it, who needs it asks again and is told why."""
+        """Take room up to ``end`` of the segment, the last one now, if the disk has any; else a later reservation is refused."""
         self._ahead = (segment, end)
 
     def discard(self, path: Path) -> None:
@@ -355,19 +351,8 @@ class Work:
             self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), last.end)
 
 
-def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
-    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
-    for fact in facts:
-        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
-            element, parts = fact.element, []
-            for part in element.parts:
-                parts.append(view[start : start + len(part)])
-                start += len(part)
-            yield attach(fact, parts)
-
-
 def _whose(head: Head, owner: Owner) -> str:
-    """Why a segment with this head is not one of ``owner``, and what there is to do about it, for who starts the server."""
+    """Why a segment with this head is not one of ``owner``, and what to do about it, for the person who starts the server."""
     if head.cluster != owner.cluster:
         ids = f"({head.cluster.hex()}; that of this cluster file is {owner.cluster.hex()})"
         return f"it was made in another cluster {ids}: use the cluster file that it was made with, or another directory for `data`"

@@ -2,8 +2,7 @@
 
 To hand a job to a thread and to hear of it again takes two changes of threads, two of the interpreter's lock and a wake-up of the loop. Where a sync
 takes 0.2 ms that is more processor time than the sync itself, and a busy server commits every few requests. While the loop waits for the disk,
-requests gather in its sockets: they are the next commit. A disk that takes longer than that is worth is waited for in the thread, and the loop
-serves reads meanwhile.
+requests gather in its sockets: they are the next commit. A slower disk is waited for in the thread, and the loop serves reads meanwhile.
 """
 
 import asyncio
@@ -15,16 +14,16 @@ from functools import partial
 from typing import Protocol
 
 QUICK_S = 0.001
-"""The event loop waits for a disk that takes no longer than this, in the mean,"""
+"""The event loop waits for a disk that takes no longer than this in the mean."""
 
 MEMORY = 8
-"""of about so many of the last jobs. So one that takes eight times as long once is slow, however quick it was before."""
+"""The mean is of about so many of the last jobs: a disk that takes eight times QUICK_S once is slow, however quick it was before."""
 
 SHARE = 0.01
-"""Of its time the event loop may lose so much to a disk that turns out slow: for what it lost it stays away so many times longer,"""
+"""The event loop may lose this part of its time to a disk that turns out slow: then it stays away 1 / SHARE times as long as it waited."""
 
 AWAY_MAX_S = 600.0
-"""but no longer than this."""
+"""The event loop stays away from a slow disk no longer than this."""
 
 Clock = Callable[[], float]
 Job = Callable[[], None]
