@@ -63,7 +63,7 @@ _HOPELESS = {
     rpc.StatusCode.UNAUTHENTICATED,
     rpc.StatusCode.UNIMPLEMENTED,
 }
-"""What asking again, or somebody else, does not change."""
+"""Answers that another attempt, or another endpoint, does not change."""
 
 
 class EndpointReport(Struct, frozen=True):
@@ -196,7 +196,7 @@ class EtcdCluster:
     async def _call(self, endpoint: _Endpoint, method: Method, request: Any) -> Any:
         """One request to one endpoint. Logins end, when unused for a while or when etcd restarts, so a second one is tried.
 
-        A channel that is closed meanwhile cancels whoever waits for it; that becomes an error.
+        A channel that is closed meanwhile cancels the tasks that wait for it: here that becomes an error.
         """
         try:
             if self._user is None:

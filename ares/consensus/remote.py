@@ -106,7 +106,9 @@ class RemoteConsensus:
 
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            if isinstance(message, Refused) and message.call == 0:  # whatever it was: the member could not read it, or does not know who asks
+            if (
+                isinstance(message, Refused) and message.call == 0
+            ):  # it may answer any request: the member could not read it, or does not know the client
                 for waiting in self._mailboxes.values():
                     waiting.put_nowait((member, message))
             mailbox = self._mailboxes.get(message.call)
@@ -147,7 +149,7 @@ class RemoteConsensus:
     ) -> Answer | None:
         """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client.
 
-        ``denied``: who will not; True of those that said so to the request itself when it was put to them ``first``, and so did nothing.
+        ``denied``: members that refuse this client; True for those that refused this request when it was put to them ``first``: they did nothing.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):

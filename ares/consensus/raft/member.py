@@ -46,7 +46,7 @@ _configuration_decoder = msgspec.msgpack.Decoder(Configuration)
 
 
 class _Command:
-    """``outcome``: that of any copy. ``asked``: how many wait for it."""
+    """``outcome``: that of any copy handed in. ``asked``: how many callers wait for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.outcome: asyncio.Future[Outcome] = loop.create_future()
@@ -57,7 +57,7 @@ class _Command:
 
 
 class Commands:
-    """Those of one member. Use it on one event loop."""
+    """The commands of one member that are under way. Use it on one event loop."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, _Command] = {}

@@ -5,11 +5,11 @@
   each other. It waits for minutes for an answer to a lost SYN: here for CONNECT_S.
 * Whoever reaches the port may connect, and shows only by the first message to know the password. Until then PySyncObj reads without end, in a loop
   that nothing else interrupts, and keeps all of it: one stranger who keeps sending would stop the member and fill its memory. Here a stranger may
-  send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the one who came first has to go, so that none can use up the
+  send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the oldest has to go, so that none can use up the
   process's descriptors: when it cannot accept a connection, PySyncObj stops listening for ever.
 * PySyncObj seals every message, with the random key that its receiver chose for the connection in it; so none can be made up, changed, sent back, or
-  taken from another connection. But one that is repeated within a second is taken twice, one that is left out is not missed, and nothing tells who
-  it is that answers. Here messages carry their number over this connection, and who sends them to whom; what does not fit ends the connection.
+  taken from another connection. But one that is repeated within a second is taken twice, one that is left out is not missed, and nothing names the
+  member that answers. Here messages carry their number over this connection, their sender and their receiver; what does not fit ends the connection.
   Members of earlier releases number nothing, and are heard all the same; nobody on the way can leave the numbers out, for they are sealed.
 """
 

@@ -109,12 +109,9 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
     """
     descriptor = disk.open(path)
     size = disk.size(descriptor)
-    if size < PREFIX_BYTES:
+    if size < max(PREFIX_BYTES, had):
         disk.close(descriptor)
-        raise StoreDamaged(path, f"it has {size} bytes")
-    if size < had:
-        disk.close(descriptor)
-        raise StoreDamaged(path, f"it was cut: it has {size} bytes and had {had}")
+        raise StoreDamaged(path, f"it has {size} bytes" if size < PREFIX_BYTES else f"it was cut: it has {size} bytes and had {had}")
     if size < size_min:
         disk.truncate(descriptor, size_min)
         size = size_min
