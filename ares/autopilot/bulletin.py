@@ -26,14 +26,14 @@ class Bulletin:
         self._gone: set[Member] = set()
 
     def sentence(self, absent: str) -> str:
-        """What is done now, else what cannot be done, else who is ``absent``; and what was done last."""
+        """What is done now, else what cannot be done, else which servers are ``absent``; and what was done last."""
         if self._doing:
             return self._doing
         worries = [f"{why} ({_named(domains)})" for why, domains in self._standing.items()] or ([absent] if absent else [])
         return "; ".join([*worries, *([self._did] if self._did else [])])
 
     def tell_gone(self, gone: set[Member], after_s: float) -> None:
-        """Who counts as gone now."""
+        """Log the members that are newly gone."""
         for id, identity in sorted(gone - self._gone):
             log.warning("%s is gone: for %g s it was silent, or without its memory", id, after_s, extra={"identity": identity})
         self._gone = gone

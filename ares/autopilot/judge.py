@@ -2,11 +2,11 @@
 
 ARES II leaves this open (section 8). The answer here is a plain one: whatever was chosen for the domain stays (algorithm, n, k, delta), members that
 are well keep their positions, and each one that is gone for long is replaced: by itself, if it is back and has lost its memory, else by the spare
-that serves the fewest domains. Nothing is begun that could get stuck: a quorum of every configuration that data is moved from answers, and everybody
-who is newly named does.
+that serves the fewest domains. Nothing is begun that could get stuck: a quorum of every configuration that data is moved from answers, and so does
+every new member.
 
-Who decides so need not be the only one, nor right: what follows a configuration is for the consensus service to decide, and a wish is made for one
-place only. If somebody else's decision was first, that one is completed.
+An autopilot that decides so need not be the only one, nor right: what follows a configuration is for the consensus service to decide, and a wish is
+made for one place only. If another decision was first, that one is completed.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ class Finish(Struct, frozen=True):
 
 
 class Replace(Struct, frozen=True):
-    """``wished`` in place of the last configuration. ``changes``: who goes, and who comes. ``unfilled``: who is gone, and no spare is left."""
+    """``wished`` in place of the last configuration. ``changes``: pairs of who goes and who comes. ``unfilled``: gone, with no spare left."""
 
     wished: Configuration
     changes: tuple[tuple[Server, Server], ...]

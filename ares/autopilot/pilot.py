@@ -1,62 +1,240 @@
 """The autopilot: in the consensus member that leads, it watches the servers, and replaces those that are gone (ares/autopilot/judge.py decides).
 
 One member leads at a time, so one autopilot works at a time. That two do for a moment, when the lead changes, costs work and nothing else. A new
-leader knows nothing of what the last one saw, and begins to count anew.
+leader knows nothing of what the last one saw, and begins to count from nothing.
+
+A leader looks at the servers, asking every one who it is, and makes rounds: a round looks every domain up and then sees to those that need it, one
+after the other. The two run side by side, so that what a long round does is judged by who is there now.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 
-from ares.autopilot.flight import Duty, Flight
-from ares.client.manager import Manager
-from ares.model.configuration import Server
-from ares.model.identity import ServerId
+from msgspec import Struct
 
-LOOK_S = 1.0
+from ares.autopilot.bulletin import Bulletin
+from ares.autopilot.judge import Replace, Roster, Sound, Stuck, Verdict, judge, loads_of, look_up, mend, urgency
+from ares.autopilot.watch import Watch
+from ares.client.manager import DESCRIBE_S, Manager
+from ares.cluster.tables import AutopilotSettings
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import AresError, ObjectsStuck
+from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
+from ares.reconfig.throttle import Throttle
+
+LEADS_S = 1.0
 """How often it is asked who leads, at least."""
 
+LOOK_UP_S = 5.0
+"""How long a domain may take to say which configurations it has."""
+
+LOOK_UPS_AT_ONCE = 64
+STUCK_S_MAX = 3600.0
+"""A domain with objects that cannot be moved is tried again after a round's time, then after twice as long, and so on, at most after so long."""
+
+ROUND_S = 60.0
+"""Domains are looked up at least so often: somebody may have made or moved some, or left one in the middle of a move."""
+
 log = logging.getLogger(__name__)
+
+
+class _Stuck(Struct, frozen=True):
+    """A domain with objects that could not be moved, and when the rest of its move is tried again."""
+
+    why: str
+    wait_s: float
+    again_at: float
+
+
+class _Patrol:
+    """What the autopilot does and knows while its member leads. ``manager`` stays open; ``book``: the servers of the cluster file."""
+
+    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], settings: AutopilotSettings) -> None:
+        self._manager = manager
+        self._book = book
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
+        self._throttle = Throttle(settings.bytes_per_s)
+        self._bulletin = Bulletin()
+        self._domains: dict[DomainName, list[Configuration]] = {manager.name: [manager.configuration]}
+        self._loads: Counter[ServerId] = Counter()
+        self._pending_since: dict[ConfigurationId, float] = {}
+        self._silent: dict[DomainName, str] = {}
+        self._stuck: dict[DomainName, _Stuck] = {}
+        self._situation: object = None
+        self._round_at = 0.0
+
+    def sentence(self) -> str:
+        """What it does now, else what is wrong, else what it did last."""
+        absent = {server.id: self._watch.absent_s(server) for server in self._members() if not self._watch.is_here(server)}
+        counted = ", ".join(f"{id} for {absent_s:.0f} s" for id, absent_s in sorted(absent.items()))
+        waits = f"absent: {counted}; replaced after {self._settings.after_s:g} s" if counted else ""
+        return self._bulletin.sentence(waits) or f"watches {len(self._book)} servers"
+
+    async def run(self) -> None:
+        """Look every few seconds, and go round whenever something changed, until cancelled."""
+        working: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await self._look()
+                if working is not None and working.done():
+                    working.result()
+                    working = None
+                if self._is_due() and working is None:
+                    working = asyncio.create_task(self._round())
+                await asyncio.sleep(self._settings.every_s)
+        finally:
+            if working is not None:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+
+    async def _look(self) -> None:
+        members = self._members()
+        known = {server.id: server for server in members} | dict(self._book)
+        described = await self._manager.describe(list(known.values()), brief=True)
+        cluster = self._manager.configuration.cluster_id
+        answers = {id: says.identity for id, says in described.items() if says.server == id and says.cluster == cluster}
+        self._watch.look(self._loop.time(), answers, members)
+
+    def _members(self) -> set[Server]:
+        """Every member of a configuration in use."""
+        return {server for active in self._domains.values() for configuration in active for server in configuration.servers}
+
+    def _is_due(self) -> bool:
+        """Whether something changed that a round might do something about, or the last one is long ago."""
+        gone = {(server.id, server.identity) for server in self._members() if self._watch.is_gone(server)}
+        self._bulletin.tell_gone(gone, self._settings.after_s)
+        situation = (gone, self._watch.steady()) if gone else ()
+        changed, self._situation = situation != self._situation, situation
+        return changed or self._loop.time() - self._round_at >= min(self._settings.after_s, ROUND_S)
+
+    async def _round(self) -> None:
+        try:
+            await self._look_up_all()
+            self._loads = loads_of(self._domains.values())
+            for domain in self._todo():
+                await self._see_to(domain)
+        finally:
+            self._bulletin.end_round()
+            self._round_at = self._loop.time()
+
+    def _todo(self) -> list[DomainName]:
+        """The domains for which something can be done, the most endangered first."""
+        todo = []
+        for domain, active in self._domains.items():
+            verdict = self._judged(active)
+            if len(active) == 1:
+                self._stuck.pop(domain, None)
+            if isinstance(verdict, Stuck):
+                self._bulletin.trouble(verdict.why, domain)
+            elif domain in self._silent:
+                self._bulletin.trouble(self._silent[domain], domain)
+            elif domain in self._stuck and self._loop.time() < self._stuck[domain].again_at:
+                self._bulletin.trouble(self._stuck[domain].why, domain)
+            elif not isinstance(verdict, Sound):
+                todo.append(domain)
+        return sorted(todo, key=lambda domain: urgency(self._domains[domain], self._watch))
+
+    def _judged(self, active: list[Configuration]) -> Verdict:
+        now = self._loop.time()
+        lingering = {id for id, since in self._pending_since.items() if now - since >= self._settings.after_s}
+        return judge(active, self._watch, Roster(self._book, self._loads, lingering))
+
+    async def _look_up_all(self) -> None:
+        """Which configurations every domain has. One that does not say keeps those that are known."""
+        self._silent = {}
+        names = set(self._domains)
+        try:
+            names |= {DomainName(name.removeprefix(DIRECTORY)) async for name in self._manager.list_named(DIRECTORY, LOOK_UP_S)}
+        except AresError as error:
+            self._silent[self._manager.name] = f"the domains cannot be listed: {error}"
+        turn = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+
+        async def ask(domain: DomainName) -> None:
+            async with turn:
+                try:
+                    store = await self._manager.domain(domain, timeout_s=LOOK_UP_S)
+                    self._domains[domain], trouble = await store.run(look_up, "read-config", timeout_s=LOOK_UP_S)
+                except AresError as error:
+                    trouble = str(error)
+            if trouble:
+                self._silent[domain] = trouble
+
+        await asyncio.gather(*map(ask, sorted(names)))
+        now = self._loop.time()
+        pending = [active[-1].id for active in self._domains.values() if len(active) > 1]
+        self._pending_since = {id: self._pending_since.get(id, now) for id in pending}
+
+    async def _see_to(self, domain: DomainName) -> None:
+        def judged(active: list[Configuration]) -> Verdict:
+            self._domains[domain] = active
+            verdict = self._judged(active)
+            self._bulletin.begin(domain, verdict)
+            return verdict
+
+        try:
+            store = await self._manager.domain(domain)
+            verdict, result = await store.run(lambda view: mend(view, judged, self._throttle), "repair", progress=self._bulletin.show)
+        except ObjectsStuck as error:
+            before = self._stuck.get(domain)
+            wait_s = ROUND_S if before is None else min(2 * before.wait_s, STUCK_S_MAX)
+            self._stuck[domain] = _Stuck(str(error), wait_s, self._loop.time() + wait_s)
+            self._bulletin.trouble(str(error), domain)
+            return
+        except AresError as error:
+            self._bulletin.trouble(f"{error}; it is tried again", domain)
+            return
+        self._stuck.pop(domain, None)
+        if result is not None:
+            self._domains[domain] = [result.configuration]
+            if isinstance(verdict, Replace):
+                self._loads.update(new.id for _, new in verdict.changes)
+            self._bulletin.done(domain, verdict, result)
+        elif isinstance(verdict, Stuck):
+            self._bulletin.trouble(verdict.why, domain)
 
 
 class Autopilot:
     """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file."""
 
-    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], leads: Callable[[], bool], duty: Duty) -> None:
+    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], leads: Callable[[], bool], settings: AutopilotSettings) -> None:
         self._manager = manager
         self._book = book
         self._leads = leads
-        self._duty = duty
-        self._flight: Flight | None = None
+        self._settings = settings
+        self._patrol: _Patrol | None = None
 
     def sentence(self) -> str:
         """What it does, or did last."""
-        return self._flight.sentence() if self._flight is not None else "ready, for when this member leads"
+        return self._patrol.sentence() if self._patrol is not None else "ready, for when this member leads"
 
     async def run(self) -> None:
-        """Be ready, and fly whenever this member leads, until cancelled."""
+        """Work whenever this member leads, until cancelled."""
         try:
             while True:
                 if self._leads():
                     await self._lead()
-                await asyncio.sleep(min(self._duty.every_s, LOOK_S))
+                await asyncio.sleep(min(self._settings.every_s, LEADS_S))
         finally:
             await self._manager.close()
 
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
-        log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._duty.after_s})
-        self._flight = Flight(self._manager, self._book, self._duty)
-        task = asyncio.create_task(self._flight.fly())
+        log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
+        self._patrol = _Patrol(self._manager, self._book, self._settings)
+        task = asyncio.create_task(self._patrol.run())
         try:
             while self._leads() and not task.done():
-                await asyncio.wait([task], timeout=min(self._duty.every_s, LOOK_S))
+                await asyncio.wait([task], timeout=min(self._settings.every_s, LEADS_S))
             if task.done():
                 task.result()
         except Exception:  # a mistake of ours must not leave the cluster without a watch
             log.exception("the autopilot failed, and begins again")
         finally:
-            self._flight = None
+            self._patrol = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         log.info("the autopilot here rests")

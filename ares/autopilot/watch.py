@@ -1,8 +1,8 @@
-"""Who is there and who is gone, from repeated looks at the servers. Time is an argument.
+"""Which servers are present and which are gone, from repeated looks at them. Time is an argument.
 
 A member of a configuration is a server *and* the identity that the configuration names: one that answers under another identity has lost what it
-held, and is as gone as one that is silent. Absence counts only while somebody looks, and looks for that member: a watcher that stood still itself, or
-has only just learnt of a member, must not take it for gone.
+held, and is as gone as one that is silent. Absence counts only while the autopilot looks, and looks for that
+member: a watcher that stood still itself, or has only just learnt of a member, must not take it for gone.
 """
 
 from collections.abc import Iterable, Mapping

@@ -76,7 +76,7 @@ def consensus_of(settings: Settings) -> Consensus:
     if settings.etcd is None:
         return RemoteConsensus(connections_of(settings), settings.member_addresses())
     try:
-        from ares.consensus.etcd.service import EtcdConsensus
+        from ares.consensus.etcd import EtcdConsensus
     except ModuleNotFoundError as error:
         why = f"this cluster's decisions are kept by etcd, and {error.name} is not installed here"
         raise BadInput(f"{settings.path}: etcd: {why}: pip install 'ares-storage[etcd]'") from error

@@ -186,10 +186,9 @@ async def run_consensus_member(
 ) -> None:
     """Be the consensus member ``member`` until ``stop`` is set and what it took is answered; listener, Raft and directory are closed then.
 
-    ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions,
-    ``admission`` says who may ask. ``serving`` is told of the host. ``piloted`` makes what works beside the member, given the consensus service as
-    this member offers it and what says whether it leads. Raises :class:`ares.BadInput` if an address, the password or the directory
-    cannot be used.
+    ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions, ``admission`` says
+    what clients may ask. ``serving`` is called with the host. ``piloted`` makes what works beside the member, given the consensus service as this
+    member offers it and what says whether it leads. Raises :class:`ares.BadInput` if an address, the password or the directory cannot be used.
     """
     raft = RaftMember(member, raft_addresses, directory, password)
     raft.start()

@@ -106,7 +106,9 @@ class RemoteConsensus:
 
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            if isinstance(message, Refused) and message.call == 0:  # whatever it was: the member could not read it, or does not know who asks
+            if (
+                isinstance(message, Refused) and message.call == 0
+            ):  # it may answer any request: the member could not read it, or does not know the client
                 for waiting in self._mailboxes.values():
                     waiting.put_nowait((member, message))
             mailbox = self._mailboxes.get(message.call)
@@ -127,20 +129,17 @@ class RemoteConsensus:
             raise ConsensusUnavailable("the cluster file names no consensus members")
         said: dict[ServerId, str] = {}
         denied: dict[ServerId, bool] = {}
-        with self._mailbox(request) as mailbox:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    for member in itertools.cycle(tuple(self._order)):
-                        first = member not in said
-                        said.setdefault(member, "")
-                        self._connections.post(member, [request])
-                        answer = await self._listen(mailbox, member, expected, said, denied, first)
-                        if answer is not None:
-                            return answer
-                        if len(denied) == len(self._order):
-                            raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", by_everybody=all(denied.values()))
-            except TimeoutError:
-                pass
+        with self._mailbox(request) as mailbox, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for member in itertools.cycle(tuple(self._order)):
+                    first = member not in said
+                    said.setdefault(member, "")
+                    self._connections.post(member, [request])
+                    answer = await self._listen(mailbox, member, expected, said, denied, first)
+                    if answer is not None:
+                        return answer
+                    if len(denied) == len(self._order):
+                        raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", by_everybody=all(denied.values()))
         said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
         words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
@@ -150,7 +149,7 @@ class RemoteConsensus:
     ) -> Answer | None:
         """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client.
 
-        ``denied``: who will not; True of those that said so to the request itself when it was put to them ``first``, and so did nothing.
+        ``denied``: members that refuse this client; True for those that refused this request when it was put to them ``first``: they did nothing.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):

@@ -1,7 +1,7 @@
 """A storage server whose acknowledgements outlast it: what its replies promise is on stable storage before they leave (docs/protocol.md, Rules).
 
 The requests of a turn of the event loop are one group commit, and while one is under way the next gathers. It begins a turn after the replies of the
-one before were sent: the loop itself may wait for the disk (ares/store/journal/inline.py), and they must have left before it does. Replies that
+one before were sent: the loop itself may wait for the disk (ares/store/journal/writer.py), and they must have left before it does. Replies that
 depend on a commit wait for it: those to requests that changed something, and those that show what others changed and is not durable yet. A read of an
 object without such changes waits for no commit, except that nothing is read or answered while the loop itself waits for the disk.
 

@@ -21,7 +21,6 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
     asked = settings.autopilot
     if asked is None:
         return None
-    from ares.autopilot.flight import Duty
     from ares.autopilot.pilot import Autopilot
     from ares.client.connect import decided_by
     from ares.client.manager import Manager
@@ -30,12 +29,11 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
 
     keep_freed_memory(CLIENT_BYTES)
     key = None if settings.security is None else settings.security.process_key(member.id, member.public_key)
-    duty = Duty(asked.after_s, asked.every_s, asked.bytes_per_s)
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
         client, book = ClientId(secrets.randbits(64)), settings.book()
         connections, timeout_s = connections_with(key, settings.transport), settings.client.timeout_s
         manager = Manager(connections, consensus, settings.initial, book, client, Switches(), timeout_s, decided_by(settings))
-        return Autopilot(manager, book, leads, duty)
+        return Autopilot(manager, book, leads, asked)
 
     return make

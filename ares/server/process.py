@@ -144,9 +144,9 @@ async def _serve_durably(settings: Settings, server: ServerSettings, claim: Clai
     from ares.server.host import Host
     from ares.server.rebuilding import Rebuilding
     from ares.server.scrub import Care, ScrubPlan
+    from ares.store.journal.disk import TimedDisk
     from ares.store.journal.log import open_journal
     from ares.store.journal.segments import Owner
-    from ares.store.journal.timed_disk import TimedDisk
 
     def serving(host: Host) -> None:
         life.serving(WatchedServer(host, disk.syncs))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.consensus.etcd.service import EtcdConsensus
+from ares.consensus.etcd import EtcdConsensus
 from ares.consensus.local import LocalConsensus
 from ares.net.port import Consensus
 

@@ -13,7 +13,7 @@ import pytest
 from aetcd import rpc
 
 from ares.cluster.etcd_settings import EtcdSettings
-from ares.consensus.etcd.service import EtcdConsensus
+from ares.consensus.etcd import EtcdConsensus
 from ares.model.messages import ConsensusDescription
 
 from ..ports import free_addresses

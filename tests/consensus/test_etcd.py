@@ -10,8 +10,8 @@ import pytest
 from aetcd import rpc
 
 from ares.client.runner import HINT_TIMEOUT_S
-from ares.consensus.etcd import service as etcd_consensus
-from ares.consensus.etcd.service import FORMAT, MAGIC, EtcdConsensus
+from ares.consensus import etcd as etcd_consensus
+from ares.consensus.etcd import FORMAT, MAGIC, EtcdConsensus
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision
 from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision

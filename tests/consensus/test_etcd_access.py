@@ -10,7 +10,7 @@ import pytest
 from aetcd import rpc
 
 from ares.cluster.etcd_settings import EtcdSettings
-from ares.consensus.etcd.service import EtcdConsensus
+from ares.consensus.etcd import EtcdConsensus
 from ares.model.errors import BadInput, ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName
 from ares.model.messages import Decided

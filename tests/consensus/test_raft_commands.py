@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ares.consensus.raft import commands as raft_commands
-from ares.consensus.raft.commands import Commands
+from ares.consensus.raft import member as raft_member
+from ares.consensus.raft.member import Commands
 from ares.model.errors import ConsensusUnavailable
 
 from .clusters import PATIENCE_S, until
@@ -33,7 +33,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Nothing is handed in again just because this machine is busy."""
-    monkeypatch.setattr(raft_commands, "ATTEMPT_S", 3600.0)
+    monkeypatch.setattr(raft_member, "ATTEMPT_S", 3600.0)
     return Machine()
 
 
@@ -71,7 +71,7 @@ async def test_a_command_outlasts_who_gave_up(machine: Machine) -> None:
 
 
 async def test_it_is_handed_in_again_ever_more_rarely_and_any_copy_counts(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raft_commands, "ATTEMPT_S", 0.02)
+    monkeypatch.setattr(raft_member, "ATTEMPT_S", 0.02)
     asking, loop = machine.ask(), asyncio.get_running_loop()
     begin_s = loop.time()
     await until(lambda: len(machine.handed_in) == 4)
@@ -102,7 +102,7 @@ async def test_a_failure_to_hand_in_leaves_nothing(machine: Machine) -> None:
 
 
 async def test_what_nobody_asks_for_any_more_is_forgotten(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raft_commands, "KEPT_S", 0.02)
+    monkeypatch.setattr(raft_member, "KEPT_S", 0.02)
     await given_up(machine)
     await until(lambda: len(machine.commands) == 0)
     asking = machine.ask()

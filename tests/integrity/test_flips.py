@@ -8,8 +8,8 @@ import pytest
 from ares.model.element import is_hollow
 from ares.model.errors import StoreDamaged
 from ares.store.journal import examine as journal_examination
-from ares.store.journal.anchor import ANCHOR_SUFFIX
 from ares.store.journal.disk import Disk
+from ares.store.journal.segments import ANCHOR_SUFFIX
 
 from .rig import BATCH_MAX, RottenDisk, Server, anatomy, flip, story, truth_of
 
@@ -168,7 +168,7 @@ class CachedDisk(Disk):
 def test_an_examination_that_passes_data_over_is_noticed(life, tmp_path, monkeypatch):
     """Negative control."""
     directory, _ = life
-    monkeypatch.setattr(journal_examination._Walk, "_is_intact", lambda *_: True)
+    monkeypatch.setattr(journal_examination.SegmentExamination, "_is_intact", lambda *_: True)
     [(copy, path, at)] = copies(directory, tmp_path, 1, random.Random(7), "data")
     server = Server(copy)
     flip(path, at)

@@ -7,7 +7,7 @@ from ares.model.configuration import Status, Successor
 from ares.model.element import hollow, intact, sealed
 from ares.model.messages import Ack, CollectConfig, Describe, GetData, GetTag, Introduce, ListObjects, Reason, Refused, WriteConfig
 from ares.model.tag import Tag
-from ares.store.journal.in_memory import Kept, MemoryJournal
+from tests.journal.memory_journal import Kept, MemoryJournal
 
 from ..journal.serving import INITIAL, KIB, NEXT, PHOTOS, put
 from ..journal.test_full_disk import SmallDisk

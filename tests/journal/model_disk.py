@@ -4,8 +4,8 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
-from ares.store.journal.anchor import ANCHOR_SUFFIX, anchor_of
 from ares.store.journal.disk import Disk
+from ares.store.journal.segments import ANCHOR_SUFFIX, anchor_of
 from ares.testing.sim.model_disk import ModelDisk
 
 

@@ -30,7 +30,7 @@ KIB = 1024
 
 
 class AtOnce:
-    """:class:`ares.store.journal.thread.Background` without a thread: jobs are done when :meth:`step` is called, or when they come."""
+    """:class:`ares.store.journal.writer.Background` without a thread: jobs are done when :meth:`step` is called, or when they come."""
 
     def __init__(self, waiting: bool = False) -> None:
         self.waiting = waiting

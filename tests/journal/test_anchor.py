@@ -1,4 +1,4 @@
-"""A journal that lacks its newest segments is refused, whatever became of them (ares/store/journal/anchor.py)."""
+"""A journal that lacks its newest segments is refused, whatever became of them (ares/store/journal/segments.py)."""
 
 import os
 import random
@@ -7,10 +7,9 @@ import shutil
 import pytest
 
 from ares.model.errors import BadInput, StoreDamaged
-from ares.store.journal.anchor import NOTE_PREFIX, Anchor, Anchored, anchor_of
 from ares.store.journal.disk import BLOCK_BYTES, Disk
 from ares.store.journal.log import LogJournal
-from ares.store.journal.segments import Owner
+from ares.store.journal.segments import NOTE_PREFIX, Anchor, Anchored, Owner, anchor_of
 
 from .model_disk import crash
 from .serving import KIB, OWNER, AtOnce, Node, log_journal, put

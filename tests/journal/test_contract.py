@@ -5,8 +5,8 @@ import pytest
 from ares.model.tag import Tag
 from ares.net.port import Use
 from ares.replica.facts import Pointed, Trimmed, fact_bytes_max
-from ares.store.journal.in_memory import Kept, MemoryJournal
 
+from .memory_journal import Kept, MemoryJournal
 from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, requests, state
 
 

@@ -1,4 +1,4 @@
-"""A store that lacks what was acknowledged, or is another's, is refused with a reason (ares/store/journal/recovery.py)."""
+"""A store that lacks what was acknowledged, or is another's, is refused with a reason (ares/store/journal/log.py)."""
 
 import os
 import random

@@ -19,7 +19,7 @@ from ares.server.durable_server import run_durable_server
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import LogJournal, open_journal
 from ares.store.journal.segments import Owner
-from ares.store.journal.thread import WriterThread
+from ares.store.journal.writer import WriterThread
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, AtOnce, Node, log_journal, put
 from .test_full_disk import FailingDisk, SmallDisk

@@ -1,4 +1,4 @@
-"""Who waits for the disk, the event loop or the thread (ares/store/journal/inline.py), and what both promise whoever submits a job."""
+"""Who waits for the disk, the event loop or the thread (ares/store/journal/writer.py), and what both promise whoever submits a job."""
 
 import asyncio
 import errno
@@ -8,11 +8,10 @@ import pytest
 
 from ares.machine import unhindered_clock
 from ares.machine.unhindered_clock import UnhinderedClock
-from ares.store.journal import inline as journal_inline
+from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
-from ares.store.journal.inline import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter
 from ares.store.journal.segments import SHORT_BYTES_MAX
-from ares.store.journal.thread import WriterThread
+from ares.store.journal.writer import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter, WriterThread
 
 from .serving import KIB, AtOnce, ClosingDisk, Node, log_journal, put
 
@@ -150,7 +149,7 @@ def test_the_loop_loses_little_of_its_time_to_hiccups(quick, hiccup, nth):
 
 
 def test_the_measure_would_show_a_loop_that_comes_back_at_once(quick, monkeypatch):
-    monkeypatch.setattr(journal_inline, "AWAY_MAX_S", 0.0)
+    monkeypatch.setattr(journal_writer, "AWAY_MAX_S", 0.0)
     assert quick.waited(0.2, 50)[1] > 10 * 200.0 * SHARE
 
 

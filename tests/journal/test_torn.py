@@ -1,4 +1,4 @@
-"""What a crash leaves of a journal: everything that it told to be durable, and nothing that it was never given (ares/store/journal/recovery.py)."""
+"""What a crash leaves of a journal: everything that it told to be durable, and nothing that it was never given (ares/store/journal/log.py)."""
 
 import random
 

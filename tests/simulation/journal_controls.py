@@ -14,10 +14,9 @@ from ares.replica.state import Outlasting
 from ares.replica.unsynced import Unsynced
 from ares.server.durable_host import DurableHost
 from ares.store.journal import format as journal_format
-from ares.store.journal import recovery as journal_recovery
-from ares.store.journal.anchor import Anchor
-from ares.store.journal.recovery import Recovery
-from ares.store.journal.segments import Work
+from ares.store.journal import log as journal_log
+from ares.store.journal.log import LogJournal
+from ares.store.journal.segments import Anchor, Work
 from ares.testing.sim.model_disk import ModelDisk
 
 
@@ -68,19 +67,19 @@ def recovery_that_trusts_what_a_failed_sync_left() -> Any:
         frames, _, end = kept(*arguments)
         return frames, end, end
 
-    return patch.object(journal_recovery, "kept_of_torn", trusting)
+    return patch.object(journal_log, "kept_of_torn", trusting)
 
 
 @contextmanager
 def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
     """A restart reads what the last process wrote, and answers, without a sync."""
-    settle = Recovery._settle
+    settle = LogJournal._settle
 
-    def hasty(self: Recovery, *arguments: Any) -> None:
+    def hasty(self: LogJournal, *arguments: Any) -> None:
         with patch.object(ModelDisk, "sync", lambda self, descriptor: None):
             settle(self, *arguments)
 
-    with patch.object(Recovery, "_settle", hasty):
+    with patch.object(LogJournal, "_settle", hasty):
         yield
 
 
@@ -116,13 +115,13 @@ def elements_that_are_not_rebuilt() -> Any:
 
 def anchors_that_nobody_reads() -> Any:
     """A journal starts with the segments that are there."""
-    return patch.object(Recovery, "_anchored_bytes", lambda self, newest: 0)
+    return patch.object(LogJournal, "_anchored_bytes", lambda self, newest: 0)
 
 
 def anchors_that_do_not_tell_how_long_a_segment_was() -> Any:
     """A last segment that was cut is taken for one that a crash tore."""
-    anchored_bytes = Recovery._anchored_bytes
-    return patch.object(Recovery, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0)
+    anchored_bytes = LogJournal._anchored_bytes
+    return patch.object(LogJournal, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0)
 
 
 def anchors_written_at_a_start_only() -> Any:

@@ -13,7 +13,7 @@ from ares.cluster import home
 from ares.cluster.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
-from ares.store.journal.anchor import anchor_of
+from ares.store.journal.segments import anchor_of
 
 IDENTITY = "0123456789abcdef" * 2
 

@@ -1,8 +1,11 @@
 """A member of the consensus service: the Consensus port over a replicated decision table.
 
-A decision is what applying the replicated command returned at this member, never a look at its own table. A command handed to a leader that dies may
-never be answered, so it is handed in again (ares/consensus/raft/commands.py): that is safe, because the first proposal wins whosever it is and
-however often it comes.
+A decision is what applying the replicated command returned at this member, never a look at its own table.
+
+A command whose answer is late was lost, with a leader that died, or it waits behind many others for a slow disk. In the first case it has to be
+handed in again, which is safe, because the first proposal wins whosever it is and however often it comes. In the second every copy makes all others
+later still, until none is answered before those who wait for it have given up, and asked again. So a command outlasts those who wait for it, those
+who ask for the same join it, and it is handed in again after ATTEMPT_S and then after twice as long each time.
 
 A member whose directory was lost must be started again only while all others run; it then copies what they have.
 """
@@ -16,9 +19,8 @@ import msgspec
 
 from ares.cluster.settings import split_address
 from ares.consensus.local import NO_CALL
-from ares.consensus.raft.commands import Commands
 from ares.consensus.raft.directory import MemberDirectory
-from ares.consensus.raft.replicated import ReplicatedTable
+from ares.consensus.raft.replicated import Outcome, ReplicatedTable, crossing
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, require_place
 from ares.model.errors import BadInput, BadMessage, ConfigurationRefused, ConsensusUnavailable
@@ -28,9 +30,87 @@ from ares.model.quorum import NO_TROUBLES
 
 CONFIGURATION_BYTES_MAX = 64 * 1024
 
-Callback = Callable[[Any, int], None]
+ATTEMPT_S = 1.0
+ATTEMPT_S_MAX = 8.0
+
+PAUSE_S = 0.05
+"""Between a failure and the next attempt."""
+
+KEPT_S = 10.0
+"""A command that nobody waits for any more may be joined for so long."""
+
+HandIn = Callable[[Callable[[Any, int], None]], None]
+"""Hands a command in, with the callback that gets its answer."""
 
 _configuration_decoder = msgspec.msgpack.Decoder(Configuration)
+
+
+class _Command:
+    """``outcome``: that of any copy handed in. ``asked``: how many callers wait for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.outcome: asyncio.Future[Outcome] = loop.create_future()
+        self.again_at_s = 0.0
+        self.attempt_s = ATTEMPT_S
+        self.asked = 0
+        self.end: asyncio.TimerHandle | None = None
+
+
+class Commands:
+    """The commands of one member that are under way. Use it on one event loop."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, _Command] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    async def run(self, key: Hashable, hand_in: HandIn, timeout_s: float) -> Any:
+        """What the command ``key`` returned. Raises :class:`ConsensusUnavailable` after ``timeout_s``, and what ``hand_in`` raises."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        why = "it was given no time"
+        while (now_s := loop.time()) < deadline_s:
+            command = self._begun(key, hand_in, now_s)
+            try:
+                result, why = await self._joined(key, command, min(command.again_at_s, deadline_s) - now_s)
+            except TimeoutError:
+                why = "no majority of the members confirmed it in time"
+                continue
+            if not why:
+                return result
+            await asyncio.sleep(PAUSE_S)
+        raise ConsensusUnavailable(why)
+
+    def _begun(self, key: Hashable, hand_in: HandIn, now_s: float) -> _Command:
+        """The command, handed in if it is time."""
+        loop = asyncio.get_running_loop()
+        command = self._under_way.get(key) or _Command(loop)
+        if now_s >= command.again_at_s:
+            hand_in(crossing(loop, command.outcome))
+            command.again_at_s = now_s + command.attempt_s
+            command.attempt_s = min(2 * command.attempt_s, ATTEMPT_S_MAX)
+        if key not in self._under_way:
+            self._under_way[key] = command
+            command.outcome.add_done_callback(lambda _: self._forget(key, command))
+        return command
+
+    async def _joined(self, key: Hashable, command: _Command, wait_s: float) -> Outcome:
+        command.asked += 1
+        if command.end is not None:
+            command.end.cancel()
+        try:
+            return await asyncio.wait_for(asyncio.shield(command.outcome), wait_s)
+        finally:
+            command.asked -= 1
+            if not command.asked and not command.outcome.done():
+                command.end = asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, command)
+
+    def _forget(self, key: Hashable, command: _Command) -> None:
+        if command.end is not None:
+            command.end.cancel()
+        if self._under_way.get(key) is command:
+            del self._under_way[key]
 
 
 class RaftMember:
@@ -78,24 +158,14 @@ class RaftMember:
     async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
         """See the port. Also raises :class:`ConfigurationRefused`, and :class:`BadMessage` if a later release decided what this one cannot read."""
         require_place(configuration)
-        content = _encode(configuration)
-
-        def hand_in(machine: ReplicatedTable, callback: Callback) -> None:
-            machine.decide(str(configuration.domain), configuration.index, content, int(proposer), callback=callback)
-
-        key = ("decide", configuration.domain, configuration.index, content, proposer)
-        decision: Decision[bytes] = await self._command(key, hand_in, timeout_s)
+        place = (str(configuration.domain), configuration.index)
+        decision: Decision[bytes] = await self._command(timeout_s, "decide", *place, _encode(configuration), int(proposer))
         return Decided(NO_CALL, _decode(decision.content), ClientId(decision.proposer))
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """See the port. Also raises :class:`ConfigurationRefused`."""
         require_place(configuration)
-        content = _encode(configuration)
-
-        def hand_in(machine: ReplicatedTable, callback: Callback) -> None:
-            machine.tell_finalized(str(configuration.domain), configuration.index, content, callback=callback)
-
-        await self._command(("tell", configuration.domain, configuration.index, content), hand_in, timeout_s)
+        await self._command(timeout_s, "tell_finalized", str(configuration.domain), configuration.index, _encode(configuration))
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         """What this member knows, perhaps not the latest; unavailable until it has caught up with a leader once since its start."""
@@ -134,10 +204,10 @@ class RaftMember:
             raise ConsensusUnavailable(f"member {self.member} stopped because its disk failed: its log has the details")
         return self._machine
 
-    async def _command(self, key: Hashable, hand_in: Callable[[ReplicatedTable, Callback], None], timeout_s: float) -> Any:
-        """What a replicated command returned, which ``key`` tells from all others."""
+    async def _command(self, timeout_s: float, name: str, *arguments: str | int | bytes) -> Any:
+        """What the replicated command ``name`` returned, which its arguments tell from all others."""
         self._running()
-        return await self._commands.run(key, lambda callback: hand_in(self._running(), callback), timeout_s)
+        return await self._commands.run((name, *arguments), lambda told: getattr(self._running(), name)(*arguments, callback=told), timeout_s)
 
 
 def _encode(configuration: Configuration) -> bytes:

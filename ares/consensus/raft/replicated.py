@@ -1,5 +1,4 @@
-"""The decision table replicated by Raft, over PySyncObj. With raft_transport.py the only importer
-of pysyncobj; ares/consensus/raft/member.py puts the Consensus port over it.
+"""The decision table replicated by Raft, over PySyncObj; ares/consensus/raft/member.py puts the Consensus port over it.
 
 What is handed to Raft, and so crosses the network inside a pickle, is plain: names, numbers and the bytes of configurations. The members authenticate
 each other by a password, without which PySyncObj would load pickles from anybody. What PySyncObj 0.3.17 leaves open is closed here:

@@ -5,11 +5,11 @@
   each other. It waits for minutes for an answer to a lost SYN: here for CONNECT_S.
 * Whoever reaches the port may connect, and shows only by the first message to know the password. Until then PySyncObj reads without end, in a loop
   that nothing else interrupts, and keeps all of it: one stranger who keeps sending would stop the member and fill its memory. Here a stranger may
-  send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the one who came first has to go, so that none can use up the
+  send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the oldest has to go, so that none can use up the
   process's descriptors: when it cannot accept a connection, PySyncObj stops listening for ever.
 * PySyncObj seals every message, with the random key that its receiver chose for the connection in it; so none can be made up, changed, sent back, or
-  taken from another connection. But one that is repeated within a second is taken twice, one that is left out is not missed, and nothing tells who
-  it is that answers. Here messages carry their number over this connection, and who sends them to whom; what does not fit ends the connection.
+  taken from another connection. But one that is repeated within a second is taken twice, one that is left out is not missed, and nothing names the
+  member that answers. Here messages carry their number over this connection, their sender and their receiver; what does not fit ends the connection.
   Members of earlier releases number nothing, and are heard all the same; nobody on the way can leave the numbers out, for they are sealed.
 """
 
@@ -102,7 +102,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         super()._onNodeConnected(node)
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:
-        """From who connects: a random key, a member's address, and its first message, with which it takes the place of its last connection."""
+        """From an incoming connection: a random key, a member's address, and its first message, which replaces its last connection."""
         if not conn.sendRandKey:
             if _is_random_key(message):
                 super()._onIncomingMessageReceived(conn, message)
@@ -127,7 +127,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._onMessageReceived(node, first)
 
     def _onOutgoingMessageReceived(self, conn: Any, message: Any) -> None:
-        """The random key of who was connected to; it hears at once who has."""
+        """The random key of a member that this one connected to; it is greeted at once."""
         if not _is_random_key(message):
             conn.disconnect()
             return
@@ -164,7 +164,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._send_away(time.monotonic() - STRANGER_S)
 
     def _send_away(self, came_before_s: float) -> None:
-        """Strangers who came earlier than that, and those who came first of too many."""
+        """Disconnect strangers that came before that time, and the oldest of those beyond STRANGERS_MAX."""
         self._came_at_s = {conn: at_s for conn, at_s in self._came_at_s.items() if conn in self._unknownConnections}
         self._claims = {conn: node for conn, node in self._claims.items() if conn in self._unknownConnections}
         surplus = len(self._came_at_s) - STRANGERS_MAX

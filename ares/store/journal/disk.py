@@ -1,12 +1,17 @@
 """What a journal asks of the operating system; the only place where its files are touched. A test puts a model of a disk in its place."""
 
+import contextlib
 import errno
 import mmap
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from ares.machine import durable_files
+from ares.machine.metrics import DISK_S, Histogram
 
 BUFFERS_MAX = 512
 """Given to one system call; Linux takes 1024."""
@@ -17,8 +22,18 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that say: no room, and nothing else is wrong."""
 
 
+class UnlessFull:
+    """A ``with`` block of this ends, without an error, where the disk has no room."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        return isinstance(error, OSError) and error.errno in FULL
+
+
 def share_of_file_system(directory: Path, share: int) -> int:
-    """Bytes of which there are ``share`` in the whole file system that ``directory`` is on or will be made on, free or not. Raises OSError."""
+    """The size of the file system that ``directory`` is on, or will be made on, divided by ``share``. Raises OSError."""
     whole = os.statvfs(next(place for place in (directory, *directory.absolute().parents) if place.exists()))
     return whole.f_blocks * whole.f_frsize // share
 
@@ -40,6 +55,20 @@ class Disk:
             raise
         return descriptor
 
+    @contextlib.contextmanager
+    def creating(self, path: Path, size: int) -> Iterator[int]:
+        """As :meth:`create`, for a ``with`` block; if that raises OSError, the file is closed and removed."""
+        try:
+            descriptor = self.create(path, size)
+            try:
+                yield descriptor
+            except OSError:
+                self.close(descriptor)
+                raise
+        except OSError:
+            self.unlink(path)
+            raise
+
     def open(self, path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -58,14 +87,14 @@ class Disk:
         os.posix_fallocate(descriptor, start, end - start)
 
     def read(self, descriptor: int, size: int) -> bytes:
-        """The first ``size`` bytes. Room that was never written may be looked at so, and not where it is mapped: a full tmpfs has no page for it."""
+        """The first ``size`` bytes; also of room never written to, which must not be read through a map: a full tmpfs has no page for it."""
         pieces: list[bytes] = []
         while (done := sum(map(len, pieces))) < size and (piece := os.pread(descriptor, size - done, done)):
             pieces.append(piece)
         return b"".join(pieces)
 
     def open_past_cache(self, path: Path) -> int:
-        """For :meth:`read_into`: what is on the disk, and not what memory has of it, where the file system allows that."""
+        """Open a file for :meth:`read_into`, which reads the disk and not the page cache, where the file system allows that."""
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
@@ -74,7 +103,7 @@ class Disk:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Fill ``buffer`` from ``offset`` on, as far as there is something; how far. Offset, memory and size are multiples of BLOCK_BYTES."""
+        """Fill ``buffer`` from ``offset`` on; returns how many bytes there were. Offset, memory and size are multiples of BLOCK_BYTES."""
         return os.preadv(descriptor, [buffer], offset)
 
     def map(self, descriptor: int, size: int) -> memoryview:
@@ -82,7 +111,7 @@ class Disk:
         return memoryview(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ))
 
     def expect_scan(self, view: memoryview, scanning: bool) -> None:
-        """Whether only some bytes here and there will be read of what was mapped: then nothing beside them is read ahead."""
+        """``scanning``: only some bytes here and there of the map will be read, so the system should read nothing ahead."""
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
 
@@ -110,7 +139,7 @@ class Disk:
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        """One that is gone already is no error: somebody else had the same idea."""
+        """Remove a file; one that is gone already is no error."""
         path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:
@@ -118,15 +147,19 @@ class Disk:
 
     def make_directory(self, directory: Path) -> None:
         """With its missing parents, each entry synced."""
-        if not directory.is_dir():
-            if directory.parent != directory:
-                self.make_directory(directory.parent)
-            directory.mkdir(mode=0o700, exist_ok=True)
-            self.sync_directory(directory.parent)
+        durable_files.make_directory(directory)
 
     def sync_directory(self, directory: Path) -> None:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        durable_files.sync(directory)
+
+
+class TimedDisk(Disk):
+    """A disk that counts, for those who watch the process, how long each call to fdatasync took: ``syncs``."""
+
+    def __init__(self) -> None:
+        self.syncs = Histogram(DISK_S)
+
+    def sync(self, descriptor: int) -> None:
+        begin_s = time.perf_counter()
+        super().sync(descriptor)
+        self.syncs.add(time.perf_counter() - begin_s)

@@ -1,7 +1,7 @@
 """Verifying a segment as it is on the disk: every frame of its row, and every element's data against its seal.
 
 A restart reads the metadata of all segments and refuses a store in which some is broken; a running server looks at neither metadata nor, unless asked
-for it, data. Nobody would know what rots. Here all of it is read, past the page cache where the file system allows that, into memory of its own: a
+for it, data, so rot would not be noticed. Here all of it is read, past the page cache where the file system allows that, into memory of its own: a
 view of a mapped file ends the process where the disk cannot read.
 """
 
@@ -37,26 +37,6 @@ WINDOW_BYTES = 1024 * 1024
 """What is read at a time."""
 
 Pace = Callable[[int], None]
-
-
-class SegmentExamination:
-    """:class:`ares.net.port.Examination` of the segment at ``path``, which began with ``head``, up to byte ``end``."""
-
-    def __init__(self, disk: Disk, path: Path, head: Head, end: int) -> None:
-        self._disk = disk
-        self._path = path
-        self._head = head
-        self._end = end
-
-    def run(self, pace: Pace) -> Verdict:
-        try:
-            descriptor = self._disk.open_past_cache(self._path)
-        except FileNotFoundError:
-            return Verdict(False)
-        try:
-            return _Walk(_Windows(self._disk, descriptor, self._end, pace), self._head, self._end).verdict()
-        finally:
-            self._disk.close(descriptor)
 
 
 class _Windows:
@@ -119,11 +99,15 @@ class _Windows:
             self._filled = offset + read
 
 
-class _Walk:
-    """From frame to frame; where one is broken, on to the next that is not: what is told of elements must be as much as can be."""
+class SegmentExamination:
+    """:class:`ares.net.port.Examination` of the segment at ``path``, which began with ``head``, up to byte ``end``.
 
-    def __init__(self, windows: _Windows, head: Head, end: int) -> None:
-        self._windows = windows
+    It goes from frame to frame; where one is broken, on to the next that is not: what is told of elements must be as much as can be.
+    """
+
+    def __init__(self, disk: Disk, path: Path, head: Head, end: int) -> None:
+        self._disk = disk
+        self._path = path
         self._head = head
         self._end = end
         self._whole = True
@@ -131,7 +115,18 @@ class _Walk:
         self._damaged: dict[Key, None] = {}
         self._readable: set[Key] = set()
 
-    def verdict(self) -> Verdict:
+    def run(self, pace: Pace) -> Verdict:
+        try:
+            descriptor = self._disk.open_past_cache(self._path)
+        except FileNotFoundError:
+            return Verdict(False)
+        try:
+            self._windows = _Windows(self._disk, descriptor, self._end, pace)
+            return self._verdict()
+        finally:
+            self._disk.close(descriptor)
+
+    def _verdict(self) -> Verdict:
         at, sequence = sum(map(len, encode_head(self._head))), self._head.first
         first = self._frame(0, self._head.number)
         if first is None or first.end != at or not self._is_head(first):

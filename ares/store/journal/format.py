@@ -12,8 +12,8 @@ salt that the head tells, so that no data of a client can pass for a frame. Part
 (ares/model/element.py), so that a restart need not read them. Three kinds of frames: the *head* (once, first), *batches* of facts (numbered without
 gaps), and the *mark*, which holds nothing and says only ``synced``; the next batch is written over it.
 
-``synced``: the number of the last batch that was durable when this frame was written. Whoever reads a frame knows from it that batches up to that
-number were acknowledged: one that is missing or broken then is damage, and any later one is what a crash may leave.
+``synced``: the number of the last batch that was durable when this frame was written. Batches up to that number may have been acknowledged: one of
+them that is missing or broken is damage. A later one that is broken is what a crash may leave.
 """
 
 import struct
@@ -27,9 +27,10 @@ from xxhash import xxh3_64
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.element import intact
 from ares.model.errors import AresError
-from ares.model.messages import PARTS_MAX, Element, PutData
-from ares.replica.facts import Fact
-from ares.store.journal.earlier import decode_earlier
+from ares.model.identity import ConfigurationId, ObjectName
+from ares.model.messages import PARTS_MAX, Element, Message, PutData
+from ares.model.tag import Tag
+from ares.replica.facts import Fact, Pointed, Trimmed
 
 FORMAT = 1
 HEAD = b"ares-seg"
@@ -44,7 +45,7 @@ FRAME_BYTES_MAX = PREFIX_BYTES + 64
 """What a batch takes at most beside its facts."""
 
 LOOKED_AT_SHARE = 16
-"""Where frames are searched for, so many times as much as is there is looked at: real ones do not overlap."""
+"""A search for frames looks at no more than so many times the bytes that are there: real frames do not overlap."""
 
 Buffer = bytes | memoryview
 
@@ -92,9 +93,32 @@ class Frame(Struct, frozen=True):
     parts: tuple[tuple[int, int], ...]
 
 
+class _EarlierElement(Struct, frozen=True, array_like=True, gc=False):
+    """An element in any number of parts: earlier releases took more than PARTS_MAX, and what they acknowledged must be found again."""
+
+    index: int
+    length: int
+    checksum: int
+    parts: tuple[bytes, ...]
+    frame: int = -1
+
+
+class _EarlierPut(Message, frozen=True, tag=3):
+    configuration: ConfigurationId
+    object: ObjectName
+    tag: Tag
+    element: _EarlierElement
+
+
+class _EarlierBatch(Struct, frozen=True, array_like=True):
+    facts: list[_EarlierPut | Pointed | Trimmed]
+    discarded: tuple[int, ...] = ()
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
+_decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 
 
 # -- writing ------------------------------------------------------------------------------------------------------------
@@ -144,7 +168,7 @@ def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
 
 
 def metadata_bytes(prefix: Buffer) -> int:
-    """How long prefix, table and body of a frame are that begins with these PREFIX_BYTES; any number, if it is none."""
+    """Bytes of prefix, table and body of the frame that begins with these PREFIX_BYTES; any number, if it is no frame."""
     _, _, _, body_bytes, count = _prefix.unpack_from(prefix)
     return PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
 
@@ -203,9 +227,19 @@ def decode_body(frame: Frame) -> Batch:
         try:
             return _decode_batch(frame.body)
         except msgspec.ValidationError:
-            return Batch(*decode_earlier(frame.body))
+            earlier = _decode_earlier(frame.body)
+            return Batch([_today(fact) if isinstance(fact, _EarlierPut) else fact for fact in earlier.facts], earlier.discarded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
+
+
+def _today(put: _EarlierPut) -> PutData:
+    """A small element in too many parts comes in one, which its seal does not tell apart; the data of a large one is not in the body."""
+    element, parts = put.element, put.element.parts
+    if element.frame == -1 and len(parts) > PARTS_MAX:
+        parts = (b"".join(parts),)
+    whole = Element(element.index, element.length, element.checksum, parts, element.frame)
+    return PutData(put.call, put.configuration, put.object, put.tag, whole)
 
 
 def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
@@ -224,6 +258,17 @@ def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
     return msgspec.structs.replace(put, element=whole)
 
 
+def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
+    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
+    for fact in facts:
+        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
+            element, parts = fact.element, []
+            for part in element.parts:
+                parts.append(view[start : start + len(part)])
+                start += len(part)
+            yield attach(fact, parts)
+
+
 def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Frame]:
     """The batches from ``start`` on, ``sequence`` the first one's number, up to where the row ends or breaks."""
     while (frame := parse_frame(view, start, salt)) is not None and frame.magic == BATCH and frame.sequence == sequence:
@@ -232,10 +277,10 @@ def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Fra
 
 
 def durable_before(view: memoryview, start: int, salt: int) -> int:
-    """The highest ``synced`` that any frame says which can still be read from ``start`` on.
+    """The highest ``synced`` of all frames that can still be read from ``start`` on.
 
-    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more is than
-    LOOKED_AT_SHARE times what is there.
+    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more than
+    LOOKED_AT_SHARE times the bytes that are there.
     """
     highest = 0
     data = bytes(view[start:])
@@ -259,8 +304,8 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
 def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tuple[list[Frame], int, int]:
     """The batches to keep of the segment that was written last: all that were acknowledged, cut where the rest breaks.
 
-    Then up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole of which a later frame says
-    that it was durable.
+    Returns them, up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole although a later
+    frame says that it was durable.
     """
     frames = list(walk(view, start, salt, sequence))
     end = frames[-1].end if frames else start

@@ -1,8 +1,12 @@
 """A journal in files: an append log of segments, with group commit and space given back by the segment.
 
 Why a log, with figures: docs/store.md. Facts are gathered on the event loop; a commit encodes them as one batch, which is written and synced once,
-where waiting is done (ares/store/journal/inline.py). Segments are mapped: large elements are views into them, which neither a restart nor a running
+where waiting is done (ares/store/journal/writer.py). Segments are mapped: large elements are views into them, which neither a restart nor a running
 server copies.
+
+A start, however the last process ended: segments but the last were durable before the last one began, so anything that is missing or broken there is
+damage. The last one is cut where its unfinished batches break (ares/store/journal/format.py, kept_of_torn), and what is kept of it is durable before
+anybody reads it. Which segment was the last, the anchor says (ares/store/journal/segments.py).
 
 Room is promised before a server changes its mind (:meth:`LogJournal.reserve`): it is allocated on the disk then, so a write that follows
 cannot run into a full one. Giving space back takes some first: a part of each segment is left to what frees space, and a spare file, which compaction
@@ -10,6 +14,7 @@ may replace by facts, is large enough for all that lives in a segment which is w
 """
 
 import asyncio
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,17 +23,15 @@ from pathlib import Path
 
 from ares.machine.unhindered_clock import UnhinderedClock
 from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
 from ares.net.port import Use
 from ares.replica.facts import Fact
-from ares.store.journal.anchor import Anchor
-from ares.store.journal.disk import FULL, Disk, share_of_file_system
+from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
-from ares.store.journal.format import FRAME_BYTES_MAX, Batch, encode_batch
-from ares.store.journal.inline import InlineWriter
-from ares.store.journal.recovery import Recovery
-from ares.store.journal.segments import NEW_SUFFIX, Owner, Segment, Work, create_segment, mapped
-from ares.store.journal.thread import Background, WriterThread
+from ares.store.journal.format import FRAME_BYTES_MAX, PREFIX_BYTES, Batch, Damage, decode_batch, encode_batch, encode_mark, kept_of_torn, mapped
+from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, Owner, Segment, Work, create_segment, open_segment
+from ares.store.journal.writer import Background, InlineWriter, WriterThread
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -48,6 +51,8 @@ SWITCH_S = 0.0005
 
 _LEFT_FOR_DISCARDING_BYTES = 1024
 
+_SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SUFFIX))
+
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
@@ -65,8 +70,7 @@ class LogJournal:
         self._spare = directory / f"spare{NEW_SUFFIX}"
         self._spare_bytes = 0
         self._sealed: dict[int, Segment] = {}
-        self._sizes: dict[int, int] = {}
-        self._settling: list[int] = []
+        self._settling: list[Segment] = []
         self._settled: dict[int, int] = {}
         self._head: Segment | None = None
         self._durable = (0, 0)
@@ -80,16 +84,94 @@ class LogJournal:
         self._work = Work(self._disk, self._anchor)
         self._closed = False
 
+    # -- opening --------------------------------------------------------------------------------------------------------
+
     def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
-        recovery = Recovery(self._disk, self._directory, self._owner, self._segment_bytes, self._anchor)
-        yield from recovery.facts()
-        self._sealed, self._head, self._next = recovery.sealed, recovery.last, recovery.next
-        self._sizes = {number: segment.end for number, segment in self._sealed.items()}
-        self._settled = dict(self._sizes)
+        try:
+            yield from self._recovered()
+        except OSError as error:
+            raise BadInput(f"the store {self._directory} cannot be opened: {error.strerror} ({error.filename}); nothing was lost") from error
+        self._settled = {number: segment.end for number, segment in self._sealed.items()}
         self._synced = self._next - 1
         if self._head is not None:
             self._durable = (self._head.number, self._head.end)
             self._allocate(self._head, min(self._head.size, self._head.end + self._left[Use.DATA]))
+
+    def _recovered(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+        self._disk.make_directory(self._directory)
+        names = self._disk.names(self._directory)
+        paths = {int(name.removesuffix(SUFFIX)): self._directory / name for name in names if _SEGMENT_NAME.fullmatch(name)}
+        had = self._anchored_bytes(max(paths, default=0))
+        if paths:
+            self._head = open_segment(self._disk, paths[max(paths)], self._owner, self._segment_bytes, had)
+            yield from self._segments(self._head, paths)
+        for name in names:
+            if name.endswith(NEW_SUFFIX):
+                self._disk.unlink(self._directory / name)
+        if self._anchor.hold() and self._head is not None:
+            # Also if that is what it says: a sync of it may have failed, after which it reads as it was written and is not on the disk.
+            self._anchor.write(self._head.number, self._head.size)
+
+    def _anchored_bytes(self, newest: int) -> int:
+        """How long segment ``newest`` was for certain. Raises :class:`StoreDamaged` when there was a newer one."""
+        anchored = self._anchor.read()
+        if anchored is None or newest > anchored.number:
+            return 0
+        if newest < anchored.number:
+            gone = f"segment {anchored.number}" if newest == anchored.number - 1 else f"segments up to {anchored.number}"
+            left = f"{newest} is the newest that is there" if newest else "none is there"
+            raise StoreDamaged(self._directory, f"{gone} had begun, says {self._anchor.path}, and {left}")
+        return anchored.bytes
+
+    def _segments(self, last: Segment, paths: Mapping[int, Path]) -> Iterator[tuple[int, Sequence[Fact]]]:
+        ends, discarded = dict(last.head.earlier), set[int]()
+        for number in sorted(ends.keys() & paths.keys()):
+            segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
+            self._disk.close(segment.descriptor)
+            segment.end = ends[number]
+            for batch in segment.batches():
+                discarded.update(batch.discarded)
+                yield number, batch.facts
+            self._disk.expect_scan(segment.view, False)
+        written, sure, batches = self._torn(last)
+        for batch in batches:
+            discarded.update(batch.discarded)
+            yield last.number, batch.facts
+        missing = ends.keys() - paths.keys() - discarded
+        if missing:
+            are = f"segment {min(missing)} is" if len(missing) == 1 else f"segments {', '.join(map(str, sorted(missing)))} are"
+            raise StoreDamaged(self._directory, f"{are} missing")
+        self._settle(last, written, sure)
+        for number in sorted((paths.keys() - ends.keys() - {last.number}) | (paths.keys() & discarded)):
+            self._sealed.pop(number, None)
+            self._disk.unlink(paths[number])
+
+    def _torn(self, last: Segment) -> tuple[memoryview, int, list[Batch]]:
+        """What is there, up to where it was durable for certain, and the batches to keep."""
+        try:
+            written = memoryview(self._disk.read(last.descriptor, last.size))
+            frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
+            batches = [decode_batch(frame, last.view) for frame in frames]
+        except Damage as damage:
+            raise StoreDamaged(last.path, str(damage)) from damage
+        self._disk.expect_scan(last.view, False)
+        self._next = last.head.first + len(frames)
+        last.taken = last.allocated = last.end
+        return written, sure, batches
+
+    def _settle(self, last: Segment, written: memoryview, sure: int) -> None:
+        """Make durable what is kept, and that nothing follows it."""
+        # Again, for it may be a failed sync after which the process ended: what is read then need not be on the disk, and no sync would put it there.
+        # Zeros behind: what was cut must not be taken for batches another time. The file is never made shorter: its anchor tells how long it was.
+        cut = bytes(len(bytes(written[last.end :]).rstrip(b"\0")))
+        self._disk.write(last.descriptor, [written[sure : last.end], cut], sure)
+        self._disk.sync(last.descriptor)
+        self._disk.sync_directory(self._directory)
+        if self._next > last.head.first and last.end + PREFIX_BYTES <= last.size:
+            # Say again behind the last batch that it is durable: the mark was cut off, and without one damage there would pass for a torn write.
+            with UnlessFull():
+                self._disk.write(last.descriptor, encode_mark(self._next - 1, last.head.salt), last.end)
+                self._disk.sync(last.descriptor)
 
     # -- room -----------------------------------------------------------------------------------------------------------
 
@@ -110,19 +192,12 @@ class LogJournal:
 
     def _hold_spare(self) -> bool:
         bytes = self._segment_bytes // SPARE_SHARE + self._left[Use.DATA]
-        try:
-            descriptor = self._disk.create(self._spare, bytes)
-            try:
+        with UnlessFull():
+            with self._disk.creating(self._spare, bytes) as descriptor:
                 self._disk.allocate(descriptor, 0, bytes)
-            finally:
-                self._disk.close(descriptor)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            self._disk.unlink(self._spare)
-            return False
-        self._spare_bytes = bytes
-        return True
+            self._disk.close(descriptor)
+            self._spare_bytes = bytes
+        return bool(self._spare_bytes)
 
     def _room(self, bytes: int, use: Use) -> int | None:
         needed = bytes + FRAME_BYTES_MAX + self._left[use]
@@ -135,39 +210,29 @@ class LogJournal:
 
     def _allocate(self, head: Segment, end: int) -> bool:
         for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
-            try:
+            with UnlessFull():
                 self._disk.allocate(head.descriptor, head.allocated, wanted)
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                continue
-            head.allocated = wanted
-            return True
+                head.allocated = wanted
+                return True
         return False
 
     def _begin(self, room: int) -> int | None:
-        """A new segment with so much room; None when the disk has it not."""
+        """Begin a new segment with so much room and return its number; None when the disk lacks that room."""
         if not self._anchor.hold():
             return None
         old = self._head
         self._encode()
-        earlier = list(self._sizes.items())
-        if old is not None:
-            earlier.append((old.number, old.end))
+        earlier = [(segment.number, segment.end) for segment in (*self._sealed.values(), old) if segment is not None]
         number = old.number + 1 if old is not None else 1
-        try:
+        with UnlessFull():
             new, frame = create_segment(self._disk, self._directory, self._owner, self._next, earlier, number, room, self._segment_bytes)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            return None
-        if old is not None:
-            self._sealed[old.number] = old
-            self._sizes[old.number] = old.end
-            self._settling.append(old.number)
-        self._work.begin(old, new, frame)
-        self._head = new
-        return number
+            if old is not None:
+                self._sealed[old.number] = old
+                self._settling.append(old)
+            self._work.begin(old, new, frame)
+            self._head = new
+            return number
+        return None
 
     # -- facts ----------------------------------------------------------------------------------------------------------
 
@@ -191,22 +256,23 @@ class LogJournal:
         self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
 
     def _allocate_ahead(self, work: Work) -> None:
-        """Where waiting is allowed, so that :meth:`reserve` seldom has to."""
+        """Allocate room as part of the commit, where waiting is allowed, so that :meth:`reserve` seldom has to."""
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
         if head is not None:
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
                 work.allocate(head, wanted)
 
-    def _committed(self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[int], done: Done, error: OSError | None) -> None:
+    def _committed(
+        self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[Segment], done: Done, error: OSError | None
+    ) -> None:
         if error is None:
             self._synced, self._durable = sequence, end
-            if settling:
-                self._settled.update((number, self._sizes[number]) for number in settling)
+            self._settled.update((segment.number, segment.end) for segment in settling)
         done(error, moved)
 
     def _encode(self) -> None:
-        """One batch of what was gathered."""
+        """Make one batch of what was gathered."""
         head = self._head
         if head is None or not (self._gathered or self._discards):
             return
@@ -221,7 +287,7 @@ class LogJournal:
             self._gathered_large = False
         self._work.write(head, head.end, buffers, end, sequence)
         for number in self._discards:
-            self._work.discard(self._directory / f"{number:08}.log")
+            self._work.discard(self._directory / f"{number:08}{SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
         head.end = head.taken = end
 
@@ -251,12 +317,12 @@ class LogJournal:
         return bool(self._begin(needed) or (self._give_spare() and self._begin(needed)))
 
     def discard(self, place: int) -> None:
-        del self._sealed[place], self._sizes[place], self._settled[place]
+        del self._sealed[place], self._settled[place]
         self._discards.append(place)
 
     @property
     def bytes_on_disk(self) -> int:
-        return self._spare_bytes + sum(self._sizes.values()) + (self._head.allocated if self._head is not None else 0)
+        return self._spare_bytes + sum(segment.end for segment in self._sealed.values()) + (self._head.allocated if self._head is not None else 0)
 
     def close(self) -> None:
         if not self._closed:
@@ -272,8 +338,8 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None
 
     ``segment_bytes``: SEGMENT_BYTES unless the file system is so small that what is kept free would be most of it.
 
-    Its thread needs the interpreter between two waits for the disk; it gets it sooner from a busy loop than Python's 5 ms. Every mapped segment takes
-    a descriptor.
+    The switch interval is set so that the thread gets the interpreter between two waits for the disk sooner than after Python's 5 ms. The limit of
+    descriptors is raised because every mapped segment takes one.
     """
     sys.setswitchinterval(SWITCH_S)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

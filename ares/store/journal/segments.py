@@ -1,16 +1,29 @@
-"""The files of a journal: segments, each named by its number, and the work on them that waits for the disk."""
+"""The files of a journal: segments, each named by its number, the anchor, and the work on them that waits for the disk.
 
+Beside the journal its anchor remembers which segment was the last and how long that was: a journal without its newest segments reads like an older
+one. It is written, and is durable, when a segment begins: after the segment has its name, before any batch in it is acknowledged. So what it names
+was there, and if it is not there any more, something that was acknowledged may be gone with it. Earlier releases wrote no anchor; a journal without
+one gets it when it is opened. An empty file in the journal, whose name is NOTE_PREFIX and the owner, then says that there
+is one: without its anchor such a journal is damaged. The anchor is durable before that file is, and both are before a segment begins.
+
+It has two slots in blocks of their own, written by turns: one that a crash tore, or that rotted, leaves the other, which tells of the segment before.
+Its room is its own from the time it is made, so it can be written when the disk is full.
+
+    slot    magic (8 bytes) | turn u64 | owner (16 bytes) | number u64 | bytes u64 | check u64
+
+All numbers are little-endian; ``owner`` is XXH3-128 of the server's identity, ``check`` XXH3-64 over what is before it.
+"""
+
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ares.model.codec import DETACHED_BYTES_MIN
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
+
 from ares.model.errors import ForeignStore, StoreDamaged
-from ares.model.messages import PutData
-from ares.replica.facts import Fact
-from ares.store.journal.anchor import Anchor
-from ares.store.journal.disk import FULL, Disk
+from ares.store.journal.disk import BLOCK_BYTES, FULL, Disk, UnlessFull
 from ares.store.journal.format import (
     FORMAT,
     HEAD,
@@ -20,7 +33,6 @@ from ares.store.journal.format import (
     Damage,
     Head,
     UnknownFormat,
-    attach,
     decode_batch,
     decode_head,
     encode_head,
@@ -31,6 +43,17 @@ from ares.store.journal.format import (
 
 SUFFIX = ".log"
 NEW_SUFFIX = ".new"
+
+ANCHOR_SUFFIX = ".anchor"
+NOTE_PREFIX = "anchored."
+"""Of the name of the file in a journal that has an anchor."""
+
+_ANCHOR_MAGIC = b"ares-anc"
+_slot = struct.Struct("<8sQ16sQQ")
+_check = struct.Struct("<Q")
+_SLOT_BYTES = _slot.size + _check.size
+_ANCHOR_BYTES = 2 * BLOCK_BYTES
+_ALONE = "nothing else tells which segment of the journal was the last"
 
 SHORT_BYTES_MAX = 128 * 1024
 """What a commit may write to count as short."""
@@ -86,12 +109,9 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
     """
     descriptor = disk.open(path)
     size = disk.size(descriptor)
-    if size < PREFIX_BYTES:
+    if size < max(PREFIX_BYTES, had):
         disk.close(descriptor)
-        raise StoreDamaged(path, f"it has {size} bytes")
-    if size < had:
-        disk.close(descriptor)
-        raise StoreDamaged(path, f"it was cut: it has {size} bytes and had {had}")
+        raise StoreDamaged(path, f"it has {size} bytes" if size < PREFIX_BYTES else f"it was cut: it has {size} bytes and had {had}")
     if size < size_min:
         disk.truncate(descriptor, size_min)
         size = size_min
@@ -124,16 +144,110 @@ def create_segment(
     start = sum(map(len, frame))
     allocated = start + room
     path = directory / f"{number:08}{NEW_SUFFIX}"
-    descriptor = disk.create(path, max(size, allocated))
-    try:
+    size = max(size, allocated)
+    with disk.creating(path, size) as descriptor:
         disk.allocate(descriptor, 0, allocated)
-        view = disk.map(descriptor, max(size, allocated))
-    except OSError:
-        disk.close(descriptor)
-        disk.unlink(path)
-        raise
-    named = directory / f"{number:08}{SUFFIX}"
-    return Segment(named, descriptor, max(size, allocated), view, head, start, start, start, allocated), frame
+        view = disk.map(descriptor, size)
+    return Segment(path.with_suffix(SUFFIX), descriptor, size, view, head, start, start, start, allocated), frame
+
+
+class Anchored(NamedTuple):
+    """The last segment's number, and how long its file was; 0 and 0: there was none yet."""
+
+    number: int
+    bytes: int
+
+
+def anchor_of(directory: Path) -> Path:
+    """The anchor of the journal in ``directory``."""
+    return directory.with_name(f"{directory.name}{ANCHOR_SUFFIX}")
+
+
+class Anchor:
+    """The anchor of the journal in ``directory`` of a server with this identity. Methods raise OSError."""
+
+    def __init__(self, disk: Disk, directory: Path, identity: str) -> None:
+        self.path = anchor_of(directory)
+        self._disk = disk
+        self._owner = xxh3_128_digest(identity.encode())
+        self._turn = 0
+        self._descriptor: int | None = None
+        self._note = directory / f"{NOTE_PREFIX}{self._owner.hex()}"
+        self._noted = False
+
+    def read(self) -> Anchored | None:
+        """What the anchor says; None if there never was one, or it is of an earlier life under another identity. Raises :class:`StoreDamaged`."""
+        self._noted = self._note.name in self._disk.names(self._note.parent)
+        try:
+            descriptor = self._disk.open(self.path)
+        except FileNotFoundError:
+            if self._noted:
+                raise StoreDamaged(self.path, f"it is missing, and {_ALONE}") from None
+            return None
+        content = self._disk.read(descriptor, _ANCHOR_BYTES)
+        slots = [slot for at in range(0, _ANCHOR_BYTES, BLOCK_BYTES) if (slot := _parsed(content[at : at + _SLOT_BYTES])) is not None]
+        newest = max(slots, default=None)
+        if newest is None or newest[1] != self._owner:
+            self._disk.close(descriptor)
+            if newest is None:
+                raise StoreDamaged(self.path, f"it cannot be read, and {_ALONE}")
+            if self._noted:
+                raise StoreDamaged(self.path, f"it is that of another life of the server, and {_ALONE}")
+            return None
+        self._turn, _, number, size = newest
+        self._descriptor = descriptor
+        return Anchored(number, size)
+
+    def hold(self) -> bool:
+        """Make the anchor and its note if they are missing; False when the disk has no room for them. Call :meth:`read` before."""
+        if self._descriptor is None and not self._make():
+            return False
+        if not self._noted:
+            self._write_note()
+        return True
+
+    def _make(self) -> bool:
+        new = self.path.with_name(f"{self.path.name}{NEW_SUFFIX}")
+        with UnlessFull(), self._disk.creating(new, _ANCHOR_BYTES) as descriptor:
+            self._disk.allocate(descriptor, 0, _ANCHOR_BYTES)
+            self._descriptor = descriptor
+        if self._descriptor is not None:
+            self.write(0, 0)
+            self._disk.rename(new, self.path)
+        return self._descriptor is not None
+
+    def _write_note(self) -> None:
+        """Say in the journal that there is an anchor, on stable storage. On a full disk only the next segment says so."""
+        self._disk.sync_directory(self.path.parent)  # also if it was there: a crash may have come before this
+        try:
+            self._disk.close(self._disk.create(self._note, 0))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return
+        self._disk.sync_directory(self._note.parent)
+        self._noted = True
+
+    def write(self, number: int, size: int) -> None:
+        """Write what the anchor says, durably. Call :meth:`hold` before."""
+        assert self._descriptor is not None, "an anchor is held before it is written"
+        self._turn += 1
+        slot = _slot.pack(_ANCHOR_MAGIC, self._turn, self._owner, number, size)
+        self._disk.write(self._descriptor, [slot + _check.pack(xxh3_64_intdigest(slot))], self._turn % 2 * BLOCK_BYTES)
+        self._disk.sync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            self._disk.close(self._descriptor)
+            self._descriptor = None
+
+
+def _parsed(data: bytes) -> tuple[int, bytes, int, int] | None:
+    """Turn, owner, number and bytes of a slot."""
+    if len(data) < _SLOT_BYTES or _check.unpack_from(data, _slot.size)[0] != xxh3_64_intdigest(data[: _slot.size]):
+        return None
+    magic, turn, owner, number, size = _slot.unpack_from(data)
+    return (turn, owner, number, size) if magic == _ANCHOR_MAGIC else None
 
 
 class _Write(NamedTuple):
@@ -181,7 +295,7 @@ class Work:
         self._steps.append(_Begin(old, new, head))
 
     def allocate(self, segment: Segment, end: int) -> None:
-        """Room up to ``end`` of the segment that is the last one now, if there is any; without it, who needs it asks again and is told why."""
+        """Take room up to ``end`` of the segment, the last one now, if the disk has any; else a later reservation is refused."""
         self._ahead = (segment, end)
 
     def discard(self, path: Path) -> None:
@@ -213,13 +327,9 @@ class Work:
         start = segment.allocated  # may have grown since
         if start >= end:
             return
-        try:
+        with UnlessFull():
             self._disk.allocate(segment.descriptor, start, end)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            return
-        segment.allocated = max(segment.allocated, end)
+            segment.allocated = max(segment.allocated, end)
 
     def _begin(self, step: _Begin) -> None:
         disk, new = self._disk, step.new
@@ -238,19 +348,8 @@ class Work:
             self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), last.end)
 
 
-def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
-    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
-    for fact in facts:
-        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
-            element, parts = fact.element, []
-            for part in element.parts:
-                parts.append(view[start : start + len(part)])
-                start += len(part)
-            yield attach(fact, parts)
-
-
 def _whose(head: Head, owner: Owner) -> str:
-    """Why a segment with this head is not one of ``owner``, and what there is to do about it, for who starts the server."""
+    """Why a segment with this head is not one of ``owner``, and what to do about it, for the person who starts the server."""
     if head.cluster != owner.cluster:
         ids = f"({head.cluster.hex()}; that of this cluster file is {owner.cluster.hex()})"
         return f"it was made in another cluster {ids}: use the cluster file that it was made with, or another directory for `data`"

@@ -1,4 +1,4 @@
-"""A journal in memory, for tests and simulations: what was committed outlives the object that wrote it, and nothing outlives the process."""
+"""A journal in memory, for tests: what was committed outlives the object that wrote it, and nothing outlives the process."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Autopilots over a cluster in one process: a spare takes over, whoever leads (ares/client/{autopilot,flight,bulletin}.py)."""
+"""Autopilots over a cluster in one process: a spare takes over, whoever leads (ares/autopilot/pilot.py)."""
 
 import asyncio
 import contextlib
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-import ares.autopilot.flight
-from ares.autopilot.flight import Duty
+import ares.autopilot.pilot
 from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
+from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.identity import ClientId, ServerId
@@ -22,7 +22,7 @@ from ares.replica.replica import Replica
 from ares.server.host import Host
 from tests.inproc.cluster import Cluster
 
-DUTY = Duty(after_s=0.8, every_s=0.05, bytes_per_s=1e9)
+SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9)
 WAIT_S_MAX = 60.0
 """Far more than anything here takes."""
 
@@ -30,11 +30,13 @@ WAIT_S_MAX = 60.0
 class Leaders:
     """Autopilots of which one leads, or none."""
 
-    def __init__(self, cluster: Cluster, duty: Duty = DUTY, book: "dict[ServerId, object] | None" = None) -> None:
+    def __init__(self, cluster: Cluster, settings: AutopilotSettings = SETTINGS, book: "dict[ServerId, object] | None" = None) -> None:
         self.leader = 0
         self.managers = [cluster.manager() for _ in range(2)]
         book = book or cluster.book
-        self.pilots = [Autopilot(manager, book, lambda number=number: self.leader == number, duty) for number, manager in enumerate(self.managers)]
+        self.pilots = [
+            Autopilot(manager, book, lambda number=number: self.leader == number, settings) for number, manager in enumerate(self.managers)
+        ]
 
     def sentence(self) -> str:
         return self.pilots[self.leader].sentence()
@@ -106,7 +108,7 @@ async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
     """One that comes back soon enough keeps its place."""
     user = cluster.manager()
     await user.write("key", b"v")
-    async with Leaders(cluster, Duty(after_s=3600, every_s=0.05, bytes_per_s=1e9)).flying() as leaders:
+    async with Leaders(cluster, AutopilotSettings(after_s=3600, every_s=0.05, bytes_per_s=10**9)).flying() as leaders:
         cluster.stop("s2")
         await until(lambda: "absent: s2 for" in leaders.sentence())
         cluster.restart("s2")
@@ -140,7 +142,7 @@ async def test_no_spare_is_said_once_and_one_that_comes_is_taken(cluster: Cluste
         await until(lambda: "only 1 of 3 servers answer, and 2 make a quorum" in leaders.sentence())
         cluster.restart("s1")
         await until(lambda: "no spare for s2" in leaders.sentence())
-        await asyncio.sleep(3 * DUTY.after_s)
+        await asyncio.sleep(3 * SETTINGS.after_s)
         assert (await user.current()).index == 0
         cluster.restart("s4")
         await becomes(user, "s0 s1 s4")
@@ -151,7 +153,7 @@ async def test_no_spare_is_said_once_and_one_that_comes_is_taken(cluster: Cluste
 async def test_the_next_leader_finishes_what_the_last_one_began(cluster: Cluster) -> None:
     user = cluster.manager()
     await asyncio.gather(*(user.write(f"key{number}", bytes(100_000)) for number in range(10)))
-    leaders = Leaders(cluster, Duty(after_s=0.8, every_s=0.05, bytes_per_s=500_000))
+    leaders = Leaders(cluster, AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=500_000))
     async with leaders.flying():
         await until(lambda: leaders.sentence().startswith("watches"))
         cluster.stop("s2")
@@ -173,7 +175,7 @@ async def test_two_that_both_think_they_lead_do_no_harm(cluster: Cluster) -> Non
         cluster.stop("s2")
         await becomes(user, "s0 s1 s3")
         await until(lambda: all(leaders.sentence().endswith("in default") for leaders in both) or user.configuration.index == 1)
-        await asyncio.sleep(3 * DUTY.after_s)
+        await asyncio.sleep(3 * SETTINGS.after_s)
     assert (await user.current()).index == 1, "one replacement was enough"
     assert [await user.read(f"key{number}") for number in range(50)] == [b"%d" % number for number in range(50)]
 
@@ -187,7 +189,7 @@ async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> N
         await until(lambda: leaders.sentence().startswith("watches"))
         cluster.stop("s2")
         await user.reconfigure(Configuration.ec(["s3", "s4", "s5", "s6"], 2))
-        await asyncio.sleep(3 * DUTY.after_s)
+        await asyncio.sleep(3 * SETTINGS.after_s)
     now = await user.current()
     assert (now.dap, " ".join(now.server_ids)) == ("ec", "s3 s4 s5 s6")
     assert await user.read("key") == b"v"
@@ -199,9 +201,9 @@ async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster
     book = {ServerId(f"s{number}"): cluster.book[ServerId(f"s{number}")] for number in range(5)}
     async with Leaders(cluster, book=book).flying() as leaders:
         await until(lambda: leaders.sentence().startswith("watches"))
-        await asyncio.sleep(2 * DUTY.after_s)
+        await asyncio.sleep(2 * SETTINGS.after_s)
         await user.reconfigure(Configuration.abd(["s0", "s1", "s5"]))
-        await asyncio.sleep(3 * DUTY.after_s)
+        await asyncio.sleep(3 * SETTINGS.after_s)
         assert ((await user.current()).index, user.configuration.server_ids[2]) == (1, "s5")
         cluster.stop("s5")
         await becomes(user, "s0 s1 s2")
@@ -210,7 +212,7 @@ async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster
 async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
     user = cluster.manager()
     written = 0
-    async with Leaders(cluster, Duty(after_s=0.8, every_s=0.05, bytes_per_s=100_000)).flying() as leaders:
+    async with Leaders(cluster, AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=100_000)).flying() as leaders:
         await user.write("key", b"0")
         cluster.stop("s1")
         while "replaced s1" not in leaders.sentence():
@@ -236,7 +238,7 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
 
 async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is its domain tried hotly: each time takes as long again."""
-    monkeypatch.setattr("ares.autopilot.flight.ROUND_S", 0.5)
+    monkeypatch.setattr("ares.autopilot.pilot.ROUND_S", 0.5)
     user = cluster.manager()
     await user.write("key", b"v")
     photos = await user.domain("photos", create=Configuration.ec(["s2", "s3", "s4", "s5"], 2, 1))
@@ -247,14 +249,14 @@ async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
     puts = Gather(bad, lambda call: [PutData(call, bad.id, "bad", tag, element) for element in elements], "put-data", needed=bad.n)
     await photos.run(lambda view: (yield puts), "put")
     tries: list[float] = []
-    mend = ares.autopilot.flight.mend
+    mend = ares.autopilot.pilot.mend
 
     def counted(view, *more):
         if view.domain == "photos":
             tries.append(asyncio.get_running_loop().time())
         return mend(view, *more)
 
-    monkeypatch.setattr("ares.autopilot.flight.mend", counted)
+    monkeypatch.setattr("ares.autopilot.pilot.mend", counted)
     async with Leaders(cluster).flying() as leaders:
         await until(lambda: leaders.sentence().startswith("watches 7 servers"))
         cluster.stop("s2")

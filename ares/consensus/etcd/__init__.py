@@ -1,1 +1,0 @@
-"""Consensus by an etcd cluster."""
