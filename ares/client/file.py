@@ -23,16 +23,13 @@ from msgspec import Struct
 from ares.client.file_writer import FileWriter
 from ares.client.local_copy import Assembled, LocalCopy, Replacing, content_of_bytes, content_of_file
 from ares.fragment.block import BlockIds, Genesis, genesis_name
-from ares.fragment.collect import GRACE_S, fm_collect
-from ares.fragment.divide import Sizes
-from ares.fragment.edits import Content
-from ares.fragment.ranges import fm_read_range
-from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read, read_genesis
-from ares.fragment.remove import fm_remove
+from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
+from ares.fragment.divide import Content, Sizes
+from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
 from ares.fragment.shared_memory import Blocks
-from ares.fragment.writing import fm_update
+from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound
 from ares.model.tag import TAG_ZERO, Tag

@@ -11,8 +11,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from ares.fragment.block import Part
-from ares.fragment.divide import Chunk, Sizes, digest, divide
-from ares.fragment.edits import Content
+from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
 from ares.model.errors import BadInput
 
 COPY_BYTES = 1024 * 1024

@@ -12,7 +12,7 @@ from ares.dap.primitives import Found
 from ares.fragment.block import GENESIS_NAMES
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileProgress
-from ares.fragment.shared_memory import Blocks, SharedMemory, list_files
+from ares.fragment.shared_memory import Blocks, list_files
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound
 from ares.model.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown
@@ -236,7 +236,7 @@ class ObjectStore:
     ) -> Result:
         """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
         check_progress(progress)
-        operation = make(SharedMemory(self._view))
+        operation = make(Blocks(self._view))
         key = (self.name, queue) if queue is not None else None
         return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
 

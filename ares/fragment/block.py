@@ -172,7 +172,7 @@ def genesis_name(file_name: str) -> ObjectName:
 
 
 def mark_name(file_name: str) -> ObjectName:
-    """The object whose tag tells how far fences of the file may reach (ares/fragment/fencing.py); it is never there."""
+    """The object whose tag tells how far fences of the file may reach (ares/fragment/collect.py); it is never there."""
     return ObjectName(MARK_NAMES + file_name)
 
 
