@@ -4,15 +4,13 @@ Each client has its own manager with its own configuration sequences (ARES II se
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from types import TracebackType
 
 import msgspec
 from msgspec import Struct
 
-from ares.client.arguments import checked_prefix
 from ares.client.file import File
 from ares.client.runner import Runner
-from ares.client.store import ObjectStore
+from ares.client.store import ObjectStore, checked_prefix
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
@@ -28,7 +26,7 @@ from ares.reconfig.view import Switches, View
 DESCRIBE_S = 1.0
 
 
-class Status(Struct, frozen=True):
+class ClusterStatus(Struct, frozen=True):
     """``servers``: what the reachable ones say; None for silent ones. ``troubles``: why servers and members are silent, where that is known."""
 
     servers: dict[ServerId, Description | None]
@@ -67,7 +65,7 @@ class Manager(ObjectStore):
     async def __aenter__(self) -> "Manager":
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -161,12 +159,12 @@ class Manager(ObjectStore):
         move = super().reconfigure if domain == DEFAULT_DOMAIN else (await self.domain(domain, timeout_s=timeout_s)).reconfigure
         return await move(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable)
 
-    async def status(self) -> Status:
+    async def status(self) -> ClusterStatus:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
         described = await self.describe(list(self._book.values()))
         members = await self._consensus.describe(DESCRIBE_S)
         troubles = {**self._consensus.troubles, **self._runner.troubles}
-        return Status({server: described.get(server) for server in self._book}, members, troubles)
+        return ClusterStatus({server: described.get(server) for server in self._book}, members, troubles)
 
     async def identified(self, configuration: Configuration) -> Configuration:
         """``configuration`` with addresses and with the identities that its servers have *now*.
@@ -199,8 +197,11 @@ class Manager(ObjectStore):
         return described
 
     def _first(self, entry: bytes, domain: DomainName) -> Configuration:
-        """Where ``domain`` begins. Whoever can write an object could write a directory entry: where decisions are certified, it must be one."""
-        first = _decoded(entry, domain)
+        """Where ``domain`` begins. A client that can write objects can write a directory entry: where decisions are certified, it must be one."""
+        try:
+            first = msgspec.msgpack.decode(entry, type=Configuration)
+        except msgspec.MsgspecError as error:
+            raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
         if self._decided is not None and not ((first.domain, first.index) == (domain, 0) and self._decided(first)):
             raise ConfigurationRefused(f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched")
         return first
@@ -214,13 +215,6 @@ class Manager(ObjectStore):
 
 def _entry(domain: DomainName) -> ObjectName:
     return ObjectName(DIRECTORY + domain)
-
-
-def _decoded(entry: bytes, domain: DomainName) -> Configuration:
-    try:
-        return msgspec.msgpack.decode(entry, type=Configuration)
-    except msgspec.MsgspecError as error:
-        raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
 
 
 def _checked_domain(name: str) -> DomainName:

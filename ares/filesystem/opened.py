@@ -7,8 +7,7 @@ from typing import Any
 from fsspec.asyn import sync
 from fsspec.spec import AbstractBufferedFile
 
-from ares.client.file import File
-from ares.client.file_writer import FileWriter
+from ares.client.file import File, FileWriter
 from ares.filesystem.cluster_connection import Connection
 from ares.filesystem.entries import file_entry
 from ares.filesystem.os_errors import with_os_errors

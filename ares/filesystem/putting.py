@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from ares.client.file import File
-from ares.client.file_writer import FileWriter
+from ares.client.file import File, FileWriter
 from ares.filesystem.cluster_connection import Connection
 from ares.fragment.divide import MIB
 from ares.fragment.read import FileState

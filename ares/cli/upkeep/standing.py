@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, structs
 
 from ares.cli.command_connection import printable
-from ares.client.manager import Manager, Status
+from ares.client.manager import ClusterStatus, Manager
 from ares.client.store import ObjectStore
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
@@ -95,7 +95,7 @@ async def domain_names(manager: Manager, timeout_s: float | None = None) -> list
     return [manager.name, *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)]]
 
 
-async def survey(manager: Manager, every: bool = True) -> tuple[Status, list[Standing]]:
+async def survey(manager: Manager, every: bool = True) -> tuple[ClusterStatus, list[Standing]]:
     """Ask everybody, and tell how every domain stands, `default` first. Takes a few seconds at most, whatever is down; raises nothing for that.
 
     Unless ``every``, the domains of single files are not asked one by one: what the servers say that they hold must do.
@@ -124,7 +124,7 @@ async def survey(manager: Manager, every: bool = True) -> tuple[Status, list[Sta
 Marks = Mapping[ConfigurationId, Sequence[ObjectName]]
 
 
-def _marks(status: Status) -> Marks:
+def _marks(status: ClusterStatus) -> Marks:
     """Which objects servers say were left behind, each as often as one says so."""
     marks: dict[ConfigurationId, list[ObjectName]] = {}
     for description in status.servers.values():
@@ -134,7 +134,7 @@ def _marks(status: Status) -> Marks:
     return marks
 
 
-def left_behind(status: Status, marks: Marks, active: Sequence[Configuration]) -> list[ObjectName]:
+def left_behind(status: ClusterStatus, marks: Marks, active: Sequence[Configuration]) -> list[ObjectName]:
     """The objects of a domain that so many servers say were left behind that no quorum has a later version.
 
     Who says nothing may say so, too: in doubt it is told.
@@ -196,7 +196,7 @@ async def _probe(manager: Manager, every: bool) -> tuple[list[ObjectStore], dict
     return stores, troubles, others
 
 
-async def _identities_of_others(manager: Manager, status: Status, active: Iterable[list[Configuration]]) -> dict[ServerId, str]:
+async def _identities_of_others(manager: Manager, status: ClusterStatus, active: Iterable[list[Configuration]]) -> dict[ServerId, str]:
     """Identities of members that the cluster file does not name, of those that answer."""
     others = {server.id: server for some in active for configuration in some for server in configuration.servers if server.id not in status.servers}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ares.cli.upkeep.standing import Standing
-    from ares.client.manager import Manager, Status
+    from ares.client.manager import ClusterStatus, Manager
     from ares.cluster.settings import Settings
     from ares.model.messages import ConsensusDescription, Description
 
@@ -40,7 +40,7 @@ def status(common: Common, every: All = False) -> None:
 
     settings = common.settings()
 
-    async def use(manager: "Manager") -> "tuple[Status, list[Standing]]":
+    async def use(manager: "Manager") -> "tuple[ClusterStatus, list[Standing]]":
         return await survey(manager, every)
 
     found, standings = with_manager(common, use)
@@ -55,7 +55,7 @@ def status(common: Common, every: All = False) -> None:
         raise typer.Exit(1)
 
 
-def _as_data(settings: "Settings", found: "Status", standings: "list[Standing]") -> dict[str, Any]:
+def _as_data(settings: "Settings", found: "ClusterStatus", standings: "list[Standing]") -> dict[str, Any]:
     members = {member.member: member for member in found.members}
     return {
         "name": settings.name,
@@ -105,7 +105,7 @@ def _files_data(standings: "Sequence[Standing]") -> dict[str, Any]:
     }
 
 
-def _why(found: "Status", id: ServerId) -> str:
+def _why(found: "ClusterStatus", id: ServerId) -> str:
     """Why nothing was heard of a server or member, if nothing was."""
     return found.troubles.get(id, NO_ANSWER)
 
@@ -132,7 +132,7 @@ def _server_data(description: "Description | None", why: str = NO_ANSWER) -> dic
     }
 
 
-def _show(settings: "Settings", found: "Status", standings: "list[Standing]", files: "list[Standing]") -> None:
+def _show(settings: "Settings", found: "ClusterStatus", standings: "list[Standing]", files: "list[Standing]") -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
