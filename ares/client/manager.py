@@ -75,12 +75,9 @@ class Manager(ObjectStore):
     async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
         """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`."""
         domain = _checked_domain(name)
-        known = self._domains.get(domain)
-        if known is not None:
-            return known
-        entry = await self.read_named(_entry(domain), timeout_s)
-        if isinstance(entry.value, bytes):
-            return self._opened(self._first(entry.value, domain))
+        found = self._domains.get(domain) or await self._recorded(domain, timeout_s)
+        if found is not None:
+            return found
         if create is None:
             raise DomainNotFound(name)
         store, _ = await self.create_domain(name, create, timeout_s=timeout_s)
@@ -97,9 +94,9 @@ class Manager(ObjectStore):
         if domain == DEFAULT_DOMAIN:
             raise BadInput("the domain 'default' is there from the beginning")
         timeout = self._timeout(timeout_s)
-        entry = await self.read_named(_entry(domain), timeout)
-        if isinstance(entry.value, bytes):
-            return self._opened(self._first(entry.value, domain)), False
+        found = await self._recorded(domain, timeout)
+        if found is not None:
+            return found, False
         wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
         decided = await self._runner.run(agree(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
         try:
@@ -196,15 +193,18 @@ class Manager(ObjectStore):
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 
-    def _first(self, entry: bytes, domain: DomainName) -> Configuration:
-        """Where ``domain`` begins. A client that can write objects can write a directory entry: where decisions are certified, it must be one."""
+    async def _recorded(self, domain: DomainName, timeout_s: float | None) -> ObjectStore | None:
+        """The domain as the directory has it. Any client that writes objects can write there: where decisions are certified, the entry must be one."""
+        entry = (await self.read_named(_entry(domain), timeout_s)).value
+        if not isinstance(entry, bytes):
+            return None
         try:
             first = msgspec.msgpack.decode(entry, type=Configuration)
         except msgspec.MsgspecError as error:
             raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
         if self._decided is not None and not ((first.domain, first.index) == (domain, 0) and self._decided(first)):
             raise ConfigurationRefused(f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched")
-        return first
+        return self._opened(first)
 
     def _opened(self, first: Configuration) -> ObjectStore:
         if first.domain not in self._domains:
