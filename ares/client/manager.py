@@ -194,7 +194,7 @@ class Manager(ObjectStore):
         return described
 
     async def _recorded(self, domain: DomainName, timeout_s: float | None) -> ObjectStore | None:
-        """The domain as the directory has it. Any client that writes objects can write there: where decisions are certified, the entry must be one."""
+        """The domain as the directory has it. A client that writes objects can write there: where decisions are certified, the entry must be one."""
         entry = (await self.read_named(_entry(domain), timeout_s)).value
         if not isinstance(entry, bytes):
             return None

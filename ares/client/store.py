@@ -137,8 +137,7 @@ class ObjectStore:
     async def delete(self, key: str, *, timeout_s: float | None = None) -> Tag:
         """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
         name = checked_key(key)
-        operation = delete(self._view, name)
-        return await self._runner.run(operation, About("delete", name), self._timeout(timeout_s), key=(self.name, name))
+        return await self._runner.run(delete(self._view, name), About("delete", name), self._timeout(timeout_s), key=(self.name, name))
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
         """The version and size without the value. Raises :class:`ObjectNotFound`."""
@@ -190,12 +189,8 @@ class ObjectStore:
         :class:`ares.ConsensusUnavailable`.
         """
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
-        wished = await self._identify(configuration)
-
-        def moving(view: View) -> Operation[Reconfigured]:
-            return reconfigure(view, wished, throttle, skip_undecodable)
-
-        return await self.run(moving, "reconfiguration", progress=progress, timeout_s=timeout_s)
+        move = reconfigure(self._view, await self._identify(configuration), throttle, skip_undecodable)
+        return await self._run(move, f"reconfiguration of {self.name!r}", progress, timeout_s)
 
     async def run(
         self, make: Callable[[View], Operation[Result]], what: str, *, progress: Callable[[Any], None] | None = None, timeout_s: float | None = None

@@ -33,7 +33,7 @@ class AresFileSystem(AsyncFileSystem):
 
     Errors are OSErrors: FileNotFoundError, FileExistsError, ESTALE when a file is no longer what was opened, EHOSTUNREACH when too few servers
     answer; ValueError for what can be no file's name. A program with its own event loop (``asynchronous=True``) awaits :meth:`aclose` before the
-    loop ends. A file system that a forked or another process inherits, or unpickles, connects anew.
+    loop ends. A file system that a forked or another process inherits, or unpickles, connects again.
     """
 
     protocol = "ares"
@@ -60,7 +60,7 @@ class AresFileSystem(AsyncFileSystem):
         return loop
 
     async def aclose(self) -> None:
-        """Close the connection; what is used later connects anew."""
+        """Close the connection; what is used later connects again."""
         await self._connection.close()
 
     # -- what is there ------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class AresFileSystem(AsyncFileSystem):
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _modified(self, path: str) -> datetime:
-        """When it was put, by the clock of who put it. A put makes the file anew: that is when it was created, too."""
+        """When it was put, by the clock of the client that put it. A put makes a new file: that is when it was created, too."""
         info = await self._info(path)
         if info["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "a directory has no time of its own", path)

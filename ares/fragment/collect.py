@@ -100,8 +100,7 @@ def announce(blocks: Blocks, file: BlockId, id: BlockId, now_s: int, removal: bo
 
 def advance_mark(blocks: Blocks, file: str, version: Tag) -> Operation[int]:
     """Move the mark of a file whose genesis block is at ``version``; the number m of the fence."""
-    mark = yield from blocks.advance(mark_name(file), version.number, FENCE_AHEAD)
-    return mark.number
+    return (yield from blocks.advance(mark_name(file), version.number, FENCE_AHEAD)).number
 
 
 class Orphan(Struct, frozen=True):
@@ -197,10 +196,9 @@ class Collection:
     def _state(self, file: str) -> Operation[FileState | None]:
         """None for a file that is absent."""
         try:
-            state = yield from fm_read(self._blocks, file, None, Nowhere())
+            return (yield from fm_read(self._blocks, file, None, Nowhere()))
         except ObjectNotFound:
             return None
-        return state
 
     def _take_lives(self, file: str, current: BlockId | None) -> list[tuple[BlockId, list[ObjectName]]]:
         """The lives that are the file's, and their blocks."""
@@ -228,8 +226,7 @@ class Collection:
         old = yield from self._are_old(names, orphans)
         if not old or not any(orphan.length or orphan.announces for orphan in orphans.values()):
             return
-        fenced = yield from self._fence(file, life, orphans)
-        if fenced:
+        if (yield from self._fence(file, life, orphans)):
             yield Together((self._empty(name, orphan) for name, orphan in orphans.items()), self._pace.window)
 
     def _fence(self, file: str, life: BlockId | None, orphans: dict[ObjectName, Orphan]) -> Operation[bool]:
@@ -325,11 +322,10 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
 def _removable(blocks: Blocks, file: str) -> Operation[FileState]:
     """The file and its blocks, as far as they can be read."""
     try:
-        state = yield from fm_read(blocks, file, None, Nowhere())
+        return (yield from fm_read(blocks, file, None, Nowhere()))
     except BadBlock:
         genesis, tag = yield from read_genesis(blocks, file)
-        state = FileState(genesis, tag, genesis.parts)
-    return state
+        return FileState(genesis, tag, genesis.parts)
 
 
 def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Operation[bool]:
@@ -339,8 +335,7 @@ def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Ope
     list does not name. So with such a block around nothing is deleted, and the write finds all that it lists; collection sees to what is left.
     """
     life = state.genesis.file
-    there = yield from _is_there(blocks, file, life)
-    if there:
+    if (yield from _is_there(blocks, file, life)):
         return False
     names = yield from all_names(blocks.names, block_prefix(life))
     own, beside = _named(state), []
@@ -354,8 +349,7 @@ def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Ope
     yield Together((look(name) for name in names if name not in own), DELETIONS_MAX)
     if not beside:
         yield Together((blocks.delete(name) for name in names), DELETIONS_MAX)
-    there = yield from _is_there(blocks, file, life)
-    return not there
+    return not (yield from _is_there(blocks, file, life))
 
 
 def _is_there(blocks: Blocks, file: str, life: BlockId) -> Operation[bool]:

@@ -14,7 +14,7 @@ from ares.model.errors import BadInput, ConfigurationRefused
 try:
     from fastcdc.fastcdc_cy import fastcdc_cy
 except ImportError:
-    # The package's own fallback gives the same cuts a thousand times slower; whoever only reads files needs neither.
+    # The package's own fallback gives the same cuts a thousand times slower; a program that only reads files needs neither.
     fastcdc_cy = None
 
 KIB = 1024

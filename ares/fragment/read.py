@@ -192,7 +192,7 @@ class Chain:
             yield self._take(seen)
 
     def _read_linked(self, part: Part) -> Operation[None]:
-        with suppress(BlockGone):  # it was only expected: whoever made it may have been overtaken, so the walk finds out whether it matters
+        with suppress(BlockGone):  # it was only expected: its maker may have been overtaken, so the walk finds out whether it matters
             self._arrived[part.id] = yield from self._see(part.id, part)
         self._awaited.discard(part.id)
         yield from self._take_along_chain()

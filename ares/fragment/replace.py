@@ -203,8 +203,7 @@ def fm_put(
         yield Together(_placements(put, content), put.pace.window)
     ended = yield Now()
     put.now_s += int(ended - began)
-    result = yield from put.publish(overwrite)
-    return result
+    return (yield from put.publish(overwrite))
 
 
 def _placements(put: Put, content: Content) -> Iterator[Operation[None]]:

@@ -224,8 +224,7 @@ class Update:
                 draft.written = Part(id, covered.tag, len(data), digest(data), draft.next)
                 yield self._moved(len(data))
                 return
-            there = yield from self._is_there(draft, covered)
-            if there:
+            if (yield from self._is_there(draft, covered)):
                 return
             self._learn(draft, covered)
             if draft.conflict is not None:
