@@ -14,8 +14,7 @@ from ares.model.version import VERSION as __version__
 if TYPE_CHECKING:
     from ares.client.blocking import connect_blocking
     from ares.client.connect import connect
-    from ares.client.file import File, FileStat
-    from ares.client.file_writer import FileWriter
+    from ares.client.file import File, FileStat, FileWriter
     from ares.client.store import VersionedResult
     from ares.fragment.divide import Sizes
     from ares.fragment.report import Conflict, WriteReport
@@ -70,7 +69,7 @@ _ELSEWHERE = {
     "Conflict": "fragment.report",
     "File": "client.file",
     "FileStat": "client.file",
-    "FileWriter": "client.file_writer",
+    "FileWriter": "client.file",
     "LeftBehind": "model.errors",
     "ObjectsStuck": "model.errors",
     "Sizes": "fragment.divide",

@@ -2,7 +2,6 @@
 
 from typing import Protocol
 
-from ares.client.algorithms import PaperAlgorithm
 from ares.client.file import File
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
@@ -10,6 +9,7 @@ from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.tag import Tag
+from experiments.paper_algorithms import PaperAlgorithm
 
 
 class Register(Protocol):

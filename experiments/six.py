@@ -4,11 +4,11 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-from ares.client.algorithms import ALGORITHMS, PaperAlgorithm
 from ares.client.connect import connect
 from ares.model.configuration import Algorithm, Configuration
 from experiments.algorithms import open_register
 from experiments.measuring import Table, timed
+from experiments.paper_algorithms import ALGORITHMS, PaperAlgorithm
 
 MIB = 1024 * 1024
 

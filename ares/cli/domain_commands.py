@@ -75,8 +75,11 @@ SkipUndecodable = Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_
 Anyway = Annotated[bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")]
 
 
-class Conflict(AresError):
+class DomainExists(AresError):
     """Somebody else was first; what they decided is in force."""
+
+    kind = "Conflict"
+    """What earlier releases call it in JSON."""
 
 
 def register(app: typer.Typer) -> None:
@@ -107,13 +110,13 @@ def create(
 
     configuration, created = with_manager(common, use)
     if not created:
-        raise Conflict(f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that")
+        raise DomainExists(f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that")
     common.report(_described(name, configuration), f"domain {printable(name)}: {configuration.describe()}")
 
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
     """List the domains and the configuration that each has now. The domains of single files are only counted."""
-    from ares.cli.status_command import domain_names, is_of_file
+    from ares.cli.standing import domain_names, is_of_file
 
     async def use(manager: "Manager") -> "tuple[list[tuple[str, Configuration]], int]":
         names = await domain_names(manager)

@@ -24,8 +24,8 @@ from ares.model.identity import FILE_DOMAINS
 
 if TYPE_CHECKING:
     from ares.client.file import File, FileStat
+    from ares.client.local_copy import LocalName, Remembered
     from ares.client.manager import Manager
-    from ares.client.remembered import LocalName, Remembered
     from ares.fragment.divide import Sizes
     from ares.fragment.read import FileProgress, FileState
     from ares.fragment.report import Conflict, WriteReport
@@ -132,7 +132,7 @@ async def open_file(
     sizes: "Sizes | None" = None,
 ) -> Access:
     """The file ``name`` of ``domain`` (None: one of its own), with the copy at ``path`` (None: there is none)."""
-    from ares.client.remembered import LocalName, Remembered, cache_directory
+    from ares.client.local_copy import LocalName, Remembered, cache_directory
     from ares.client.store import ObjectStore
 
     if domain is None:

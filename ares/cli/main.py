@@ -112,7 +112,9 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
         return _fail(str(error), "Interrupted", interrupted.status, as_json)
     except AresError as error:
         uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
-        return _fail(str(error), type(error).__name__, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
+        return _fail(
+            str(error), getattr(error, "kind", type(error).__name__), MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain
+        )
     except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
         return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
     except Exception as error:  # the top of the program

@@ -14,7 +14,6 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ares.client.connect import connect
@@ -25,7 +24,7 @@ from ares.model.errors import BadInput
 _END = object()
 
 
-def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None) -> "Connection":
+def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None) -> "BlockingManager":
     """What :func:`ares.connect` gives, for programs without asyncio::
 
         with ares.connect_blocking("cluster.toml") as store:
@@ -38,7 +37,7 @@ def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = No
     connecting = connect(cluster, key)
     loop = _Loop()
     try:
-        return Connection(loop.wait(lambda: connecting), loop)
+        return BlockingManager(loop.wait(lambda: connecting), loop)
     except BaseException:
         loop.stop()
         raise
@@ -105,11 +104,7 @@ class Blocking:
         if name.startswith("_"):
             raise AttributeError(name)
         attribute = getattr(self._target, name)
-        if inspect.isasyncgenfunction(attribute):
-            return self._iterating(attribute)
-        if inspect.iscoroutinefunction(attribute):
-            return self._blocking(attribute)
-        return self._handing_out(attribute) if inspect.ismethod(attribute) else attribute
+        return self._method(attribute) if inspect.ismethod(attribute) else attribute
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
@@ -117,30 +112,22 @@ class Blocking:
         else:
             setattr(self._target, name, value)
 
-    def _handing_out(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
-        def handing_out(*arguments: Any, **named: Any) -> Any:
-            return self._handed_out(method(*arguments, **named))
-
-        return handing_out
-
-    def _blocking(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def blocking(*arguments: Any, **named: Any) -> Any:
+        def here(*arguments: Any, **named: Any) -> Any:
+            if inspect.isasyncgenfunction(method):
+                return self._iterating(method(*arguments, **named))
+            if not inspect.iscoroutinefunction(method):
+                return self._handed_out(method(*arguments, **named))
             callbacks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-            here = {name: _deferred(value, callbacks) if callable(value) else value for name, value in named.items()}
-            return self._handed_out(self._loop.wait(lambda: method(*arguments, **here), callbacks))
+            deferred = {name: _deferred(value, callbacks) if callable(value) else value for name, value in named.items()}
+            return self._handed_out(self._loop.wait(lambda: method(*arguments, **deferred), callbacks))
 
-        return blocking
+        return here
 
-    def _iterating(self, method: Callable[..., AsyncIterator[Any]]) -> Callable[..., Iterator[Any]]:
-        @functools.wraps(method)
-        def iterating(*arguments: Any, **named: Any) -> Iterator[Any]:
-            iterator = method(*arguments, **named)
-            while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
-                yield self._handed_out(item)
-
-        return iterating
+    def _iterating(self, iterator: AsyncIterator[Any]) -> Iterator[Any]:
+        while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
+            yield self._handed_out(item)
 
     def _handed_out(self, result: Any) -> Any:
         if type(result) is tuple:
@@ -158,17 +145,17 @@ class Scoped(Blocking):
         self._loop.wait(self._target.__aenter__)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._loop.wait(lambda: self._target.__aexit__(kind, error, trace))
+    def __exit__(self, *raised: object) -> None:
+        self._loop.wait(lambda: self._target.__aexit__(*raised))
 
 
-class Connection(Blocking):
+class BlockingManager(Blocking):
     """Stands for a :class:`ares.client.manager.Manager`; closing it ends its thread."""
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> "BlockingManager":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How a program gets to a cluster: :func:`connect`. The one place of the library that names concrete adapters."""
+"""How a program gets to a cluster: :func:`connect`. The one place that makes clients out of settings, and names the adapters behind their ports."""
 
 import os
 import secrets
@@ -30,29 +30,24 @@ class Connecting:
         self._settings = settings
         self._manager: Manager | None = None
 
-    async def _connect(self) -> Manager:
-        settings, client = self._settings, self._settings.client
-        return Manager(
-            connections_of(settings),
-            consensus_of(settings),
-            settings.initial,
-            settings.book(),
-            ClientId(secrets.randbits(64)),
-            Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised),
-            client.timeout_s,
-            decided_by(settings),
-        )
-
     def __await__(self) -> Generator[Any, None, Manager]:
-        return self._connect().__await__()
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Manager:
-        self._manager = await self._connect()
+        self._manager = manager_of(self._settings, connections_of(self._settings), consensus_of(self._settings))
         return self._manager
 
     async def __aexit__(self, *_: object) -> None:
         if self._manager is not None:
             await self._manager.close()
+
+
+def manager_of(settings: Settings, connections: Connections, consensus: Consensus, switches: Switches | None = None) -> Manager:
+    """A client of this cluster under a new id. ``switches``: other ones than the cluster file's. Call it on the event loop."""
+    client = settings.client
+    switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
+    id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
+    return Manager(connections, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided)
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:

@@ -12,29 +12,24 @@ import secrets
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from ares.client.file_writer import FileWriter
 from ares.client.local_copy import Assembled, LocalCopy, Replacing, content_of_bytes, content_of_file
 from ares.fragment.block import BlockIds, Genesis, genesis_name
-from ares.fragment.collect import GRACE_S, fm_collect
-from ares.fragment.divide import Sizes
-from ares.fragment.edits import Content
-from ares.fragment.ranges import fm_read_range
-from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read, read_genesis
-from ares.fragment.remove import fm_remove
-from ares.fragment.replace import fm_put
+from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
+from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
+from ares.fragment.read import FileProgress, FileState, Nowhere, Sink, fm_read, fm_read_range, read_genesis
+from ares.fragment.replace import Put, fm_put
 from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
 from ares.fragment.shared_memory import Blocks
-from ares.fragment.writing import fm_update
+from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, ObjectNotFound
+from ares.model.errors import BadInput, ObjectNotFound, Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.operation.effects import Operation
 from ares.reconfig.mover import Progress
@@ -48,6 +43,12 @@ Data = bytes | bytearray | memoryview | str | os.PathLike[str]
 OnProgress = Callable[[FileProgress], None]
 
 WHOLE_RETRIES_MAX = 20
+
+PIECE_BYTES = 4 * MIB
+"""What a writer cuts into chunks at a time, in a thread."""
+
+ABANDON_S = 5.0
+"""How long a standstill may last while blocks that nobody will use are deleted; collection finds them anyway."""
 
 
 class FileStat(Struct, frozen=True):
@@ -72,6 +73,7 @@ class File:
     """
 
     def __init__(self, name: str, locate: "Callable[[bool], Awaitable[ObjectStore]]", atomic: bool, sizes: Sizes) -> None:
+        """``locate``: gives the domain, and makes it if that is asked for."""
         genesis_name(name)
         if not isinstance(atomic, bool) or not isinstance(sizes, Sizes):
             raise BadInput(f"a file is atomic or not (bool), with blocks of Sizes; not {atomic!r}, {sizes!r}")
@@ -86,7 +88,7 @@ class File:
     async def __aenter__(self) -> "File":
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._assembled = None
 
     async def read(self, *, progress: OnProgress | None = None, timeout_s: float | None = None) -> bytes:
@@ -97,12 +99,7 @@ class File:
         return assembled.finish()
 
     async def read_into(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        replacing: Replacing | None = None,
-        progress: OnProgress | None = None,
-        timeout_s: float | None = None,
+        self, path: str | os.PathLike[str], *, replacing: Replacing | None = None, progress: OnProgress | None = None, timeout_s: float | None = None
     ) -> bool:
         """Bring the file at ``path`` up to date, wholly or not at all; whether anything had to change. Only what differs from it moves.
 
@@ -130,20 +127,20 @@ class File:
             base = self.state or await self._base(timeout_s)
             with _opened(data) as source:
                 content = await asyncio.to_thread(source, base.genesis.sizes)
-                report, state = await self._write(base, content, mine, progress, timeout_s)
+                report, state = await self._run("put", self._writing(base, content, mine), True, progress, timeout_s)
             self.state = state if state.tag != TAG_ZERO else None
             if not (mine and any(conflict.why in WHOLE_FILE for conflict in report.conflicts)):
                 break
             self.state = None
         return report
 
-    def writer(self, *, mine: bool = False, timeout_s: float | None = None) -> FileWriter:
+    def writer(self, *, mine: bool = False, timeout_s: float | None = None) -> "FileWriter":
         """For content that comes into being as it is written: ``async with file.writer() as w: await w.write(piece)``.
 
         The file is replaced as a whole when the writer closes, and is atomic then, whatever it was before. Over :attr:`state`, or else over what is
         there at the first ``write``; if somebody put it meanwhile, that is a conflict in the report and nothing changes, unless ``mine``.
         """
-        return FileWriter(self, self._locate, self._sizes, mine, timeout_s)
+        return FileWriter(self, mine, timeout_s)
 
     def acknowledge(self, conflicts: Iterable[Conflict]) -> None:
         """Take the versions of ``conflicts`` for seen: the next write goes over exactly those, and is a conflict again where there are newer ones."""
@@ -154,7 +151,7 @@ class File:
     async def stat(self, *, timeout_s: float | None = None) -> FileStat:
         """Size, version and kind, without reading the content; blocks that others changed since the last read are looked at.
 
-        Leaves :attr:`state` as it is: whoever asks how large a file is has not seen what others changed in it.
+        Leaves :attr:`state` as it is: a program that asks how large a file is has not seen what others changed in it.
         """
         state = await self._load(Nowhere(), "stat", None, timeout_s)
         used, genesis = sum(1 for part in state.parts if part.length), state.genesis
@@ -191,7 +188,7 @@ class File:
         store = await self._locate(False)
         return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
 
-    async def _load(self, sink: Any, label: str, progress: OnProgress | None, timeout_s: float | None) -> FileState:
+    async def _load(self, sink: Sink, label: str, progress: OnProgress | None, timeout_s: float | None) -> FileState:
         known = self.state
         return await self._run(label, lambda blocks: fm_read(blocks, self.name, known, sink), progress=progress, timeout_s=timeout_s)
 
@@ -201,19 +198,28 @@ class File:
             await self._locate(True)
             return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Nowhere()), timeout_s=timeout_s)
         except ObjectNotFound:
-            return FileState(Genesis(self._ids.life(self.name), self._atomic, self._sizes, None, ()), TAG_ZERO, ())
+            return self._new(self._atomic)
 
-    async def _write(
-        self, base: FileState, content: Content, mine: bool, progress: OnProgress | None, timeout_s: float | None
-    ) -> tuple[WriteReport, FileState]:
+    def _new(self, atomic: bool) -> FileState:
+        """The file that is to be made."""
+        return FileState(Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ())
+
+    def _writing(self, base: FileState, content: Content, mine: bool) -> Callable[[Blocks], Operation[tuple[WriteReport, FileState]]]:
         now_s = int(time.time())
         if base.genesis.atomic:
-            return await self._run(
-                "put", lambda blocks: fm_put(blocks, self.name, base, content, self._ids, now_s, overwrite=mine), True, progress, timeout_s
-            )
-        return await self._run(
-            "put", lambda blocks: fm_update(blocks, self.name, base, content, self._ids, now_s, mine=mine), True, progress, timeout_s
-        )
+            return lambda blocks: fm_put(blocks, self.name, base, content, self._ids, now_s, overwrite=mine)
+        return lambda blocks: fm_update(blocks, self.name, base, content, self._ids, now_s, mine=mine)
+
+    def _put(self, blocks: Blocks) -> Operation[Put]:
+        """A put over :attr:`state`, or over what is there now. Of a file that is not atomic nothing but the genesis block matters."""
+        base, now_s = self.state, int(time.time())
+        if base is None:
+            try:
+                genesis, tag = yield from read_genesis(blocks, self.name)
+                base = FileState(msgspec.structs.replace(genesis, parts=()), tag, genesis.parts)
+            except ObjectNotFound:
+                base = self._new(True)
+        return Put(blocks, self.name, base, self._ids, now_s)
 
     async def _run(
         self,
@@ -247,3 +253,137 @@ def _opened(data: Data) -> Iterator[Callable[[Sizes], Content]]:
         yield lambda sizes: content_of_file(file, os.fspath(data), sizes)
     finally:
         os.close(file)
+
+
+class FileWriter:
+    """One put of a whole file, in pieces of any size, while its content comes into being; see :meth:`File.writer`.
+
+    Blocks leave as they fill, few at a time. Nothing is visible before :meth:`close`: the one coverable write that publishes the list of all of them
+    comes last (ares/fragment/replace.py). As ``async with``, an exception aborts instead. An operation that fails gives up the whole: nothing is
+    published then (only an :class:`Uncertain` error of ``close`` may leave that open, and says so). One call at a time. Holds a few dozen MiB,
+    however long the file.
+
+    ``report``: what :meth:`close` returned.
+    """
+
+    def __init__(self, file: File, mine: bool, timeout_s: float | None) -> None:
+        self.report: WriteReport | None = None
+        self._file = file
+        self._mine = mine
+        self._timeout_s = timeout_s
+        self._put: Put | None = None
+        self._divider: Divider | None = None
+        self._position = self._offset = 0
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._ended = False
+
+    async def __aenter__(self) -> "FileWriter":
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await (self.close() if error is None else self.abort())
+
+    async def begin(self) -> FileState:
+        """Look at the file that is to be replaced, and return it (at tag t0: there is none); the first ``write`` does it otherwise."""
+        self._check()
+        return (await self._begun()).base
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Add ``data`` to the end. Waits while many blocks are on their way. Raises what :class:`ares.client.store.ObjectStore` raises."""
+        self._check()
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise BadInput(f"a file's content is bytes, not {type(data).__name__}; nothing of it was taken")
+        view = memoryview(data).cast("B")
+        await self._send(bytes(view[start : start + PIECE_BYTES]) for start in range(0, len(view), PIECE_BYTES))
+
+    async def close(self) -> WriteReport:
+        """Publish the file. A conflict in the report means that it was not: somebody replaced, made or deleted the file meanwhile.
+
+        With ``mine`` that only happens when the file was deleted, or replaced over a quarter of an hour, with blocks of this put: write it again.
+        """
+        if self.report is None:
+            self._check()
+            put = await self._send([None])
+            self._ended = True
+            self.report = await self._publish(put)
+        return self.report
+
+    async def abort(self) -> None:
+        """Publish nothing, and delete the blocks that were made; idempotent, and without effect after ``close``."""
+        if self._ended:
+            return
+        self._ended = True
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._abandon()
+
+    def _check(self) -> None:
+        if self._ended:
+            raise BadInput(f"this writer of file {self._file.name!r} was closed, or has given up; begin with a new one")
+
+    async def _begun(self) -> Put:
+        if self._put is None:
+            await self._file._locate(True)
+            self._put = await self._run("put", self._file._put)
+            self._divider = Divider(self._put.genesis.sizes)
+        return self._put
+
+    async def _send(self, pieces: Iterable[bytes | None]) -> Put:
+        """Let the blocks leave that are complete with these pieces (None: that was all, and all have to arrive). A failure gives up the whole."""
+        try:
+            put = await self._begun()
+            for piece in pieces:
+                for data, found in await asyncio.to_thread(self._cut, piece):
+                    await self._room_for(put, 1)
+                    chunk = Chunk(self._offset, len(data), found)
+                    self._under_way.add(asyncio.create_task(self._place(put, self._position, chunk, data)))
+                    self._position += 1
+                    self._offset += len(data)
+                if piece is None:
+                    await self._room_for(put, 0)
+        except BaseException as error:
+            if isinstance(error, Uncertain):
+                error.may_have_taken_effect = False
+            await self.abort()
+            raise
+        return put
+
+    def _cut(self, piece: bytes | None) -> list[tuple[bytes, bytes]]:
+        """The chunks that are complete with ``piece``, and their digests."""
+        assert self._divider is not None, "cutting comes after the beginning"
+        chunks = self._divider.finish() if piece is None else self._divider.feed(piece)
+        return [(chunk, digest(chunk)) for chunk in chunks]
+
+    async def _room_for(self, put: Put, more: int) -> None:
+        """Wait until so many blocks may leave (0: until all have arrived). Raises what one of them failed with."""
+        while self._under_way and (not more or len(self._under_way) + more > put.pace.window()):
+            done, self._under_way = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            for error in [task.exception() for task in done]:
+                if error is not None:
+                    raise error
+
+    async def _place(self, put: Put, position: int, chunk: Chunk, data: bytes) -> None:
+        await self._run("put", lambda _: put.place(position, chunk, lambda _: data))
+
+    async def _publish(self, put: Put) -> WriteReport:
+        """The blocks go if this fails, unless the list of them may have been published."""
+        put.now_s = int(time.time())
+        try:
+            report, state = await self._run("put", lambda _: put.publish(self._mine), queue=True)
+        except Uncertain as error:
+            if not error.may_have_taken_effect:
+                await self._abandon()
+            raise
+        if not report.conflicts:
+            self._file.state = state
+        return report
+
+    async def _abandon(self) -> None:
+        put = self._put
+        if put is not None:
+            with suppress(Uncertain):  # a collection finds what is left
+                await self._run("end of a put", lambda _: put.abandon(), timeout_s=ABANDON_S)
+
+    async def _run(self, label: str, make: Callable[[Blocks], Operation[Result]], *, queue: bool = False, timeout_s: float | None = None) -> Result:
+        return await self._file._run(label, make, queue, timeout_s=timeout_s or self._timeout_s)

@@ -1,19 +1,25 @@
-"""The other end of a transfer: bytes in memory, or a file on this machine."""
+"""The other end of a transfer, bytes in memory or a file on this machine; and what local copies were made from, kept from one run to the next."""
 
+import logging
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+import msgspec
 from blake3 import blake3
+from msgspec import Struct
 
 from ares.fragment.block import Part
-from ares.fragment.divide import Chunk, Sizes, digest, divide
-from ares.fragment.edits import Content
+from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
+from ares.fragment.read import FileState, Sink
 from ares.model.errors import BadInput
+
+log = logging.getLogger(__name__)
 
 COPY_BYTES = 1024 * 1024
 
@@ -56,8 +62,8 @@ def digest_of_file(file: int) -> bytes:
     return whole.digest()
 
 
-class Assembled:
-    """A sink (:class:`ares.fragment.read.Sink`) that makes one ``bytes`` of a file, out of what an earlier read gave and of what changed since."""
+class Assembled(Sink):
+    """A sink that makes one ``bytes`` of a file, out of what an earlier read gave and of what changed since."""
 
     def __init__(self, before: "Assembled | None" = None) -> None:
         self.data = b""
@@ -118,7 +124,7 @@ class Assembled:
         return self.data
 
 
-class LocalCopy:
+class LocalCopy(Sink):
     """A sink that brings the file at ``path`` up to date, wholly or not at all: what it has already is not wanted again.
 
     Nothing is written as long as the file is as it should be; from the first difference on, a new file beside it is, which then takes its place.
@@ -141,16 +147,15 @@ class LocalCopy:
 
     def open(self) -> None:
         """Look at what is there."""
-        try:
-            self._old = old = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+        with self._told("read"):
+            try:
+                self._old = old = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            except FileNotFoundError:
+                return
             self._found = os.fstat(old)
             if not stat.S_ISREG(self._found.st_mode):
                 raise BadInput(f"{self._path} is not a regular file; it is as it was")
             self._chunks = list(divide(lambda offset, count: _read_at(old, offset, count), self._sizes))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise BadInput(f"{self._path} cannot be read: {error.strerror}; it is as it was") from error
         self._old_bytes = sum(chunk.length for chunk in self._chunks)
         self._places = {chunk.digest: chunk for chunk in self._chunks}
 
@@ -168,16 +173,14 @@ class LocalCopy:
             self._same += 1
             self._offset += part.length
             return
-        try:
+        with self._told("written"):
             if self._new is None:
                 self._start()
             self._put(part, data)
-        except OSError as error:
-            raise BadInput(f"{self._path} cannot be written: {error.strerror}; it is as it was") from error
 
     def finish(self) -> bool:
         """Put the new file in its place; whether there was anything to change."""
-        try:
+        with self._told("written"):
             self._check_unchanged()
             if self._new is None and (self._old is None or self._offset < self._old_bytes):
                 self._start()
@@ -187,9 +190,14 @@ class LocalCopy:
                 shutil.copymode(self._path, self._temporary)
             os.replace(self._temporary, self._path)
             self._temporary = ""
-        except OSError as error:
-            raise BadInput(f"{self._path} cannot be written: {error.strerror}; it is as it was") from error
         return True
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BadInput(f"{self._path} cannot be {what}: {error.strerror}; it is as it was") from error
 
     def _check_unchanged(self) -> None:
         """What was taken from the file must still be what it was, and what is replaced must be what was looked at."""
@@ -251,3 +259,153 @@ def _umask() -> int:
     current = os.umask(0o077)
     os.umask(current)
     return current
+
+
+VARIABLE = "ARES_CACHE"
+"""A directory, or `off`."""
+
+FORMAT = 1
+"""First byte of every entry."""
+
+ENTRIES_MAX = 1000
+SUFFIX = ".base"
+NAME_BYTES = 16
+
+
+class LocalName(Struct, frozen=True, array_like=True):
+    """A local copy: ``path`` (absolute, symbolic links followed) holds the file ``file`` of ``domain`` of the cluster with the id ``cluster``."""
+
+    cluster: bytes
+    domain: str
+    file: str
+    path: bytes
+
+
+class _Entry(Struct, frozen=True, array_like=True):
+    copy: LocalName
+    state: FileState
+    content: bytes = b""
+
+
+_decoder = msgspec.msgpack.Decoder(_Entry)
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path | None:
+    """Where entries are kept: $ARES_CACHE, else `ares` in $XDG_CACHE_HOME or ~/.cache. None: nowhere."""
+    said = environment.get(VARIABLE)
+    if said:
+        return None if said == "off" else Path(said)
+    base = environment.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # a relative one is to be ignored, says the specification
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "ares" if os.path.isabs(base) else None
+
+
+class Remembered:
+    """What local copies were made from: one small file for each copy in ``directory`` (None: there are none, and none are kept).
+
+    A write of a file has a base: the file as *that copy* was made from, by the last put of it or the last get into it. What others changed since
+    counts as a conflict where the copy changes it, too, and is left alone where the copy does not; and a base that is known costs no look at the
+    cluster. So the base belongs to the copy, and is kept by the copy's path as well as by the cluster, the domain and the file: two people at one
+    machine, each with a copy of the same file, would otherwise take each other's base, and the second put would wipe out what the first one put, as
+    if it had been seen and deleted. What was in the copy then is remembered by its digest: only so it can be known whether it was edited since.
+
+    An entry is MessagePack behind a format byte: lengths, versions and digests of blocks, no content and no secrets. All of it may be lost at any
+    time: a put without a base replaces what is there. Nothing here fails: what cannot be read or written is logged and passed over.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a directory."""
+        return self._directory is not None
+
+    def recall(self, copy: LocalName) -> FileState | None:
+        """What the copy was made from, if that is known."""
+        entry = self._entry(copy)
+        return None if entry is None else entry.state
+
+    def content(self, copy: LocalName) -> bytes:
+        """The digest of the copy itself when it was last put or brought here; empty if that is not known."""
+        entry = self._entry(copy)
+        return b"" if entry is None else entry.content
+
+    def _entry(self, copy: LocalName) -> _Entry | None:
+        if self._directory is None:
+            return None
+        path = self._directory / _entry_name(copy)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            log.warning("what %s is based on cannot be read, and is taken as unknown: %s", os.fsdecode(copy.path), error)
+            return None
+        try:
+            entry = _decoder.decode(memoryview(data)[1:]) if data[:1] == bytes([FORMAT]) else None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            entry = None
+        if entry is None or entry.copy != copy:
+            log.warning("%s is not an entry of this release and is ignored: what %s is based on is taken as unknown", path, os.fsdecode(copy.path))
+            return None
+        return entry
+
+    def remember(self, copy: LocalName, state: FileState, content: bytes = b"") -> None:
+        """Keep what the copy was made from, and the digest of its ``content``, wholly or not at all; the oldest entries go if there are too many."""
+        if self._directory is None:
+            return
+        entry = _Entry(copy, msgspec.structs.replace(state, genesis=msgspec.structs.replace(state.genesis, parts=())), content)
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(self._directory / _entry_name(copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))
+            self._drop_oldest(self._directory)
+        except OSError as error:
+            log.warning("what %s is based on was not kept: %s", os.fsdecode(copy.path), error)
+
+    def forget(self, cluster: bytes, domain: str, file: str) -> None:
+        """Forget what every copy of that file was made from: a deleted file begins again."""
+        if self._directory is None:
+            return
+        try:
+            for path in self._directory.glob(f"{_file_digest(cluster, domain, file)}-*{SUFFIX}"):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("what copies of %r are based on was not forgotten: %s", file, error)
+
+    def _drop_oldest(self, directory: Path) -> None:
+        with os.scandir(directory) as entries:
+            names = [entry.path for entry in entries if entry.name.endswith(SUFFIX)]
+        if len(names) <= ENTRIES_MAX:
+            return
+        for path in sorted(names, key=_changed_ns)[: len(names) - ENTRIES_MAX]:
+            Path(path).unlink(missing_ok=True)
+
+
+def _entry_name(copy: LocalName) -> str:
+    return f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(NAME_BYTES)}{SUFFIX}"
+
+
+def _file_digest(cluster: bytes, domain: str, file: str) -> str:
+    return blake3(msgspec.msgpack.encode((cluster, domain, file))).hexdigest(NAME_BYTES)
+
+
+def _changed_ns(path: str) -> int:
+    """0 for one that is gone already."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Through a temporary file of the same directory, readable by its owner only."""
+    file, temporary = tempfile.mkstemp(prefix=".ares-", dir=path.parent)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -4,15 +4,13 @@ Each client has its own manager with its own configuration sequences (ARES II se
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from types import TracebackType
 
 import msgspec
 from msgspec import Struct
 
-from ares.client.arguments import checked_prefix
 from ares.client.file import File
 from ares.client.runner import Runner
-from ares.client.store import ObjectStore
+from ares.client.store import ObjectStore, checked_prefix
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
@@ -28,7 +26,7 @@ from ares.reconfig.view import Switches, View
 DESCRIBE_S = 1.0
 
 
-class Status(Struct, frozen=True):
+class ClusterStatus(Struct, frozen=True):
     """``servers``: what the reachable ones say; None for silent ones. ``troubles``: why servers and members are silent, where that is known."""
 
     servers: dict[ServerId, Description | None]
@@ -67,7 +65,7 @@ class Manager(ObjectStore):
     async def __aenter__(self) -> "Manager":
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -77,12 +75,9 @@ class Manager(ObjectStore):
     async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
         """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`."""
         domain = _checked_domain(name)
-        known = self._domains.get(domain)
-        if known is not None:
-            return known
-        entry = await self.read_named(_entry(domain), timeout_s)
-        if isinstance(entry.value, bytes):
-            return self._opened(self._first(entry.value, domain))
+        found = self._domains.get(domain) or await self._recorded(domain, timeout_s)
+        if found is not None:
+            return found
         if create is None:
             raise DomainNotFound(name)
         store, _ = await self.create_domain(name, create, timeout_s=timeout_s)
@@ -99,9 +94,9 @@ class Manager(ObjectStore):
         if domain == DEFAULT_DOMAIN:
             raise BadInput("the domain 'default' is there from the beginning")
         timeout = self._timeout(timeout_s)
-        entry = await self.read_named(_entry(domain), timeout)
-        if isinstance(entry.value, bytes):
-            return self._opened(self._first(entry.value, domain)), False
+        found = await self._recorded(domain, timeout)
+        if found is not None:
+            return found, False
         wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
         decided = await self._runner.run(agree(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
         try:
@@ -161,12 +156,12 @@ class Manager(ObjectStore):
         move = super().reconfigure if domain == DEFAULT_DOMAIN else (await self.domain(domain, timeout_s=timeout_s)).reconfigure
         return await move(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable)
 
-    async def status(self) -> Status:
+    async def status(self) -> ClusterStatus:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
         described = await self.describe(list(self._book.values()))
         members = await self._consensus.describe(DESCRIBE_S)
         troubles = {**self._consensus.troubles, **self._runner.troubles}
-        return Status({server: described.get(server) for server in self._book}, members, troubles)
+        return ClusterStatus({server: described.get(server) for server in self._book}, members, troubles)
 
     async def identified(self, configuration: Configuration) -> Configuration:
         """``configuration`` with addresses and with the identities that its servers have *now*.
@@ -198,12 +193,18 @@ class Manager(ObjectStore):
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 
-    def _first(self, entry: bytes, domain: DomainName) -> Configuration:
-        """Where ``domain`` begins. Whoever can write an object could write a directory entry: where decisions are certified, it must be one."""
-        first = _decoded(entry, domain)
+    async def _recorded(self, domain: DomainName, timeout_s: float | None) -> ObjectStore | None:
+        """The domain as the directory has it. A client that writes objects can write there: where decisions are certified, the entry must be one."""
+        entry = (await self.read_named(_entry(domain), timeout_s)).value
+        if not isinstance(entry, bytes):
+            return None
+        try:
+            first = msgspec.msgpack.decode(entry, type=Configuration)
+        except msgspec.MsgspecError as error:
+            raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
         if self._decided is not None and not ((first.domain, first.index) == (domain, 0) and self._decided(first)):
             raise ConfigurationRefused(f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched")
-        return first
+        return self._opened(first)
 
     def _opened(self, first: Configuration) -> ObjectStore:
         if first.domain not in self._domains:
@@ -214,13 +215,6 @@ class Manager(ObjectStore):
 
 def _entry(domain: DomainName) -> ObjectName:
     return ObjectName(DIRECTORY + domain)
-
-
-def _decoded(entry: bytes, domain: DomainName) -> Configuration:
-    try:
-        return msgspec.msgpack.decode(entry, type=Configuration)
-    except msgspec.MsgspecError as error:
-        raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
 
 
 def _checked_domain(name: str) -> DomainName:

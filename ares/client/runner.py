@@ -124,7 +124,7 @@ class Runner:
         self._set_alarm(session.wakes_at)
 
     def _set_alarm(self, at: float | None) -> None:
-        """For the next pause: who goes slowly by pauses is to go evenly, and not so many steps with every tick."""
+        """For the next pause: an operation that pauses goes on when its pause ends, and not some steps at a time with every tick."""
         if at is not None and (self._alarm is None or at < self._alarm_at):
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -152,11 +152,10 @@ class Runner:
             try:
                 newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
                 break
-            except ConsensusUnavailable as error:
+            except (ConsensusUnavailable, NotAuthorized) as error:
                 log.debug("no hint for %s: %s", domain, error)
-            except NotAuthorized as error:
-                log.debug("no hint for %s: %s", domain, error)
-                break
+                if isinstance(error, NotAuthorized):
+                    break
         self.session.hinted(domain, newer, monotonic())
         self._schedule()
 

@@ -1,27 +1,27 @@
-"""The objects of one domain, as users hold them."""
+"""The objects of one domain, as users hold them. What users hand in is checked before anything is sent, and refused by name."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ares.client.arguments import check_progress, checked_key, checked_prefix, checked_value, is_tag
 from ares.client.file import File
 from ares.client.runner import Runner
 from ares.dap.primitives import Found
 from ares.fragment.block import GENESIS_NAMES
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileProgress
-from ares.fragment.shared_memory import Blocks, SharedMemory, list_files
+from ares.fragment.shared_memory import Blocks, list_files
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound
-from ares.model.identity import DIRECTORY, RESERVED, DomainName, ObjectName, shown
+from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName, fits, shown
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 from ares.objects.coverable import read_versioned, write_versioned
 from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
+from ares.operation.rounds import Key
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
@@ -137,8 +137,7 @@ class ObjectStore:
     async def delete(self, key: str, *, timeout_s: float | None = None) -> Tag:
         """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
         name = checked_key(key)
-        operation = delete(self._view, name)
-        return await self._runner.run(operation, About("delete", name), self._timeout(timeout_s), key=(self.name, name))
+        return await self._runner.run(delete(self._view, name), About("delete", name), self._timeout(timeout_s), key=(self.name, name))
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
         """The version and size without the value. Raises :class:`ObjectNotFound`."""
@@ -190,25 +189,21 @@ class ObjectStore:
         :class:`ares.ConsensusUnavailable`.
         """
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
-        wished = await self._identify(configuration)
-
-        def moving(view: View) -> Operation[Reconfigured]:
-            return reconfigure(view, wished, throttle, skip_undecodable)
-
-        return await self.run(moving, "reconfiguration", progress=progress, timeout_s=timeout_s)
+        move = reconfigure(self._view, await self._identify(configuration), throttle, skip_undecodable)
+        return await self._run(move, f"reconfiguration of {self.name!r}", progress, timeout_s)
 
     async def run(
-        self,
-        make: Callable[[View], Operation[Result]],
-        what: str,
-        *,
-        progress: Callable[[Any], None] | None = None,
-        timeout_s: float | None = None,
+        self, make: Callable[[View], Operation[Result]], what: str, *, progress: Callable[[Any], None] | None = None, timeout_s: float | None = None
     ) -> Result:
         """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
-        check_progress(progress)
-        label = f"{what} of {self.name!r}"
-        return await self._runner.run(make(self._view), label, self._timeout(timeout_s), idle=True, progress=progress)
+        return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
+
+    async def _run(
+        self, operation: Operation[Result], label: str, progress: Callable[[Any], None] | None, timeout_s: float | None, key: Key | None = None
+    ) -> Result:
+        if progress is not None and not callable(progress):  # found out now: the first call may come when something was changed
+            raise BadInput(f"progress is a function to call, not {type(progress).__name__}; nothing was sent")
+        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
         """The file ``name`` whose blocks are objects of this domain; see :class:`ares.File`.
@@ -235,10 +230,8 @@ class ObjectStore:
         timeout_s: float | None = None,
     ) -> Result:
         """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
-        check_progress(progress)
-        operation = make(SharedMemory(self._view))
         key = (self.name, queue) if queue is not None else None
-        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
+        return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key)
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
@@ -246,3 +239,51 @@ class ObjectStore:
         if not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
         return timeout_s
+
+
+def checked_value(value: bytes | bytearray | memoryview) -> bytes:
+    """``value``, if it can be stored in one piece."""
+    if isinstance(value, (bytes, bytearray)):
+        size = len(value)
+    elif isinstance(value, memoryview):
+        size = value.nbytes
+    else:
+        raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
+    if size > VALUE_BYTES_MAX:
+        raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
+    return bytes(value)
+
+
+def is_tag(version: object) -> bool:
+    """Whether it is a tag that can be sent: what cannot be encoded would take its whole batch with it."""
+    if not isinstance(version, Tag):
+        return False
+    return all(isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer))
+
+
+def checked_prefix(prefix: str, before: str = "") -> None:
+    """Raises :class:`BadInput` for what no name can begin with, ``before`` being put before it."""
+    if not isinstance(prefix, str):
+        raise BadInput(f"names begin with text (str), not with {type(prefix).__name__}")
+    try:
+        prefix.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"names begin with valid text (UTF-8): {error}") from error
+    bytes_max = KEY_BYTES_MAX - len(before)
+    if not fits(prefix, bytes_max):
+        raise BadInput(f"names begin with at most {bytes_max} bytes of UTF-8: no name is that long")
+
+
+def checked_key(key: str) -> ObjectName:
+    """``key``, if it can be one."""
+    if not isinstance(key, str):
+        raise BadInput(f"a key is text (str), not {type(key).__name__}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(f"a key must be valid text (UTF-8): {error}") from error
+    if not 1 <= size <= KEY_BYTES_MAX:
+        raise BadInput(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}")
+    if key.startswith(RESERVED):
+        raise BadInput("keys that begin with a NUL character are reserved")
+    return ObjectName(key)

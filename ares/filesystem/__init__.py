@@ -5,7 +5,7 @@
 Which call gives which guarantee:
 
 - A *put* is everything that writes content: ``open`` for writing (when it is closed), ``pipe_file``, ``put_file``, ``cp_file``, ``touch``. It
-  replaces the file as a whole and atomically (ares/fragment/replace.py); whoever reads finds one put or another. Of puts at the same time one
+  replaces the file as a whole and atomically (ares/fragment/replace.py); a reader finds one put or another. Of puts at the same time one
   stands, and a put that began after another one ended always replaces that one. The file is atomic from then on, whatever it was before.
 - ``open`` for reading pins the file as it is at that moment. A put meanwhile does not show; what is pinned stays readable for at least a quarter
   of an hour after it was replaced, and then is an error (ESTALE), never a mixture. It is an error at once when the file was deleted.

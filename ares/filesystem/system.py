@@ -1,11 +1,14 @@
-"""What fsspec asks of a file system. The guarantees of each call are told in ares/filesystem/__init__.py."""
+"""What fsspec asks of a file system. The guarantees of each call are told in ares/filesystem/__init__.py.
+
+A file's name is its path, and a directory is what the names of several files begin with.
+"""
 
 import asyncio
 import contextlib
 import errno
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,8 @@ from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync_wr
 from fsspec.callbacks import DEFAULT_CALLBACK
 
 from ares.client.file import File
-from ares.filesystem.cluster_connection import Connection
-from ares.filesystem.entries import directory_entry, file_entry
-from ares.filesystem.opened import AresFile
-from ares.filesystem.os_errors import as_local_error, with_os_errors
-from ares.filesystem.paths import below, canonical, directories, within
-from ares.filesystem.putting import Pieces, once, pieces_of_local, pieces_of_snapshot, replace
+from ares.filesystem.access import ClusterConnection, as_local_error, with_os_errors
+from ares.filesystem.opened import AresFile, Pieces, directory_entry, file_entry, once, pieces_of_local, pieces_of_snapshot, replace
 from ares.model.errors import BadInput, FileChanged, ObjectNotFound
 
 READ_RETRIES_MAX = 20
@@ -34,7 +33,7 @@ class AresFileSystem(AsyncFileSystem):
 
     Errors are OSErrors: FileNotFoundError, FileExistsError, ESTALE when a file is no longer what was opened, EHOSTUNREACH when too few servers
     answer; ValueError for what can be no file's name. A program with its own event loop (``asynchronous=True``) awaits :meth:`aclose` before the
-    loop ends. A file system that a forked or another process inherits, or unpickles, connects anew.
+    loop ends. A file system that a forked or another process inherits, or unpickles, connects again.
     """
 
     protocol = "ares"
@@ -44,7 +43,7 @@ class AresFileSystem(AsyncFileSystem):
         self, cluster: str | Path | None = None, domain: str | None = None, create: bool = False, timeout_s: float | None = None, **options: Any
     ) -> None:
         super().__init__(**options)
-        self._connection = Connection(cluster, domain, create, timeout_s)
+        self._connection = ClusterConnection(cluster, domain, create, timeout_s)
         weakref.finalize(self, self._connection.close_soon).atexit = False
 
     @classmethod
@@ -61,7 +60,7 @@ class AresFileSystem(AsyncFileSystem):
         return loop
 
     async def aclose(self) -> None:
-        """Close the connection; what is used later connects anew."""
+        """Close the connection; what is used later connects again."""
         await self._connection.close()
 
     # -- what is there ------------------------------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ class AresFileSystem(AsyncFileSystem):
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _modified(self, path: str) -> datetime:
-        """When it was put, by the clock of who put it. A put makes the file anew: that is when it was created, too."""
+        """When it was put, by the clock of the client that put it. A put makes a new file: that is when it was created, too."""
         info = await self._info(path)
         if info["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "a directory has no time of its own", path)
@@ -242,3 +241,28 @@ class AresFileSystem(AsyncFileSystem):
         self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, cache_options: Any = None, **options: Any
     ) -> AresFile:
         return AresFile(self, self._connection, path, mode, block_size=block_size, autocommit=autocommit, cache_options=cache_options, **options)
+
+
+def canonical(path: str) -> str:
+    """The name for ``path``: without empty segments, "" for the root."""
+    return "/".join(segment for segment in path.split("/") if segment)
+
+
+def below(directory: str) -> str:
+    """What the names of everything in ``directory`` begin with."""
+    return f"{directory}/" if directory else ""
+
+
+def within(names: Iterable[str], directory: str, depth: int | None) -> list[str]:
+    """Those of the ``names`` in ``directory`` that are at most ``depth`` levels down (1: directly in it), in order."""
+    start = len(below(directory))
+    return sorted(name for name in names if depth is None or name.count("/", start) < depth)
+
+
+def directories(names: Iterable[str], directory: str, depth: int | None) -> list[str]:
+    """The directories in ``directory`` that the ``names`` go through, at most ``depth`` levels down, in order."""
+    start, found = len(below(directory)), set()
+    for name in names:
+        parents = name[start:].split("/")[:-1][:depth]
+        found |= {name[:start] + "/".join(parents[:level]) for level in range(1, len(parents) + 1)}
+    return sorted(found)

@@ -92,7 +92,7 @@ class Block(Struct, frozen=True):
 
 
 class Genesis(Struct, frozen=True):
-    """The value of a file's genesis block. ``file`` names this life of the file: one that is deleted and made anew has other blocks.
+    """The value of a file's genesis block. ``file`` names this life of the file: a file that is deleted and made again has other blocks.
 
     Not ``atomic``: blocks are mutable; ``first`` and the ``next`` pointers in the blocks are the truth and ``parts`` is a hint, the chain as it was
     at those tags. ``atomic``: blocks are written once; ``parts`` is the manifest and the truth, and ``retired`` are the blocks that a past put
@@ -172,7 +172,7 @@ def genesis_name(file_name: str) -> ObjectName:
 
 
 def mark_name(file_name: str) -> ObjectName:
-    """The object whose tag tells how far fences of the file may reach (ares/fragment/fencing.py); it is never there."""
+    """The object whose tag tells how far fences of the file may reach (ares/fragment/collect.py); it is never there."""
     return ObjectName(MARK_NAMES + file_name)
 
 

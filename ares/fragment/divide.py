@@ -4,7 +4,7 @@ A cut depends on the bytes from the cut before it up to ``max`` bytes further an
 what it was given is therefore the cut that it would find in any longer piece of the same stream, and the stream can be divided window by window.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from blake3 import blake3
 from msgspec import Struct
@@ -14,7 +14,7 @@ from ares.model.errors import BadInput, ConfigurationRefused
 try:
     from fastcdc.fastcdc_cy import fastcdc_cy
 except ImportError:
-    # The package's own fallback gives the same cuts a thousand times slower; whoever only reads files needs neither.
+    # The package's own fallback gives the same cuts a thousand times slower; a program that only reads files needs neither.
     fastcdc_cy = None
 
 KIB = 1024
@@ -62,6 +62,17 @@ class Chunk(Struct, frozen=True, array_like=True, gc=False):
     offset: int
     length: int
     digest: bytes
+
+
+class Content(Struct, frozen=True):
+    """What a file is to hold: its chunks, and how to get the bytes of one (at most a window of chunks is asked for at a time)."""
+
+    chunks: Sequence[Chunk]
+    load: Callable[[Chunk], bytes | memoryview]
+
+    @property
+    def length(self) -> int:
+        return sum(chunk.length for chunk in self.chunks)
 
 
 def digest(data: bytes | memoryview) -> bytes:

@@ -57,19 +57,6 @@ def match(old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], ce
     return Matching(tuple(edits), tuple(kept))
 
 
-def apply(old: Sequence[bytes], matching: Matching, new: Sequence[bytes]) -> list[bytes]:
-    """The contents of the blocks after the edits, empty ones included: joined, they are ``new`` joined."""
-    edits = {edit.block: edit for edit in matching.edits}
-    blocks: list[bytes] = []
-    for block in range(GENESIS, len(old)):
-        edit = edits.get(block, Edit(block))
-        if block != GENESIS:
-            content = old[block] if edit.chunk is None else new[edit.chunk]
-            blocks.append(b"" if edit.empty else content)
-        blocks.extend(new[slice(*edit.insert)])
-    return blocks
-
-
 def _fill(old: Sequence[tuple[int, bytes]], blocks: range, chunks: range) -> Iterator[Edit]:
     """The writes that put ``chunks`` in place of ``blocks``, none of which is kept, by increasing block."""
     live = sum(old[block][0] > 0 for block in blocks)

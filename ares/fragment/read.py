@@ -10,7 +10,7 @@ overtaken by another put and begins again. Such a read is a snapshot; that of a 
 (fragmented coverability).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -19,9 +19,8 @@ from msgspec import Struct
 
 from ares.fragment.block import BlockId, Genesis, Part, block_name, decode_block, decode_genesis, genesis_name
 from ares.fragment.divide import digest
-from ares.fragment.pace import Pace
-from ares.fragment.shared_memory import Blocks
-from ares.model.errors import BadBlock, ObjectNotFound
+from ares.fragment.shared_memory import Blocks, Pace
+from ares.model.errors import BadBlock, FileChanged, ObjectNotFound
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
 from ares.operation.effects import Now, Operation, Report, Together
@@ -68,22 +67,18 @@ class Sink(Protocol):
     ``wanted``: whether the data of a block is wanted even if it is still as described; otherwise ``take`` gets None for it.
     """
 
-    def begin(self, expected_bytes: int) -> None: ...
-    def wanted(self, part: Part) -> bool: ...
-    def take(self, part: Part, data: memoryview | None) -> None: ...
-
-
-class Nowhere:
-    """A sink for who only wants to know what is there."""
-
     def begin(self, expected_bytes: int) -> None:
-        """Nothing to do."""
+        return
 
     def wanted(self, part: Part) -> bool:
         return False
 
     def take(self, part: Part, data: memoryview | None) -> None:
-        """Nothing to do."""
+        return
+
+
+class Nowhere(Sink):
+    """The sink of a reader that only wants to know what is there."""
 
 
 def read_genesis(blocks: Blocks, file: str, known: FileState | None = None) -> Operation[tuple[Genesis, Tag]]:
@@ -168,7 +163,8 @@ class Chain:
         self._genesis = genesis
         self._expected = expected
         self._sink = sink
-        self._pace = Pace(_mean_length([part for part in expected if sink.wanted(part)]), genesis.sizes.max)
+        lengths = [part.length for part in expected if sink.wanted(part)]
+        self._pace = Pace(sum(lengths) // max(1, len(lengths)), genesis.sizes.max)
         self._awaited = {part.id for part in expected}
         self._arrived: dict[BlockId, Seen] = {}
         self._listed: dict[int, Seen] = {}
@@ -196,7 +192,7 @@ class Chain:
             yield self._take(seen)
 
     def _read_linked(self, part: Part) -> Operation[None]:
-        with suppress(BlockGone):  # it was only expected: whoever made it may have been overtaken, so the walk finds out whether it matters
+        with suppress(BlockGone):  # it was only expected: its maker may have been overtaken, so the walk finds out whether it matters
             self._arrived[part.id] = yield from self._see(part.id, part)
         self._awaited.discard(part.id)
         yield from self._take_along_chain()
@@ -234,5 +230,32 @@ class Chain:
         return Report(FileProgress("read", len(self.parts), total, self._done_bytes, self._moved_bytes))
 
 
-def _mean_length(parts: Sequence[Part]) -> int:
-    return sum(part.length for part in parts) // len(parts) if parts else 0
+def fm_read_range(blocks: Blocks, file: str, state: FileState, start: int, stop: int) -> Operation[bytes]:
+    """Bytes ``start`` to ``stop`` (exclusive) of the file as ``state`` has it; less behind its end.
+
+    Raises :class:`FileChanged` if a block that this takes was changed or deleted since: then there is no such content any more.
+    """
+    pieces: dict[int, memoryview] = {}
+    pace = Pace(state.genesis.sizes.avg)
+
+    def fetch(position: int, part: Part, offset: int) -> Operation[None]:
+        try:
+            seen = yield from see_block(blocks, state.genesis, part.id, part, True)
+        except BlockGone as gone:
+            raise FileChanged(file) from gone
+        if seen.data is None or seen.part.tag != part.tag:
+            raise FileChanged(file)
+        pieces[position] = seen.data[max(start - offset, 0) : stop - offset]
+        pace.done(0.0, part.length)
+
+    yield Together((fetch(*place) for place in _overlapping(state, start, stop)), pace.window)
+    return b"".join(pieces[position] for position in sorted(pieces))
+
+
+def _overlapping(state: FileState, start: int, stop: int) -> Iterator[tuple[int, Part, int]]:
+    """Position, block and offset of what shares bytes with the range."""
+    offset = 0
+    for position, part in enumerate(state.parts):
+        if part.length and offset < stop and offset + part.length > start:
+            yield position, part, offset
+        offset += part.length

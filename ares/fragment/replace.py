@@ -22,13 +22,11 @@ from ares.fragment.block import (
     genesis_name,
     mark_name,
 )
-from ares.fragment.divide import Chunk
-from ares.fragment.edits import Content
-from ares.fragment.fencing import announce
-from ares.fragment.pace import Pace
+from ares.fragment.collect import announce
+from ares.fragment.divide import Chunk, Content
 from ares.fragment.read import FileProgress, FileState, builds_on
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE, Conflict, WriteReport
-from ares.fragment.shared_memory import Blocks, drop_blocks
+from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, drop_blocks, effect
 from ares.model.errors import Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
@@ -38,12 +36,10 @@ from ares.operation.effects import Now, Operation, Report, Together
 GRACE_S = 900
 """Far longer than any operation takes between its first and its last message."""
 
-RETRIES_MAX = 100
-
 
 class Put:
-    """``base``: the file as it is to be replaced; blocks of it are reused if it is atomic itself. ``now_s``: seconds since the epoch; who takes long
-    sets it anew before ``publish``.
+    """``base``: the file as it is to be replaced; blocks of it are reused if it is atomic itself. ``now_s``: seconds since the epoch; a put that took
+    long sets it again before ``publish``.
     """
 
     def __init__(self, blocks: Blocks, file: str, base: FileState, ids: BlockIds, now_s: int) -> None:
@@ -72,10 +68,7 @@ class Put:
         else:
             id = self._ids.next()
             value = encode_block(Block(None, TAG_ZERO, self.now_s, load(chunk)))
-            started = yield Now()
-            tag = yield from self._blocks.create(block_name(self.genesis.file, id), value)
-            ended = yield Now()
-            self.pace.done(ended - started, chunk.length)
+            tag = yield from self.pace.timed(self._blocks.create(block_name(self.genesis.file, id), value), chunk.length)
             part = self._reusable[chunk.digest] = Part(id, tag, chunk.length, chunk.digest)
             self._created.add(id)
             self.inserted += 1
@@ -86,11 +79,8 @@ class Put:
     def mention(self) -> Operation[None]:
         """Let collections know that the file is to be made: before it is published, and as early as one likes (ares/fragment/collect.py)."""
         if not self._mentioned:
-            try:
+            with effect(False):
                 yield from self._blocks.mention(genesis_name(self._file))
-            except Uncertain as error:
-                error.may_have_taken_effect = False
-                raise
             self._mentioned = True
 
     def publish(self, overwrite: bool) -> Operation[tuple[WriteReport, FileState]]:
@@ -107,8 +97,9 @@ class Put:
             if covered.changed:
                 yield from self._drop_expired(over, genesis)
                 return self._report(parts, None), FileState(msgspec.structs.replace(genesis, parts=()), covered.tag, parts)
-            version = covered.tag if isinstance(covered.value, bytes) else None
+            version = None
             if isinstance(covered.value, bytes):
+                version = covered.tag
                 over = decode_genesis(covered.value, genesis_name(self._file))
                 if over.atomic and _contents(over.parts) == _contents(parts):  # an earlier attempt did, whose outcome nobody was told
                     yield from self.abandon()
@@ -122,13 +113,10 @@ class Put:
         return self._report((), Conflict(0, self.length, why)), self.base
 
     def _announce(self) -> Operation[None]:
-        """A collection must see that somebody is about to publish, also when all blocks are listed already (ares/fragment/fencing.py)."""
+        """A collection must see that somebody is about to publish, also when all blocks are listed already (ares/fragment/collect.py)."""
         id = self._ids.next()
-        try:
+        with effect(False):
             yield from announce(self._blocks, self.genesis.file, id, self.now_s)
-        except Uncertain as error:
-            error.may_have_taken_effect = False
-            raise
         self._created.add(id)
         self._announcements.append(id)
 
@@ -150,9 +138,8 @@ class Put:
         """What became of the published list."""
         name = genesis_name(self._file)
         found = yield from self._blocks.read(name, covered.tag)
-        if found.value is WITHHELD or found.tag == covered.tag:
-            return covered
-        if isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag):
+        stands = found.value is WITHHELD or found.tag == covered.tag
+        if stands or (isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag)):
             return covered
         return Covered(False, found.tag, found.value)
 
@@ -193,10 +180,10 @@ class Put:
         yield from drop_blocks(self._blocks, [block_name(self.genesis.file, id) for id in created])
 
     def _report(self, parts: Sequence[Part], conflict: Conflict | None) -> WriteReport:
-        before = 0 if self._fresh else len({part.id for part in self.base.parts} - {part.id for part in parts})
         if conflict is not None:
             return WriteReport(0, 0, 0, 0, self.moved_bytes, 0, (conflict,))
-        return WriteReport(self.kept, 0, self.inserted, before, self.moved_bytes)
+        dropped = 0 if self._fresh else len({part.id for part in self.base.parts} - {part.id for part in parts})
+        return WriteReport(self.kept, 0, self.inserted, dropped, self.moved_bytes)
 
 
 def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
@@ -212,15 +199,11 @@ def fm_put(
     """
     put = Put(blocks, file, base, ids, now_s)
     began = yield Now()
-    try:
+    with effect(False):
         yield Together(_placements(put, content), put.pace.window)
-    except Uncertain as error:
-        error.may_have_taken_effect = False
-        raise
     ended = yield Now()
     put.now_s += int(ended - began)
-    result = yield from put.publish(overwrite)
-    return result
+    return (yield from put.publish(overwrite))
 
 
 def _placements(put: Put, content: Content) -> Iterator[Operation[None]]:

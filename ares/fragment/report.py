@@ -19,7 +19,7 @@ class Conflict(Struct, frozen=True):
 
     ``theirs``: the newer content of that block; None when there is none, because the file was deleted, replaced as a whole or made by somebody else.
     ``block``: whose write it was; None for the genesis block (what was to be put before everything else). ``version``: the block as ``theirs`` has
-    it: who has seen that may take it for the base of the next write (:func:`ares.client.file.File.acknowledge`).
+    it: a client that has seen it may write over it next (:func:`ares.client.file.File.acknowledge`).
     """
 
     offset: int

@@ -6,11 +6,17 @@ empty block, which stays linked and is used again. A coverable write that comes 
 nothing is overwritten, and the caller is told (a :class:`Conflict`); with ``mine`` it is repeated over the newer version. Different blocks never get
 in each other's way.
 
+Coverability is weak: of two writes that run at the same time over one version both may be told that they succeeded. So every written block is looked
+at once more; if the version there does not build on ours, ours was replaced unseen, and that is a conflict, too. (A write that stays on its way
+beyond that look can still replace one silently: ruling that out takes consensus.) The same look finds what others changed elsewhere, and whether the
+file is there.
+
 A writer that dies leaves the file in its old state, or in a partly new one, block by block; what nobody points to is collected
 (ares/fragment/collect.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import msgspec
 
@@ -24,24 +30,110 @@ from ares.fragment.block import (
     decode_block,
     decode_genesis,
     encode_block,
+    encode_genesis,
     genesis_name,
     mark_name,
 )
-from ares.fragment.divide import digest
-from ares.fragment.edits import GENESIS, Content, Draft
-from ares.fragment.fencing import announce
-from ares.fragment.match import Edit, match
-from ares.fragment.pace import Pace
-from ares.fragment.read import BlockGone, FileProgress, FileState, see_block
-from ares.fragment.report import CHANGED_MEANWHILE, DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
-from ares.fragment.shared_memory import Blocks
-from ares.model.errors import Uncertain
-from ares.model.tag import TAG_ZERO
+from ares.fragment.collect import announce
+from ares.fragment.divide import Chunk, Content, digest
+from ares.fragment.match import GENESIS, Edit, match
+from ares.fragment.read import BlockGone, FileProgress, FileState, Nowhere, builds_on, fm_read, see_block
+from ares.fragment.report import (
+    CHANGED_MEANWHILE,
+    DELETED_MEANWHILE,
+    MADE_MEANWHILE,
+    OVERTAKEN,
+    REPLACED_MEANWHILE,
+    WHOLE_FILE,
+    Conflict,
+    WriteReport,
+)
+from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, drop_blocks, effect
+from ares.model.errors import ObjectNotFound, Uncertain
+from ares.model.identity import ObjectName
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, WITHHELD
 from ares.objects.coverable import Covered
-from ares.operation.effects import Now, Operation, Report, Together
+from ares.operation.effects import Operation, Report, Together
 
-RETRIES_MAX = 100
-"""How often ``mine`` writes over newer versions of one block; each time somebody else's write made progress."""
+HINT_STALE_BLOCKS = 16
+"""After so many insertions the hint in the genesis block is written again: readers who know nothing of the file find new blocks one by one otherwise.
+"""
+
+
+def fm_update(
+    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, mine: bool = False
+) -> Operation[tuple[WriteReport, FileState]]:
+    """Make the file hold ``content`` where that differs from ``base``, the file as the writer last saw it (tag t0: it is to be made).
+
+    ``mine``: write over what others changed in the same blocks, too. The state returned is the base of the next update: where there was a conflict,
+    or others changed a block that this writer did not, it is as before. ``now_s``: seconds since the epoch. An :class:`Uncertain` error says whether
+    blocks may have been changed.
+    """
+    while True:
+        update = Update(blocks, file, base, content, ids, now_s, mine)
+        yield from update.create_runs()
+        yield from update.publish()
+        yield from update.look_again()
+        yield from update.drop_orphans()
+        if not (mine and update.made_by_others):
+            break
+        try:
+            base = yield from fm_read(blocks, file, None, Nowhere())
+        except ObjectNotFound:  # made and deleted again: its maker may still be deleting the blocks of that life of it
+            base = msgspec.structs.replace(base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file)))
+            continue
+        if base.genesis.atomic:
+            break
+    tag = yield from update.refresh_hint()
+    return update.report(), FileState(update.genesis_as_written(), tag, update.hint())
+
+
+class Draft:
+    """One edit under way: a block (or the genesis block) to write, and the run of new blocks that this write publishes.
+
+    ``version`` and ``following``: what the write is to cover, and what follows the block there. ``ids``: of the run. ``content``: the chunk that the
+    block is to hold, or None when it keeps the data it has (the genesis block has no data): ``kept_chunk``, or ``kept_data`` if others changed it.
+    ``written``: the block after the write, once it took place. ``conflict``: why it did not, or stands no more.
+    """
+
+    def __init__(self, edit: Edit, base: FileState, content: Content, ids: Sequence[BlockId], kept: Chunk | None) -> None:
+        self.empties = edit.empty
+        self.content = content.chunks[edit.chunk] if edit.chunk is not None else None
+        self.new_chunks = content.chunks[edit.insert[0] : edit.insert[1]]
+        self.ids = ids
+        self.run: dict[int, Part] = {}
+        self.kept_chunk = kept
+        self.kept_data: bytes | None = None
+        self.written: Part | None = None
+        self.conflict: Conflict | None = None
+        self.part = base.parts[edit.block] if edit.block != GENESIS else None
+        self.version: Tag | None = base.tag if base.tag != TAG_ZERO else None
+        self.following = base.genesis.first
+        if self.part is not None:
+            self.version, self.following = self.part.tag, self.part.next
+
+    @property
+    def next(self) -> BlockId | None:
+        """What is to follow the block after the write."""
+        return self.ids[0] if self.ids else self.following
+
+    @property
+    def done(self) -> bool:
+        return self.written is not None and self.conflict is None
+
+    def refuse(self, why: str, tag: Tag = TAG_ZERO, theirs: Block | None = None) -> None:
+        """There is a conflict, with ``theirs`` at version ``tag`` if there is such a block."""
+        own = [chunk for chunk in (self.content, *self.new_chunks) if chunk is not None]
+        offset, length = own[0].offset if own else 0, sum(chunk.length for chunk in own)
+        if not own and self.kept_chunk is not None:
+            offset = self.kept_chunk.offset + self.kept_chunk.length
+        if self.part is None or theirs is None:
+            self.conflict = Conflict(offset, length, why, None, self.part.id if self.part is not None else None)
+        else:
+            data = bytes(theirs.data)
+            version = Part(self.part.id, tag, len(data), digest(data), theirs.next)
+            self.conflict = Conflict(offset, length, why, data, self.part.id, version)
 
 
 class Update:
@@ -63,12 +155,14 @@ class Update:
         self.merged = self.moved_bytes = 0
         self.unused: list[Part] = []
         self.announced: list[BlockId] = []
-        self._done = self._done_bytes = 0
+        self._done = self._checked = 0
+        self._block_gone = False
+        self._file_gone: Conflict | None = None
         matching = match([(part.length, part.digest) for part in base.parts], [(chunk.length, chunk.digest) for chunk in content.chunks])
         kept = {old: content.chunks[new] for old, new in matching.kept}
         edits = {edit.block: edit for edit in matching.edits}
         if base.tag == TAG_ZERO:
-            edits.setdefault(GENESIS, Edit(GENESIS, None, False, (0, 0)))
+            edits.setdefault(GENESIS, Edit(GENESIS))
         self.drafts = {
             edit.block: Draft(edit, base, content, [ids.next() for _ in range(*edit.insert)], kept.get(edit.block)) for edit in edits.values()
         }
@@ -80,11 +174,8 @@ class Update:
 
     def create_runs(self) -> Operation[None]:
         """Make the new blocks, which nobody can see yet. Of a file that is to be made, collections must know the name before it is published."""
-        try:
+        with effect(False):
             yield Together(self._creations(), self._pace.window)
-        except Uncertain as error:
-            error.may_have_taken_effect = False
-            raise
 
     def _creations(self) -> Iterator[Operation[None]]:
         if self.base.tag == TAG_ZERO:
@@ -97,17 +188,15 @@ class Update:
                 yield self._create(draft, position)
 
     def _create(self, draft: Draft, position: int) -> Operation[None]:
-        id, chunk, following = draft.ids[position], draft.new_chunks[position], draft.next_in_run(position)
+        id, chunk = draft.ids[position], draft.new_chunks[position]
+        following = draft.ids[position + 1] if position + 1 < len(draft.ids) else draft.following
         value = encode_block(Block(following, TAG_ZERO, self._now_s, self.content.load(chunk)))
-        started = yield Now()
-        tag = yield from self.blocks.create(block_name(self.genesis.file, id), value)
-        ended = yield Now()
-        self._pace.done(ended - started, chunk.length)
+        tag = yield from self._pace.timed(self.blocks.create(block_name(self.genesis.file, id), value), chunk.length)
         draft.run[position] = Part(id, tag, chunk.length, chunk.digest, following)
         yield self._moved(chunk.length)
 
     def _relink(self, draft: Draft) -> Operation[None]:
-        """What follows the run is another block now: write its last block anew, which nobody can see yet."""
+        """What follows the run is another block now: write its last block again, which nobody can see yet."""
         position = len(draft.ids) - 1
         last = draft.run[position]
         if last.next == draft.following:
@@ -120,30 +209,22 @@ class Update:
 
     def publish(self) -> Operation[None]:
         """Write every block that changes, or gets something new behind it."""
-        try:
-            yield Together((self.publish_again(draft) for draft in self.drafts.values()), self._pace.window)
-        except Uncertain as error:
-            error.may_have_taken_effect = True
-            error.advice = "some blocks of the file may have their new content, others not: put it again"
-            raise
+        with effect(True, "some blocks of the file may have their new content, others not: put it again"):
+            yield Together((self._publish(draft) for draft in self.drafts.values()), self._pace.window)
 
-    def publish_again(self, draft: Draft) -> Operation[None]:
+    def _publish(self, draft: Draft) -> Operation[None]:
         """Write the block over the version that is known of it; over newer ones, too, where that is wanted."""
         for _ in range(RETRIES_MAX):
             data = self._data(draft)
-            value = draft.encoded(data, self._now_s) if draft.part is not None else draft.encoded_genesis(self.genesis, self.hint(draft), self._now_s)
-            started = yield Now()
-            mark = mark_name(self.file) if draft.part is None else None  # what the list publishes has been made: ares/fragment/fencing.py
-            covered = yield from self.blocks.write(draft.name(self.file, self.genesis), value, draft.version, beside=mark)
-            ended = yield Now()
-            self._pace.done(ended - started, len(data))
+            mark = mark_name(self.file) if draft.part is None else None  # what the list publishes has been made: ares/fragment/collect.py
+            write = self.blocks.write(self._name(draft), self._value(draft, data), draft.version, beside=mark)
+            covered = yield from self._pace.timed(write, len(data))
             if covered.changed:
                 id = draft.part.id if draft.part is not None else self.genesis.file
                 draft.written = Part(id, covered.tag, len(data), digest(data), draft.next)
                 yield self._moved(len(data))
                 return
-            there = yield from self._is_there(draft, covered)
-            if there:
+            if (yield from self._is_there(draft, covered)):
                 return
             self._learn(draft, covered)
             if draft.conflict is not None:
@@ -152,9 +233,8 @@ class Update:
                 yield from self._relink(draft)
         draft.refuse(f"others changed it {RETRIES_MAX} times meanwhile")
 
-    def publish_over(self, draft: Draft, newer: Covered) -> Operation[None]:
-        """A write over the same version replaced ours: write over it, too. The run is made anew, since others may have seen and changed the old
-        one."""
+    def _publish_over(self, draft: Draft, newer: Covered) -> Operation[None]:
+        """A write over the same version replaced ours: write over it, too, with a new run, since others may have seen and changed the old one."""
         self._learn(draft, newer)
         if draft.conflict is not None:
             return
@@ -162,24 +242,38 @@ class Update:
         draft.run.clear()
         for position in range(len(draft.ids)):
             yield from self._create(draft, position)
-        yield from self.publish_again(draft)
+        yield from self._publish(draft)
+
+    def _name(self, draft: Draft) -> ObjectName:
+        return genesis_name(self.file) if draft.part is None else block_name(self.genesis.file, draft.part.id)
+
+    def _data(self, draft: Draft) -> bytes | memoryview:
+        if draft.content is None and draft.kept_data is not None:
+            return draft.kept_data
+        chunk = draft.content or draft.kept_chunk
+        return self.content.load(chunk) if chunk is not None else b""
+
+    def _value(self, draft: Draft, data: bytes | memoryview) -> bytes:
+        """What the write stores: the block with ``data``, or the genesis block that publishes the run."""
+        base = draft.version or TAG_ZERO
+        if draft.part is not None:
+            return encode_block(Block(draft.next, base, self._now_s, data))
+        return encode_genesis(msgspec.structs.replace(self.genesis, first=draft.next, parts=self.hint(draft), modified_s=self._now_s, base=base))
 
     def _is_there(self, draft: Draft, covered: Covered) -> Operation[bool]:
         """Whether what is there is what was to be written: by an earlier attempt whose outcome nobody was told, or as somebody else's same edit."""
         if not isinstance(covered.value, bytes):
             return False
         if draft.part is None:
-            genesis = decode_genesis(covered.value, draft.name(self.file, self.genesis))
+            genesis = decode_genesis(covered.value, self._name(draft))
             same, next = genesis.file == self.genesis.file and not genesis.atomic and bool(draft.ids), genesis.first
             written = Part(genesis.file, covered.tag, 0, digest(b""), next)
         else:
-            block = decode_block(covered.value, draft.name(self.file, self.genesis))
+            block = decode_block(covered.value, self._name(draft))
             next = block.next
             written = Part(draft.part.id, covered.tag, len(block.data), digest(block.data), next)
             same = written.digest == digest(self._data(draft))
-        if not same:
-            return False
-        run = yield from self._run_from(next, draft)
+        run = (yield from self._run_from(next, draft)) if same else None
         if run is None:
             return False
         self.unused.extend(draft.run.values())
@@ -203,13 +297,6 @@ class Update:
             first = seen.part.next
         return run if first == draft.following else None
 
-    def _data(self, draft: Draft) -> bytes | memoryview:
-        if draft.content is not None:
-            return self.content.load(draft.content)
-        if draft.kept_data is not None:
-            return draft.kept_data
-        return self.content.load(draft.kept_chunk) if draft.kept_chunk is not None else b""
-
     def _learn(self, draft: Draft, covered: Covered) -> None:
         """A newer version is there: go on over it, or see that there is a conflict."""
         if not isinstance(covered.value, bytes):
@@ -217,7 +304,7 @@ class Update:
         elif draft.part is None:
             self._learn_genesis(draft, covered.value)
         else:
-            block = decode_block(covered.value, draft.name(self.file, self.genesis))
+            block = decode_block(covered.value, self._name(draft))
             if not self.mine:
                 draft.refuse(CHANGED_MEANWHILE, covered.tag, block)
             self.merged += draft.following != block.next
@@ -228,7 +315,7 @@ class Update:
 
     def _learn_genesis(self, draft: Draft, value: bytes) -> None:
         """Somebody else's hint is no obstacle; somebody else's file is one."""
-        newer = decode_genesis(value, draft.name(self.file, self.genesis))
+        newer = decode_genesis(value, self._name(draft))
         if draft.version is None:
             draft.refuse(MADE_MEANWHILE)
         elif newer.file != self.genesis.file or newer.atomic:
@@ -242,9 +329,133 @@ class Update:
     def _moved(self, length: int) -> Report:
         self.moved_bytes += length
         self._done += 1
-        return Report(FileProgress("write", self._done, self._total, self.moved_bytes, self.moved_bytes))
+        return self._progress("write", self._done, self._total)
 
-    # -- what is there now --------------------------------------------------------------------------------------------------
+    def _progress(self, stage: str, done: int, total: int) -> Report:
+        return Report(FileProgress(stage, done, total, self.moved_bytes, self.moved_bytes))
+
+    # -- one more look --------------------------------------------------------------------------------------------------------
+
+    def look_again(self) -> Operation[None]:
+        """Look at every block that was written, at every other one that the writer knew, and at the genesis block."""
+        unseen = "the file was written, but whether that stands could not be seen: read it, or put it again"
+        with effect(True, unseen) if self.drafts else nullcontext():
+            yield Together(self._looks(), Pace(0, self.genesis.sizes.max).window)
+            yield from self._look_at_genesis()
+
+    def _looks(self) -> Iterator[Operation[None]]:
+        for position, part in enumerate(self.base.parts):
+            draft = self.drafts.get(position)
+            if draft is None:
+                yield self._look_at_other(part)
+            elif draft.done:
+                yield self._look_at_own(draft)
+
+    def _look_at_other(self, part: Part) -> Operation[None]:
+        found = yield from self.blocks.read(block_name(self.genesis.file, part.id), part.tag)
+        self._block_gone |= found.value is TOMBSTONE
+        self.merged += found.value is not WITHHELD and found.tag != part.tag
+        yield self._looked()
+
+    def _look_at_own(self, draft: Draft) -> Operation[None]:
+        for _ in range(RETRIES_MAX):
+            assert draft.written is not None, "only what was written is looked at"
+            name, tag = self._name(draft), draft.written.tag
+            found = yield from self.blocks.read(name, tag)
+            if found.value is WITHHELD or found.tag == tag:
+                break
+            if not isinstance(found.value, bytes):
+                self._block_gone = True
+                break
+            block = decode_block(found.value, name)
+            if builds_on(block.base, tag):
+                break
+            if not self.mine:
+                draft.refuse(OVERTAKEN, found.tag, block)
+                break
+            yield from self._publish_over(draft, Covered(False, found.tag, found.value))
+            if draft.conflict is not None:
+                break
+        yield self._looked()
+
+    def _looked(self) -> Report:
+        self._checked += 1
+        return self._progress("check", self._checked, len(self.base.parts))
+
+    def _look_at_genesis(self) -> Operation[None]:
+        name, draft = genesis_name(self.file), self.drafts.get(GENESIS)
+        for _ in range(RETRIES_MAX):
+            known = self.base.tag if draft is None or draft.written is None else draft.written.tag
+            found = yield from self.blocks.read(name, known)
+            genesis = decode_genesis(found.value, name) if isinstance(found.value, bytes) else None
+            if genesis is not None and genesis.file != self.genesis.file:
+                made = draft is not None and draft.conflict is not None and draft.conflict.why == MADE_MEANWHILE
+                return self._lose_all(MADE_MEANWHILE if made else REPLACED_MEANWHILE)
+            if draft is not None and draft.conflict is not None and draft.conflict.why in WHOLE_FILE:
+                return self._lose_all(draft.conflict.why)
+            if self._block_gone or found.value is TOMBSTONE:
+                return self._lose_all(DELETED_MEANWHILE)
+            if genesis is None or found.tag == known:
+                return None
+            if draft is None or draft.written is None or draft.conflict is not None or builds_on(genesis.base, known):
+                break
+            yield from self._publish_over(draft, Covered(False, found.tag, found.value))
+        if genesis is not None and (draft is None or draft.done):
+            self.merged += genesis.first != (self.base.genesis.first if draft is None else draft.next)
+        return None
+
+    def _lose_all(self, why: str) -> None:
+        """The file is not there any more, or (some block is gone) is about to go."""
+        for draft in self.drafts.values():
+            draft.refuse(why)
+        self._file_gone = Conflict(0, self.content.length, why)
+
+    # -- the end --------------------------------------------------------------------------------------------------------------
+
+    @property
+    def made_by_others(self) -> bool:
+        """Whether the file was to be made, and somebody else did meanwhile."""
+        own = self.drafts.get(GENESIS)
+        return self.base.tag == TAG_ZERO and own is not None and own.conflict is not None
+
+    def drop_orphans(self) -> Operation[None]:
+        """Delete new blocks that were never published.
+
+        Those of a write that took place and was overtaken stay for the collector: a third writer may be about to build on it.
+        """
+        unseen = [draft for draft in self.drafts.values() if draft.conflict is not None and draft.written is None]
+        parts = [*(part for draft in unseen for part in draft.run.values()), *self.unused]
+        ids = [*(part.id for part in parts), *self.announced]
+        yield from drop_blocks(self.blocks, [block_name(self.genesis.file, id) for id in ids])
+
+    def refresh_hint(self) -> Operation[Tag]:
+        """The version of the genesis block that the writer knows; a new one if its hint had become poor.
+
+        Its number is below that of whatever publishes something over the same version at the same time (``beside`` a mark), so it hides nothing.
+        """
+        own = self.drafts.get(GENESIS)
+        published = own is not None and own.done
+        known = own.written.tag if own is not None and own.done and own.written is not None else self.base.tag
+        inserted = sum(len(draft.ids) for draft in self.drafts.values() if draft.done)
+        if inserted < HINT_STALE_BLOCKS or published or self._file_gone is not None:
+            return known
+        genesis = msgspec.structs.replace(self.genesis, parts=self.hint(), base=known)
+        try:
+            covered = yield from self.blocks.write(genesis_name(self.file), encode_genesis(genesis), known, number=known.number + 1)
+        except Uncertain:
+            return known  # only a hint
+        return covered.tag if covered.changed else known
+
+    def hint(self, publishing: Draft | None = None) -> tuple[Part, ...]:
+        """The chain as this writer knows it, with what is published, or being published."""
+        parts: list[Part] = []
+        for position in range(GENESIS, len(self.base.parts)):
+            draft = self.drafts.get(position)
+            if position != GENESIS:
+                parts.append(draft.written if draft is not None and draft.done and draft.written is not None else self.base.parts[position])
+            if draft is not None and (draft.done or draft is publishing):
+                parts.extend(draft.run[place] for place in range(len(draft.ids)))
+        return tuple(parts)
 
     def genesis_as_written(self) -> Genesis:
         """The genesis block as this writer knows it, without its hint."""
@@ -253,14 +464,19 @@ class Update:
             return msgspec.structs.replace(self.base.genesis, parts=())
         return msgspec.structs.replace(self.genesis, first=own.next, parts=(), modified_s=self._now_s)
 
-    def hint(self, publishing: Draft | None = None) -> tuple[Part, ...]:
-        """The chain as this writer knows it, with what is published, or being published."""
-        parts: list[Part] = []
-        for position in range(GENESIS, len(self.base.parts)):
-            draft = self.drafts.get(position)
-            done = draft is not None and (draft.done or draft is publishing)
-            if position != GENESIS:
-                parts.append(draft.written if draft is not None and draft.done and draft.written is not None else self.base.parts[position])
-            if draft is not None and done:
-                parts.extend(draft.created())
-        return tuple(parts)
+    def report(self) -> WriteReport:
+        """What became of the update."""
+        drafts, gone = self.drafts.values(), self._file_gone
+        done = [draft for draft in drafts if draft.done]
+        touched = sum(1 for draft in drafts if draft.part is not None and draft.part.length and (draft.content is not None or draft.empties))
+        used = sum(1 for part in self.base.parts if part.length)
+        conflicts = [gone] if gone is not None else [draft.conflict for draft in drafts if draft.conflict is not None]
+        return WriteReport(
+            kept=used - touched if gone is None else 0,
+            modified=sum(1 for draft in done if draft.content is not None),
+            inserted=sum(len(draft.ids) for draft in done),
+            deleted=sum(1 for draft in done if draft.empties),
+            moved_bytes=self.moved_bytes,
+            merged=self.merged if gone is None else 0,
+            conflicts=tuple(sorted(conflicts, key=lambda conflict: conflict.offset)),
+        )

@@ -18,9 +18,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from ares.client.arguments import checked_key
 from ares.client.connect import connect
-from ares.client.store import ObjectStore
+from ares.client.store import ObjectStore, checked_key
 from ares.machine.loop import run
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError

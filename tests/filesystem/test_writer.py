@@ -11,9 +11,9 @@ from ares.client.file import File
 from ares.client.manager import Manager
 from ares.fragment.block import BLOCK_NAMES
 from ares.fragment.divide import Sizes
-from ares.fragment.pace import WINDOW_MAX
 from ares.fragment.replace import Put
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
+from ares.fragment.shared_memory import WINDOW_MAX
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 
 from ..inproc.cluster import Cluster

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from ares.fragment.edits import GENESIS
-from ares.fragment.match import match
+from ares.fragment.match import GENESIS, match
 from ares.fragment.read import FileState
 
 from .memory_world import content, noise

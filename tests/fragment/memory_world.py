@@ -12,12 +12,11 @@ from typing import Any
 
 from ares.client.local_copy import Assembled, content_of_bytes
 from ares.fragment.block import BlockId, BlockIds, Genesis, block_name, decode_block, decode_genesis, genesis_name
-from ares.fragment.divide import Sizes
-from ares.fragment.edits import Content
+from ares.fragment.divide import Content, Sizes
 from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WriteReport
-from ares.fragment.writing import fm_update
+from ares.fragment.update import fm_update
 from ares.model.identity import ClientId, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value

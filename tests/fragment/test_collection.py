@@ -4,10 +4,8 @@ import msgspec
 import pytest
 
 from ares.fragment.block import Block, block_name, decode_block, encode_block, encode_genesis, genesis_name
-from ares.fragment.collect import fm_collect
-from ares.fragment.remove import fm_remove
-from ares.fragment.replace import RETRIES_MAX
-from ares.fragment.shared_memory import list_files
+from ares.fragment.collect import fm_collect, fm_remove
+from ares.fragment.shared_memory import RETRIES_MAX, list_files
 from ares.model.errors import BadBlock, FileChanged, ObjectNotFound, Unavailable
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE

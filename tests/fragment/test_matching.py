@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.fragment.match import GENESIS, Edit, Matching, apply, match
+from ares.fragment.match import GENESIS, Edit, Matching, match
 
 MODES = {"exact": {}, "bounded": {"cells_max": 0}}
 contents = st.sampled_from([b"", b"", b"a", b"b", b"cc", b"dd", b"e", b"fff"])
@@ -21,6 +21,19 @@ def described(blocks):
 
 def matched(old, new, **options):
     return match(described(old), described(new), **options)
+
+
+def apply(old, matching, new):
+    """The contents of the blocks after the edits, empty ones included: joined, they are ``new`` joined."""
+    edits = {edit.block: edit for edit in matching.edits}
+    blocks = []
+    for block in range(GENESIS, len(old)):
+        edit = edits.get(block, Edit(block))
+        if block != GENESIS:
+            content = old[block] if edit.chunk is None else new[edit.chunk]
+            blocks.append(b"" if edit.empty else content)
+        blocks.extend(new[slice(*edit.insert)])
+    return blocks
 
 
 def flaws(old, new, matching):

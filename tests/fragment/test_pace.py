@@ -1,6 +1,6 @@
 """How many blocks are under way at once: bounded in bytes, growing while they come back quickly."""
 
-from ares.fragment.pace import BYTES_MAX, SLOW_S, SURGE_BYTES_MAX, WINDOW_FIRST, WINDOW_MAX, WINDOW_MIN, Pace
+from ares.fragment.shared_memory import BYTES_MAX, SLOW_S, SURGE_BYTES_MAX, WINDOW_FIRST, WINDOW_MAX, WINDOW_MIN, Pace
 
 MIB = 2**20
 

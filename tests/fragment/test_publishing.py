@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.fragment.block import block_name, decode_block, decode_genesis, genesis_name
-from ares.fragment.collect import fm_collect
-from ares.fragment.remove import fm_remove
+from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.replace import GRACE_S
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
 from ares.model.errors import Unavailable

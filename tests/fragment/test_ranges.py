@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.fragment.block import block_name
-from ares.fragment.ranges import fm_read_range
-from ares.fragment.remove import fm_remove
+from ares.fragment.collect import fm_remove
+from ares.fragment.read import fm_read_range
 from ares.model.errors import FileChanged
 
 from .contents import contents

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from ares.client.local_copy import Assembled
 from ares.fragment.block import Block, Part, block_name, decode_block, encode_block, encode_genesis, genesis_name
+from ares.fragment.collect import fm_remove
 from ares.fragment.divide import digest
 from ares.fragment.read import RESTARTS_MAX, fm_read
-from ares.fragment.remove import fm_remove
 from ares.model.errors import BadBlock, ObjectNotFound
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.client import remembered
-from ares.client.remembered import FORMAT, LocalName, Remembered, cache_directory
+from ares.client import local_copy as remembered
+from ares.client.local_copy import FORMAT, LocalName, Remembered, cache_directory
 from ares.fragment.block import BlockId, Genesis, Part
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileState

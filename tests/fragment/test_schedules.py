@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ares.fragment.block import block_name, decode_block
 from ares.fragment.collect import fm_collect
-from ares.fragment.edits import GENESIS
+from ares.fragment.match import GENESIS
 from ares.model.errors import Unavailable
 
 from .contents import Change, changes, contents, wishes

@@ -3,10 +3,10 @@
 import pytest
 
 from ares.fragment.block import block_name, genesis_name
-from ares.fragment.remove import fm_remove
+from ares.fragment.collect import fm_remove
 from ares.fragment.replace import fm_put
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
-from ares.fragment.writing import HINT_STALE_BLOCKS
+from ares.fragment.update import HINT_STALE_BLOCKS
 from ares.model.errors import Unavailable
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE

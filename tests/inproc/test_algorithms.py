@@ -1,15 +1,15 @@
-"""The six algorithms of the papers by name, and the driver that gives them one face (ares/client/algorithms.py, experiments/algorithms.py)."""
+"""The six algorithms of the papers by name, and the driver that gives them one face (experiments/paper_algorithms.py, experiments/algorithms.py)."""
 
 import random
 
 import pytest
 
-from ares.client.algorithms import ALGORITHMS, algorithm
 from ares.client.local_copy import content_of_bytes
 from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound
 from experiments.algorithms import open_register
+from experiments.paper_algorithms import ALGORITHMS, algorithm
 
 CONFIGURATIONS = {"abd": Configuration.abd(["s0", "s1", "s2"]), "ec": Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)}
 NAMES = [known.name for known in ALGORITHMS]

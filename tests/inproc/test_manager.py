@@ -82,7 +82,7 @@ async def test_the_longest_key(cluster):
 
 
 async def test_a_value_that_is_too_large_is_refused_before_anything_is_sent(cluster, monkeypatch):
-    monkeypatch.setattr("ares.client.arguments.VALUE_BYTES_MAX", 1000)
+    monkeypatch.setattr("ares.client.store.VALUE_BYTES_MAX", 1000)
     store = cluster.manager()
     with pytest.raises(BadInput, match="at most 1000 bytes; nothing was sent"):
         await store.write("key", b"x" * 1001)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.client import remembered
+from ares.client import local_copy as remembered
 from ares.cluster import tables as cluster_tables
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ares
-from ares.client.blocking import Connection
+from ares.client.blocking import BlockingManager
 from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
 
@@ -107,7 +107,7 @@ def disks(tmp_path: Path) -> Iterator[SmallDisks]:
 class Writer:
     """Writes objects and remembers what was acknowledged."""
 
-    def __init__(self, store: Connection) -> None:
+    def __init__(self, store: BlockingManager) -> None:
         self.store = store
         self.acknowledged: dict[str, bytes] = {}
         self._count = 0
@@ -137,7 +137,7 @@ class Writer:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.05)
 
-    def check(self, store: Connection) -> None:
+    def check(self, store: BlockingManager) -> None:
         assert {key: store.read(key) for key in self.acknowledged} == self.acknowledged
 
 

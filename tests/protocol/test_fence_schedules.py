@@ -1,4 +1,4 @@
-"""Schedules that once broke what ares/fragment/fencing.py promises: held messages of removals, puts, updates and collections of one file."""
+"""Schedules that once broke what ares/fragment/collect.py promises: held messages of removals, puts, updates and collections of one file."""
 
 import random
 
@@ -6,13 +6,12 @@ import pytest
 
 from ares.client.local_copy import content_of_bytes
 from ares.fragment.block import GENESIS_NAMES, MARK_NAMES, Genesis
-from ares.fragment.edits import GENESIS
-from ares.fragment.match import match
+from ares.fragment.collect import fm_remove
+from ares.fragment.match import GENESIS, match
 from ares.fragment.read import FileState
-from ares.fragment.remove import fm_remove
 from ares.fragment.replace import fm_put
-from ares.fragment.shared_memory import SharedMemory
-from ares.fragment.writing import fm_update
+from ares.fragment.shared_memory import Blocks
+from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO
@@ -35,7 +34,7 @@ def made(data=OLD, *, shared=False, seed=1):
 def update(client, base, data):
     ids = ids_of(client)
     base = base or FileState(Genesis(ids.life("f"), False, SIZES, None, ()), TAG_ZERO, ())
-    return fm_update(SharedMemory(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S)
+    return fm_update(Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S)
 
 
 def lists(*clients):
@@ -94,7 +93,7 @@ def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(d
     world.hold = lambda source, target, message: (
         source is first and isinstance(message, PutData) and message.object.startswith(MARK_NAMES) and target != "s0"
     )
-    removal = fm_remove(SharedMemory(first.view), "f", ids_of(first), NOW_S - GRACE_S)
+    removal = fm_remove(Blocks(first.view), "f", ids_of(first), NOW_S - GRACE_S)
     first.start(collect(first) if dies == "collection" else removal)
     drain(world)
     first.dead, world.down = True, {"s1"}
@@ -102,7 +101,7 @@ def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(d
     holds = lists(putter)
     world.hold = lambda source, target, message: holds(source, target, message) and target != "s0"
     ids = ids_of(putter)
-    putter.start(fm_put(SharedMemory(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
+    putter.start(fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
     drain(world)
     putter.dead, world.hold, world.down = True, free, {"s0"}
     world.flights.clear()
@@ -150,7 +149,7 @@ def test_a_content_that_comes_back_is_not_taken_for_a_fence():
     _, between = other.run(put(other, state, NEW))
     other.run(put(other, between, OLD))
     ids = ids_of(putter)
-    report, _ = putter.run(fm_put(SharedMemory(putter.view), "f", state, content_of_bytes(MIXED, SIZES), ids, NOW_S))
+    report, _ = putter.run(fm_put(Blocks(putter.view), "f", state, content_of_bytes(MIXED, SIZES), ids, NOW_S))
     assert report.conflicts
     assert reader.run(get(reader)) == OLD
 
@@ -160,7 +159,7 @@ def test_a_put_over_what_a_collection_has_fenced_is_no_conflict(shared):
     _, state, (collector, putter, reader, *_) = made(shared=shared)
     collector.run(collect(collector))
     ids = ids_of(putter)
-    report, _ = putter.run(fm_put(SharedMemory(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S))
+    report, _ = putter.run(fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S))
     assert not report.conflicts
     assert reader.run(get(reader)) == NEW
 

@@ -1,4 +1,4 @@
-"""A collection beside a put or a removal of the same atomic file, message by message, in an order that a seed chooses (ares/fragment/fencing.py)."""
+"""A collection beside a put or a removal of the same atomic file, message by message, in an order that a seed chooses (ares/fragment/collect.py)."""
 
 from contextlib import nullcontext
 
@@ -6,13 +6,12 @@ import pytest
 
 from ares.client.local_copy import Assembled, content_of_bytes
 from ares.fragment.block import GENESIS_NAMES, Block, BlockId, BlockIds, Genesis, block_name, encode_block
-from ares.fragment.collect import fm_collect
+from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileState, fm_read
-from ares.fragment.remove import fm_remove
 from ares.fragment.replace import fm_put
 from ares.fragment.report import REPLACED_MEANWHILE
-from ares.fragment.shared_memory import SharedMemory
+from ares.fragment.shared_memory import Blocks
 from ares.model.configuration import Configuration
 from ares.model.errors import BadBlock, ObjectNotFound
 from ares.model.identity import DEFAULT_DOMAIN
@@ -37,7 +36,7 @@ def ids_of(client):
 def put(client, base, data):
     ids = ids_of(client)
     base = base or FileState(Genesis(ids.life("f"), True, SIZES, None, ()), TAG_ZERO, ())
-    return fm_put(SharedMemory(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, overwrite=True)
+    return fm_put(Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, overwrite=True)
 
 
 def get(client, name="f"):
@@ -46,7 +45,7 @@ def get(client, name="f"):
 
     def reading():
         try:
-            yield from fm_read(SharedMemory(client.view), name, None, sink)
+            yield from fm_read(Blocks(client.view), name, None, sink)
         except ObjectNotFound:
             return None
         return sink.finish()
@@ -55,7 +54,7 @@ def get(client, name="f"):
 
 
 def collect(client):
-    return fm_collect(SharedMemory(client.view), NOW_S, GRACE_S)
+    return fm_collect(Blocks(client.view), NOW_S, GRACE_S)
 
 
 def with_orphan(seed):
@@ -64,7 +63,7 @@ def with_orphan(seed):
     writer, reader, collector = world.client(), world.client(), world.client()
     _, state = writer.run(put(writer, None, OLD))
     lost = block_name(state.genesis.file, BlockId(9, 9))
-    writer.run(SharedMemory(writer.view).create(lost, encode_block(Block(None, TAG_ZERO, NOW_S - GRACE_S, b"lost"))))
+    writer.run(Blocks(writer.view).create(lost, encode_block(Block(None, TAG_ZERO, NOW_S - GRACE_S, b"lost"))))
     return world, writer, reader, collector, state
 
 
@@ -95,7 +94,7 @@ def putting(data):
 
 
 def removing(client, state):
-    return fm_remove(SharedMemory(client.view), "f", ids_of(client), NOW_S)
+    return fm_remove(Blocks(client.view), "f", ids_of(client), NOW_S)
 
 
 CASES = {"put": (putting(NEW), NEW), "put of nothing new": (putting(OLD[: len(OLD) // 2]), OLD[: len(OLD) // 2]), "removal": (removing, None)}
@@ -112,7 +111,7 @@ def test_of_two_puts_over_one_version_the_one_that_begins_later_is_told():
         second = world.client()
         assert not writer.run(put(writer, state, NEW))[0].conflicts
         ids = ids_of(second)
-        report, _ = second.run(fm_put(SharedMemory(second.view), "f", state, content_of_bytes(b"another content " * 9, SIZES), ids, NOW_S))
+        report, _ = second.run(fm_put(Blocks(second.view), "f", state, content_of_bytes(b"another content " * 9, SIZES), ids, NOW_S))
         assert [conflict.why for conflict in report.conflicts] == [REPLACED_MEANWHILE]
         assert reader.run(get(reader)) == NEW
 
@@ -170,7 +169,7 @@ def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
         dying = world.client()
         world.hold = lambda source, target, message: _puts_list(message) and target != "s0"
         ids = ids_of(dying)
-        dying.start(fm_put(SharedMemory(dying.view), name, base, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
+        dying.start(fm_put(Blocks(dying.view), name, base, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
         drain(world)
         dying.dead, world.hold = True, lambda *_: False
         world.flights.clear()

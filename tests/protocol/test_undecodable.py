@@ -4,9 +4,8 @@ import pytest
 
 from ares.dap.looks import Finding, proves
 from ares.fragment.block import BlockId, BlockIds, block_name, genesis_name
-from ares.fragment.collect import fm_collect
-from ares.fragment.remove import fm_remove
-from ares.fragment.shared_memory import SharedMemory
+from ares.fragment.collect import fm_collect, fm_remove
+from ares.fragment.shared_memory import Blocks
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import LeftBehind, ObjectNotFound, ObjectsStuck, Undecodable
@@ -278,7 +277,7 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
 
 def test_a_file_whose_genesis_block_cannot_be_decoded_is_removed(world):
     client = world.client()
-    blocks = SharedMemory(client.view)
+    blocks = Blocks(client.view)
     client.run(write(client.view, genesis_name("film"), b"\x01"))
     drain(world)
     overflow(client, genesis_name("film"))
@@ -293,7 +292,7 @@ def test_collection_passes_over_a_block_that_cannot_be_decoded(world):
     client.run(write(client.view, lost, b"\x01"))
     drain(world)
     overflow(client, lost)
-    assert client.run(fm_collect(SharedMemory(client.view), 10**9, 0), idle=True) == 0
+    assert client.run(fm_collect(Blocks(client.view), 10**9, 0), idle=True) == 0
 
 
 def test_nothing_is_proven_undecodable_that_a_silent_server_may_complete():

@@ -12,9 +12,9 @@ from ares.fragment import read as reading
 from ares.fragment.block import block_name, parse_block_name
 from ares.fragment.read import BlockGone, Chain, FileState, Seen, read_genesis
 from ares.fragment.replace import Put
-from ares.fragment.shared_memory import Blocks, SharedMemory, drop_blocks
+from ares.fragment.shared_memory import Blocks, drop_blocks
 from ares.fragment.update import Update
-from ares.fragment.writing import Look
+from ares.model.errors import ObjectNotFound
 from ares.model.identity import ClientId
 from ares.model.tag import Tag
 from ares.objects.coverable import Covered
@@ -91,22 +91,22 @@ def overtaken_runs_that_are_deleted() -> Any:
     Too rare for the simulator: test_overtaken_runs.py.
     """
 
-    def drop_orphans(self: Look) -> Operation[None]:
-        parts = [part for draft in self._update.drafts.values() if draft.conflict is not None for part in draft.run.values()]
-        yield from drop_blocks(self._blocks, [block_name(self._update.genesis.file, part.id) for part in parts])
+    def drop_orphans(self: Update) -> Operation[None]:
+        parts = [part for draft in self.drafts.values() if draft.conflict is not None for part in draft.run.values()]
+        yield from drop_blocks(self.blocks, [block_name(self.genesis.file, part.id) for part in parts])
 
-    return patch.object(Look, "drop_orphans", drop_orphans)
+    return patch.object(Update, "drop_orphans", drop_orphans)
 
 
 def overtaken_writes_that_are_not_told() -> Any:
     """A writer takes whatever it finds for built upon its own version."""
-    return patch("ares.fragment.writing.builds_on", lambda base, version: True)
+    return patch("ares.fragment.update.builds_on", lambda base, version: True)
 
 
 def conflicts_that_are_not_told() -> Any:
     """What did not get in is left out of the report."""
-    report = Look.report
-    return patch.object(Look, "report", lambda self: msgspec.structs.replace(report(self), conflicts=()))
+    report = Update.report
+    return patch.object(Update, "report", lambda self: msgspec.structs.replace(report(self), conflicts=()))
 
 
 def readers_that_do_not_ask() -> Any:
@@ -165,11 +165,14 @@ def readers_that_pass_over_what_is_gone() -> Any:
 def collectors_that_believe_the_hint() -> Any:
     """The chain is taken for what the genesis block says it was."""
 
-    def read_hint(blocks: Any, file: str, known: Any, sink: Any) -> Operation[FileState]:
-        genesis, tag = yield from read_genesis(blocks, file)
+    def read_hint(self: collection.Collection, file: str) -> Operation[FileState | None]:
+        try:
+            genesis, tag = yield from read_genesis(self._blocks, file)
+        except ObjectNotFound:
+            return None
         return FileState(genesis, tag, genesis.parts)
 
-    return patch.object(collection, "fm_read", read_hint)
+    return patch.object(collection.Collection, "_state", read_hint)
 
 
 def collectors_that_leave_orphans() -> Any:
@@ -182,12 +185,12 @@ def puts_that_do_not_look_at_the_mark() -> Any:
 
     This one and the next two take an order of messages that is too rare for the simulator: tests/protocol/test_fences.py.
     """
-    write = SharedMemory.write
+    write = Blocks.write
 
-    def write_alone(self: SharedMemory, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None) -> Operation[Covered]:
+    def write_alone(self: Blocks, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None) -> Operation[Covered]:
         return write(self, name, value, version, number=number)
 
-    return patch.object(SharedMemory, "write", write_alone)
+    return patch.object(Blocks, "write", write_alone)
 
 
 def fences_beside_young_blocks() -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.client.arguments import checked_prefix
+from ares.client.store import checked_prefix
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
 from ares.model.codec import BATCH_MESSAGES_MAX, decode, encode

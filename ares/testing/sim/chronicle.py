@@ -156,8 +156,8 @@ def pair(tag: Tag | None) -> Pair | None:
     return None if tag is None else (tag.number, tag.writer)
 
 
-class Recorder:
-    """:class:`ares.fragment.shared_memory.Blocks` over others, writing down what ``operation`` does there."""
+class Recorder(Blocks):
+    """Blocks over others, writing down what ``operation`` does there."""
 
     def __init__(self, blocks: Blocks, operation: FileOperation, chronicle: Chronicle, world: World) -> None:
         self._blocks = blocks

@@ -10,15 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from ares.fragment.block import BLOCK_NAMES, BlockIds, Genesis, Part, decode_block
-from ares.fragment.collect import fm_collect
-from ares.fragment.divide import Sizes, divide
-from ares.fragment.edits import Content
+from ares.fragment.collect import fm_collect, fm_remove
+from ares.fragment.divide import Content, Sizes, divide
 from ares.fragment.read import FileState, fm_read
-from ares.fragment.remove import fm_remove
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WHOLE_FILE
-from ares.fragment.shared_memory import SharedMemory
-from ares.fragment.writing import fm_update
+from ares.fragment.shared_memory import Blocks
+from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.tag import TAG_ZERO
 from ares.operation.effects import Operation
@@ -68,7 +66,7 @@ class Files:
     def __init__(self, name: str, number: int, view: View, world: World, chronicle: Chronicle) -> None:
         self._name = name
         self._number = number
-        self._memory = SharedMemory(view)
+        self._memory = Blocks(view)
         self._world = world
         self._chronicle = chronicle
         self._ids = BlockIds(number)

@@ -1,9 +1,12 @@
-"""The connection of a file system: made when it is first needed, on the event loop that needs it."""
+"""How a file system reaches a cluster: its connection, made when it is first needed, and the errors that programs expect of a file system."""
 
 import asyncio
+import errno
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -12,7 +15,10 @@ from ares.client.file import File
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.settings import Settings
-from ares.model.errors import BadInput, DomainNotFound
+from ares.model.errors import AresError, BadInput, ConsensusUnavailable, DomainNotFound, FileChanged, ObjectNotFound, Unavailable
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
 """Names the cluster file when the storage option does not."""
@@ -21,7 +27,7 @@ _left_open: list[Manager] = []
 """Of event loops that ended before their connections. If these were collected, ZeroMQ would wait for ever for sockets that are collected with it."""
 
 
-class Connection:
+class ClusterConnection:
     """``domain``: where the files live; None: each is a domain of its own. ``create``: make that domain if it is missing."""
 
     def __init__(self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None) -> None:
@@ -50,7 +56,7 @@ class Connection:
         return [name for name in found if "" not in name.split("/")]
 
     async def close(self) -> None:
-        """Close what is open; the next operation connects anew."""
+        """Close what is open; the next operation connects again."""
         manager, self._manager = self._manager, None
         if manager is not None:
             await manager.close()
@@ -90,3 +96,39 @@ class Connection:
         if self._timeout_s is None:
             return settings
         return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timeout_s=self._timeout_s))
+
+
+NUMBERS: dict[type[AresError], int] = {
+    ObjectNotFound: errno.ENOENT,
+    DomainNotFound: errno.ENOENT,
+    FileChanged: errno.ESTALE,
+    Unavailable: errno.EHOSTUNREACH,
+    ConsensusUnavailable: errno.EHOSTUNREACH,
+    AresError: errno.EIO,
+}
+"""The first that fits. Not ETIMEDOUT: fsspec takes a TimeoutError for one of its own, and drops the text."""
+
+
+def as_os_error(error: AresError) -> Exception:
+    """What a program that uses files is to see: an OSError of the class that belongs to its number, or the ValueError that BadInput is."""
+    if isinstance(error, BadInput):
+        return error
+    return OSError(next(number for kind, number in NUMBERS.items() if isinstance(error, kind)), str(error))
+
+
+def as_local_error(error: BadInput) -> Exception:
+    """Where the input is a local file: the OSError behind it."""
+    return OSError(error.__cause__.errno, str(error)) if isinstance(error.__cause__, OSError) else error
+
+
+def with_os_errors(method: Callable[Parameters, Awaitable[Result]]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+    """The method, its errors translated."""
+
+    @functools.wraps(method)
+    async def translated(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        try:
+            return await method(*arguments, **named)
+        except AresError as error:
+            raise as_os_error(error) from error
+
+    return translated
