@@ -24,7 +24,7 @@ from ares.cli.files.local_files import Interrupted, naming
 from ares.cli.local import cluster_commands
 from ares.cli.options import ALL, Common, say, taking_options
 from ares.cli.upkeep import scrub_command, status_command, upkeep_commands
-from ares.machine.hidden import without_long_hex
+from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
 

@@ -17,11 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from ares.machine.named_files import NotToml, parse_toml, read_named
-from ares.machine.ownership import opener, require_own
+from ares.machine.trusted_files import replace_durably, require_own
 from ares.model.errors import BadInput
-from ares.security.keys import is_key
+from ares.security.keys import is_key, shown
 from ares.security.roles import ROLES, Client
-from ares.security.secrets import shown
 
 LOOK_AGAIN_S = 1.0
 FORMAT = 1
@@ -96,13 +95,7 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
 def write_clients(path: Path, clients: Iterable[Client]) -> None:
     """Replace the file, or make it: whatever happens, it holds the old clients or these."""
     text = _HEAD + "".join(_CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key) for client in clients)
-    new = path.with_name(f"{path.name}.new")
-    with open(new, "w", encoding="utf-8", opener=opener) as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    replace_durably(path, text, exact=True)
 
 
 @contextlib.contextmanager

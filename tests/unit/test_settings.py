@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.limits import Limits
 from ares.cluster.settings import Settings
-from ares.cluster.tables import ScrubSettings
+from ares.cluster.tables import Limits, ScrubSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, ServerId

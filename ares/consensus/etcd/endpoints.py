@@ -16,7 +16,7 @@ import grpc
 from aetcd import rpc
 from msgspec import Struct
 
-from ares.cluster.etcd_settings import EtcdSettings
+from ares.cluster.tables import EtcdSettings
 from ares.model.errors import ConsensusUnavailable
 
 SILENCE_S = 1.0

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from aetcd import rpc
 
-from ares.cluster.etcd_settings import EtcdSettings
+from ares.cluster.tables import EtcdSettings
 from ares.consensus.etcd.endpoints import EndpointReport, EtcdCluster
 from ares.consensus.local import NO_CALL
 from ares.model.configuration import Configuration
