@@ -5,6 +5,7 @@ Everything that a user, a file or the network can cause derives from :class:`Are
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, dataclass_transform
 
 from ares.model.identity import FILE_DOMAINS, ObjectName, ServerId, shown
 from ares.model.tag import Tag
@@ -17,6 +18,20 @@ class AresError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
+@dataclass_transform(eq_default=False)
+class _Detailed(AresError):
+    """Base of errors with fields: the arguments, in the order in which the fields are declared."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._fields += tuple(cls.__annotations__)
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        self.__dict__.update(zip(self._fields, values, strict=False), **named)
+        super().__init__(*(getattr(self, name) for name in self._fields))
+
+
 class BadInput(AresError, ValueError):
     """An argument, a file or a setting is not usable; nothing was sent and nothing changed."""
 
@@ -25,25 +40,21 @@ class BadMessage(AresError):
     """Bytes from the network are not a message of a version that this program speaks."""
 
 
-class BadBlock(AresError):
+class BadBlock(_Detailed):
     """The bytes of a block of a file, or of its genesis block, are not readable."""
 
-    def __init__(self, object: str, why: str) -> None:
-        super().__init__(object, why)
-        self.object = object
-        self.why = why
+    object: str
+    why: str
 
     def __str__(self) -> str:
         return f"{shown(self.object)} is not readable as part of a file: {self.why}; nothing was changed"
 
 
-class ObjectNotFound(AresError, KeyError):
+class ObjectNotFound(_Detailed, KeyError):
     """The object was never written, or was deleted."""
 
-    def __init__(self, object: str, domain: str) -> None:
-        super().__init__(object, domain)
-        self.object = object
-        self.domain = domain
+    object: str
+    domain: str
 
     def __str__(self) -> str:
         return f"no object {self.object!r} in domain {self.domain!r}"
@@ -65,18 +76,16 @@ class Uncertain(AresError):
         return f"; {self.advice}" if self.may_have_taken_effect else "; nothing was changed"
 
 
-class Unavailable(Uncertain):
+class Unavailable(_Detailed, Uncertain):
     """Too few servers answered in time.
 
     ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason.
     """
 
-    def __init__(self, needed: int, heard: int, missing: Mapping[ServerId, str], story: str = "") -> None:
-        super().__init__(needed, heard, dict(missing), story)
-        self.needed = needed
-        self.heard = heard
-        self.missing = dict(missing)
-        self.story = story
+    needed: int
+    heard: int
+    missing: Mapping[ServerId, str]
+    story: str = ""
 
     def __str__(self) -> str:
         if not self.needed:
@@ -115,12 +124,10 @@ class NotAuthorized(Uncertain):
         return f"not authorized: {self.why} ({self.story}){self.outcome()}"
 
 
-class DomainNotFound(AresError, KeyError):
+class DomainNotFound(_Detailed, KeyError):
     """No domain of that name was created in this cluster."""
 
-    def __init__(self, domain: str) -> None:
-        super().__init__(domain)
-        self.domain = domain
+    domain: str
 
     def __str__(self) -> str:
         if self.domain.startswith(FILE_DOMAINS):
@@ -129,13 +136,11 @@ class DomainNotFound(AresError, KeyError):
         return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {shlex.quote(self.domain)}` makes it"
 
 
-class DecodeFailed(Uncertain):
+class DecodeFailed(_Detailed, Uncertain):
     """A quorum answered, but no version that may be returned could be put together (ARES II section 6.1; more than delta writers at once)."""
 
-    def __init__(self, object: str, why: str) -> None:
-        super().__init__(object, why)
-        self.object = object
-        self.why = why
+    object: str
+    why: str
 
     def __str__(self) -> str:
         return (
@@ -151,12 +156,10 @@ class ConnectionClosed(Uncertain):
         return f"the connection was closed while this operation was under way{self.outcome()}"
 
 
-class FileChanged(AresError):
+class FileChanged(_Detailed):
     """A file was changed under a reader that wants it as it was when it was opened."""
 
-    def __init__(self, file: str) -> None:
-        super().__init__(file)
-        self.file = file
+    file: str
 
     def __str__(self) -> str:
         return f"file {self.file!r} was changed since it was opened here; nothing was lost: open it again"
@@ -166,12 +169,10 @@ class ConfigurationRefused(AresError):
     """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
 
 
-class ConsensusUnavailable(Uncertain):
+class ConsensusUnavailable(_Detailed, Uncertain):
     """The consensus service did not answer in time: reads and writes go on, creating domains and reconfiguring wait."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    why: str
 
     def __str__(self) -> str:
         late = " The proposal may still be decided later." if self.may_have_taken_effect else ""
@@ -189,21 +190,17 @@ class UnreadableDecision(ConsensusUnavailable):
         return f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It was left as it is. Reads and writes go on"
 
 
-class Superseded(AresError):
+class Superseded(_Detailed):
     """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
 
-    def __init__(self, newer: object) -> None:
-        super().__init__(newer)
-        self.newer = newer
+    newer: object
 
 
-class StoreDamaged(AresError):
+class StoreDamaged(_Detailed):
     """A server's store lacks, or cannot read, what the server may have acknowledged: it must not serve under its identity any more."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
+    path: object
+    why: str
 
     def __str__(self) -> str:
         return (
@@ -214,12 +211,10 @@ class StoreDamaged(AresError):
         )
 
 
-class StoreLost(AresError):
+class StoreLost(_Detailed):
     """A server ran here before, and its store is gone."""
 
-    def __init__(self, path: object) -> None:
-        super().__init__(path)
-        self.path = path
+    path: object
 
     def __str__(self) -> str:
         return (
@@ -229,20 +224,18 @@ class StoreLost(AresError):
         )
 
 
-class DirectoryLost(AresError):
+class DirectoryLost(_Detailed):
     """The directory of a server or consensus member is empty, and is not new; or those of several.
 
     ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members. ``record``: what remembers that they ran
     there, if anything does.
     """
 
-    def __init__(self, directory: object, ids: Sequence[str] = ("ID",), file: object = "FILE", votes: bool = False, record: object = None) -> None:
-        super().__init__(directory, ids, file, votes, record)
-        self.directory = directory
-        self.ids = ids
-        self.file = file
-        self.votes = votes
-        self.record = record
+    directory: object
+    ids: Sequence[str] = ("ID",)
+    file: object = "FILE"
+    votes: bool = False
+    record: object = None
 
     def __str__(self) -> str:
         who, what = ", ".join(self.ids), "server"
@@ -266,25 +259,21 @@ class DirectoryLost(AresError):
         return f"If the disk is not mounted, mount it. {never}If the disk is lost, {lost}"
 
 
-class ForeignStore(AresError):
+class ForeignStore(_Detailed):
     """A store is another server's, another cluster's, or of a release that this one does not know."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
+    path: object
+    why: str
 
     def __str__(self) -> str:
         return f"the store {self.path} is none that this server may use: {self.why}. The server was not started, and nothing was changed"
 
 
-class StoreFailed(AresError):
+class StoreFailed(_Detailed):
     """The disk failed under a running server: what it holds now is not known, so the server ends. What it acknowledged was durable before."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
+    path: object
+    why: str
 
     def __str__(self) -> str:
         return (
@@ -300,10 +289,8 @@ class Undecodable(DecodeFailed):
     hold.
     """
 
-    def __init__(self, object: str, why: str, newest: Tag, proven: bool) -> None:
-        super().__init__(object, why)
-        self.newest = newest
-        self.proven = proven
+    newest: Tag
+    proven: bool
 
 
 class LeftBehind(DecodeFailed):
@@ -320,13 +307,11 @@ class LeftBehind(DecodeFailed):
         )
 
 
-class ObjectsStuck(Uncertain):
+class ObjectsStuck(_Detailed, Uncertain):
     """A move ended without these objects, so it is not final. ``objects``: why each of them cannot be moved, naming servers."""
 
-    def __init__(self, domain: str, objects: Mapping[ObjectName, str]) -> None:
-        super().__init__(domain, dict(objects))
-        self.domain = domain
-        self.objects = dict(objects)
+    domain: str
+    objects: Mapping[ObjectName, str]
 
     def __str__(self) -> str:
         named = [f"{shown(object)}: {why}" for object, why in list(self.objects.items())[:NAMED_MAX]]
@@ -338,13 +323,11 @@ class ObjectsStuck(Uncertain):
         )
 
 
-class NoTagLeft(AresError):
+class NoTagLeft(_Detailed):
     """A server answered with a tag that nothing can be above."""
 
-    def __init__(self, object: str, number: int) -> None:
-        super().__init__(object, number)
-        self.object = object
-        self.number = number
+    object: str
+    number: int
 
     def __str__(self) -> str:
         return (
