@@ -8,7 +8,7 @@ Which start is the first, an empty directory cannot tell: that of a disk which w
 once, by those who know that nothing ever ran there (`init`, `up --fresh`, `ares-cli prepare`): a file in it says so, and goes with the first start.
 A directory with neither that file nor what a server keeps is refused. The same holds for consensus members, which must remember whom they voted for.
 
-That file may be in the wrong place: below the mount point of a disk that is missing today, or made anew by somebody who did not know better. So it
+That file may be in the wrong place: below the mount point of a disk that is missing today, or made again by mistake. So it
 is remembered beside the directory, too, who started in it (ares/cluster/home.py): nobody is new there twice, until told to forget, or the whole
 cluster begins afresh.
 
@@ -142,7 +142,7 @@ def remember_start(directory: Path, name: str) -> None:
 
 
 def forget_starts(directory: Path) -> None:
-    """Whoever started in ``directory`` may be new there again. Raises OSError."""
+    """Let those that started in ``directory`` be new there again. Raises OSError."""
     record_of(directory).unlink(missing_ok=True)
 
 

@@ -20,8 +20,12 @@ class AresError(Exception):
 
 @dataclass_transform(eq_default=False)
 class _Detailed(AresError):
-    """Base of errors with fields: the arguments, in the order in which the fields are declared."""
+    """Base of errors with fields: the arguments, in the order in which the fields are declared.
 
+    ``text``: what the error says, with its fields; ``{name}`` stands for ``object`` as people are told of it.
+    """
+
+    text: ClassVar[str]
     _fields: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -30,6 +34,9 @@ class _Detailed(AresError):
     def __init__(self, *values: Any, **named: Any) -> None:
         self.__dict__.update(zip(self._fields, values, strict=False), **named)
         super().__init__(*(getattr(self, name) for name in self._fields))
+
+    def __str__(self) -> str:
+        return self.text.format(**self.__dict__, name=shown(self.__dict__.get("object", "")))
 
 
 class BadInput(AresError, ValueError):
@@ -45,9 +52,7 @@ class BadBlock(_Detailed):
 
     object: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{shown(self.object)} is not readable as part of a file: {self.why}; nothing was changed"
+    text = "{name} is not readable as part of a file: {why}; nothing was changed"
 
 
 class ObjectNotFound(_Detailed, KeyError):
@@ -55,9 +60,7 @@ class ObjectNotFound(_Detailed, KeyError):
 
     object: str
     domain: str
-
-    def __str__(self) -> str:
-        return f"no object {self.object!r} in domain {self.domain!r}"
+    text = "no object {object!r} in domain {domain!r}"
 
 
 class Uncertain(AresError):
@@ -160,9 +163,7 @@ class FileChanged(_Detailed):
     """A file was changed under a reader that wants it as it was when it was opened."""
 
     file: str
-
-    def __str__(self) -> str:
-        return f"file {self.file!r} was changed since it was opened here; nothing was lost: open it again"
+    text = "file {file!r} was changed since it was opened here; nothing was lost: open it again"
 
 
 class ConfigurationRefused(AresError):
@@ -194,6 +195,7 @@ class Superseded(_Detailed):
     """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
 
     newer: object
+    text = "superseded by {newer}"
 
 
 class StoreDamaged(_Detailed):
@@ -201,27 +203,23 @@ class StoreDamaged(_Detailed):
 
     path: object
     why: str
-
-    def __str__(self) -> str:
-        return (
-            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
-            "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
-            "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
-            "takes it in again; the others have what it had"
-        )
+    text = (
+        "the store {path} is damaged: {why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
+        "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
+        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
+        "takes it in again; the others have what it had"
+    )
 
 
 class StoreLost(_Detailed):
     """A server ran here before, and its store is gone."""
 
     path: object
-
-    def __str__(self) -> str:
-        return (
-            f"the store {self.path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
-            "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
-            "count it as crashed, and reconfig takes it in again. Nothing was changed"
-        )
+    text = (
+        "the store {path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
+        "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
+        "count it as crashed, and reconfig takes it in again. Nothing was changed"
+    )
 
 
 class DirectoryLost(_Detailed):
@@ -264,9 +262,7 @@ class ForeignStore(_Detailed):
 
     path: object
     why: str
-
-    def __str__(self) -> str:
-        return f"the store {self.path} is none that this server may use: {self.why}. The server was not started, and nothing was changed"
+    text = "the store {path} is none that this server may use: {why}. The server was not started, and nothing was changed"
 
 
 class StoreFailed(_Detailed):
@@ -274,12 +270,10 @@ class StoreFailed(_Detailed):
 
     path: object
     why: str
-
-    def __str__(self) -> str:
-        return (
-            f"the store {self.path} failed: {self.why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
-            "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
-        )
+    text = (
+        "the store {path} failed: {why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
+        "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
+    )
 
 
 class Undecodable(DecodeFailed):
@@ -328,9 +322,7 @@ class NoTagLeft(_Detailed):
 
     object: str
     number: int
-
-    def __str__(self) -> str:
-        return (
-            f"a server holds {shown(self.object)} under a tag with the number {self.number}, and none can be above it. No client gets there by "
-            "writing: that server, or its store, is not what it should be. Nothing was sent and nothing was lost; reconfigure without it"
-        )
+    text = (
+        "a server holds {name} under a tag with the number {number}, and none can be above it. No client gets there by "
+        "writing: that server, or its store, is not what it should be. Nothing was sent and nothing was lost; reconfigure without it"
+    )

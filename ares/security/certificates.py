@@ -1,4 +1,4 @@
-"""Certificates: the consensus members sign what was decided, and servers take no successor without that (protocol section 10).
+"""Certificates: the consensus members sign what was decided, and servers take no successor without that (docs/protocol.md, Rules).
 
 Readers and writers must be able to spread successors (rule R3) and must not be able to invent one. A certificate says that a configuration, by its
 id, was decided for a place in a cluster; it says nothing of whether it is finalized, which is for those to tell who may reconfigure

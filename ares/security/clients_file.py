@@ -56,7 +56,7 @@ class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
 def read_clients(path: Path, managed: bool = False) -> list[Client]:
     """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it.
 
-    ``managed``: it is read to be shown or changed, whoever owns it, and nobody is let in by it.
+    ``managed``: it is read to be shown or changed, by any owner, and lets nobody in.
     """
     try:
         data, status = read_named(path, CLIENTS_BYTES_MAX, streams=False)
@@ -147,7 +147,7 @@ class AuthorisedClients:
         return False
 
     def _known(self, key: str) -> Client | None:
-        """Who it is, by the file as it was a second ago at most; whoever is not in it may have been entered just now."""
+        """Who it is, by the file as it was a second ago at most; a key that is not in it may have been entered just now."""
         now_s = self._clock()
         if now_s - self._looked_at_s >= LOOK_AGAIN_S or key not in self._clients:
             self._looked_at_s = now_s

@@ -1,6 +1,6 @@
 """Who may ask what: looked at once for every batch, before a server or a consensus member sees any of it.
 
-A client's key has a role, and each role includes those before it: read, write, reconfigure, admin. Whoever may read may also spread successors, for
+A client's key has a role, and each role includes those before it: read, write, reconfigure, admin. A reader may also spread successors, for
 that is how ARES finds its way (rule R3), but only decided ones: each carries its certificate. Two things that the certificate does not cover need the
 role ``reconfigure``. One is to *finalize*: a client that called a decided configuration finalized too early would send readers where the data is not
 yet. From others a server takes a finalized successor as a pending one; that a quorum knows it is all that R3 asks. The other is to *collect*, which
@@ -112,7 +112,7 @@ class Admission:
 
     def _refusal(self, client: Client, message: AnyMessage, forged: bool) -> Refused | None:
         """``forged``: a certificate in the same batch was."""
-        row = REQUESTS.get(type(message))  # what is no request needs no role: it is refused by whoever gets it
+        row = REQUESTS.get(type(message))  # what is no request needs no role: its receiver refuses it
         needed = Role.READ if row is None else row.role
         if isinstance(message, PutData) and message.object.startswith(DIRECTORY):
             needed = Role.RECONFIGURE
