@@ -14,7 +14,18 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ares.cluster.cluster_keys import SecuritySettings, security_settings
-from ares.cluster.tables import AutopilotSettings, EtcdSettings, EtcdTable, FileTable, InitialTable, Limits, ScrubSettings, TransportName, decode
+from ares.cluster.tables import (
+    NO_PATH,
+    AutopilotSettings,
+    EtcdSettings,
+    EtcdTable,
+    FileTable,
+    InitialTable,
+    Limits,
+    ScrubSettings,
+    TransportName,
+    decode,
+)
 from ares.cluster.tables import ClientSettings as ClientSettings
 from ares.cluster.tables import MemberSettings as MemberSettings
 from ares.cluster.tables import ServerSettings as ServerSettings
@@ -126,7 +137,7 @@ class _Checks:
         self._check_unique((f"{key}.id", table.id) for key, table in processes)
         self._check_unique((f"server[{index}].identity", server.identity) for index, server in enumerate(file.server))
         self._check_addresses()
-        placed = {key: replace(table, data=self._home / (f"data/{table.id}" if table.data == Path() else table.data)) for key, table in processes}
+        placed = {key: replace(table, data=self._home / (f"data/{table.id}" if table.data == NO_PATH else table.data)) for key, table in processes}
         self._check_unique((f"{key}.data", str(table.data)) for key, table in placed.items())
         security = security_settings(self._path, file)
         key = file.client.key

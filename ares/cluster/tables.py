@@ -47,6 +47,9 @@ Faults = Iterator[tuple[str, str]]
 Given = Annotated[str, Meta(min_length=1)]
 """A text that is not written as an empty one: that stands for a missing key."""
 
+NO_PATH = Path("\0")
+"""An empty text in place of a path, or none at all; no file has this name, and no text of a cluster file a NUL."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -138,7 +141,7 @@ class ServerSettings(Table, frozen=True):
     id: ServerId
     address: str
     identity: str
-    data: Path = Path()
+    data: Path = NO_PATH
     public_key: Given = ""
     http: Given = ""
 
@@ -154,7 +157,7 @@ class MemberSettings(Table, frozen=True):
     id: ServerId
     address: str
     raft: str
-    data: Path = Path()
+    data: Path = NO_PATH
     public_key: Given = ""
     http: Given = ""
 
@@ -184,7 +187,7 @@ class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
             yield "prefix", f"expected letters, digits, '/', '.', '_' and '-' (at most 200), found {self.prefix!r}"
         given = msgspec.to_builtins(self, enc_hook=str)
         for name in ("ca", "certificate", "key", "password"):
-            if given[name] == ".":
+            if given[name] == str(NO_PATH):
                 yield name, "expected the path of a file, found ''"
         for one, other in (("certificate", "key"), ("key", "certificate"), ("certificate", "ca"), ("user", "password"), ("password", "user")):
             if given[one] is not None and given[other] is None:
@@ -340,7 +343,7 @@ def decode(text: str, path: Path) -> FileTable:
 
 def _path(kind: type, value: object) -> Path:
     if isinstance(value, str):
-        return Path(value)
+        return Path(value) if value else NO_PATH
     raise ValueError(f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`")
 
 

@@ -78,6 +78,11 @@ def test_a_good_file_becomes_settings(tmp_path: Path) -> None:
     assert settings.notes == ()
 
 
+def test_the_directory_of_the_file_may_be_that_of_a_server_and_an_empty_text_is_no_directory() -> None:
+    for text, data in ((".", "/c"), ("", "/c/data/s1")):
+        assert Settings.parse(GOOD.replace("disks/one", text), Path("/c/cluster.toml")).servers[ServerId("s1")].data == Path(data)
+
+
 def test_the_initial_configuration_is_placed_and_names_addresses_and_identities() -> None:
     members = [Server(ServerId(f"s{index}"), f"127.0.0.1:740{index}", str(index) * 32) for index in range(3)]
     assert Settings.parse(GOOD, PATH).initial == Configuration.ec(members, k=1).at(DEFAULT_DOMAIN, 0)
