@@ -409,3 +409,4 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
 
 REPLY_OF = {kind: row.reply for kind, row in REQUESTS.items() if row.reply is not None and kind in get_args(Question)}
 QUICK = frozenset(kind for kind, row in REQUESTS.items() if row.quick)
+OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is Shown.OBJECT)

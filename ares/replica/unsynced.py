@@ -1,10 +1,10 @@
 """What a group commit changes, and which replies show it: those wait until it is durable (ares/server/durable_host.py)."""
 
 from collections.abc import Hashable
-from typing import Any, cast
+from typing import Any
 
 from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import REQUESTS, AnyMessage, DataReply, Description, Introduce, ObjectsReply, Reply, Request, Shown
+from ares.model.messages import OF_OBJECTS, REQUESTS, AnyMessage, DataReply, Description, Introduce, ObjectsReply, Reply, Request, Shown
 from ares.replica.facts import Fact, Pointed
 
 ROWS_MAX = 262_144
@@ -42,12 +42,13 @@ class Unsynced:
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
-        shows, told = REQUESTS[type(request)].shows, cast(Any, request)
+        told: Any = request
+        if type(request) in OF_OBJECTS:
+            return (told.configuration, told.object) in self.objects or told.configuration in self.pointers
+        shows = REQUESTS[type(request)].shows
         if shows is Shown.EVERYTHING:
             return self.appended
         id = told.configuration.id if type(request) is Introduce else told.configuration
-        if shows is Shown.OBJECT and (id, told.object) in self.objects:
-            return True
         return id in self.pointers or (shows is Shown.LISTING and id in self.listings)
 
 
