@@ -19,9 +19,9 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
-from ares.machine.allocator import SERVER_BYTES, keep_freed_memory
 from ares.machine.interpreter import python
 from ares.machine.loop import run
+from ares.machine.memory import SERVER_BYTES, keep_freed_memory
 from ares.model.configuration import Configuration, Server
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId

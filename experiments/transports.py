@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ares.cluster.tables import TransportName
-from ares.machine.allocator import SERVER_BYTES, keep_freed_memory
 from ares.machine.interpreter import python
 from ares.machine.loop import run
+from ares.machine.memory import SERVER_BYTES, keep_freed_memory
 from ares.model.element import sealed
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import AnyMessage, DataReply, GetTag, PutData

@@ -9,7 +9,7 @@ from ares.cli.options import Common, command
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from ares.cluster.security_settings import SecuritySettings
+    from ares.cluster.cluster_keys import SecuritySettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the client is called in the list.", show_default=False)]
 RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="read, write, reconfigure or admin; each includes the ones before.")]
@@ -31,7 +31,7 @@ def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> Non
 
     The file with the secret key is for the client; nothing else of ares needs it.
     """
-    from ares.cluster.new_keys import authorise
+    from ares.cluster.cluster_keys import authorise
 
     client, path = authorise(_security(common), name, role, output)
     data = {"name": name, "role": role, "key": client.key, "secret": str(path)}
@@ -50,9 +50,9 @@ def list_(common: Common) -> None:
 
 def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> None:
     """Take a client off the list: within a second servers on this machine refuse what it asks, and no more let it in. Copy the file to the others."""
-    from ares.cluster import new_keys
+    from ares.cluster import cluster_keys
 
-    new_keys.revoke(_security(common), name, allow_no_admin)
+    cluster_keys.revoke(_security(common), name, allow_no_admin)
     common.report({"revoked": name}, f"{name} is no longer authorised; the file with its secret key can be removed")
 
 

@@ -32,7 +32,7 @@ from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, say, taking_options
-from ares.machine.hidden import without_long_hex
+from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
 

@@ -47,7 +47,7 @@ def torture(
     """
     from rich.console import Console
 
-    from ares.machine.ownership import let_nobody_else_write
+    from ares.machine.trusted_files import let_nobody_else_write
     from ares.testing.torture.place import torture as run
     from ares.testing.torture.torture_run import Options
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.consensus.remote import RemoteConsensus
-from ares.machine.allocator import CLIENT_BYTES, keep_freed_memory
+from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
@@ -84,7 +84,7 @@ def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Co
     ``key``: the file with this client's secret key, where the cluster wants one (default: ARES_KEY, else what the cluster file names).
 
     Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
-    256 MiB of freed memory for large values from then on (ares/machine/allocator.py tells why, and how the environment prevents it).
+    256 MiB of freed memory for large values from then on (ares/machine/memory.py tells why, and how the environment prevents it).
     """
     if not isinstance(cluster, str | os.PathLike | Settings):
         raise BadInput(f"a cluster is named by the path of its file, not by {type(cluster).__name__}")

@@ -3,27 +3,34 @@
 What is written is first read back through the same checks as any other cluster file, so `init` cannot produce a file that `up` refuses.
 """
 
-import os
 import secrets
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from ares.cluster.home import kept_in, new_identity, prepare
-from ares.cluster.new_keys import FIRST_CLIENT, NewKeys
-from ares.cluster.security_settings import KEYS_NAME
+from ares.cluster.cluster_keys import FIRST_CLIENT, KEYS_NAME, NewKeys
+from ares.cluster.home import kept_in, new_identity, prepare, record_of
 from ares.cluster.settings import FILE_NAME, Settings, is_loopback
-from ares.cluster.starts import record_of
-from ares.cluster.tables import FORMAT
-from ares.machine.durable_files import make_directory
+from ares.cluster.tables import (
+    FORMAT,
+    AutopilotSettings,
+    ClientSettings,
+    EtcdTable,
+    FileTable,
+    InitialTable,
+    MemberSettings,
+    ServerSettings,
+    lines,
+    written,
+)
 from ares.machine.named_files import SETTINGS_BYTES_MAX, read_named
-from ares.machine.ownership import DIRECTORY_MADE_FOR_ALL, MADE_FOR_ALL
+from ares.machine.trusted_files import DIRECTORY_MADE_FOR_ALL, MADE_FOR_ALL, make_directory, replace_durably, write_new
 from ares.model.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import ServerId
-from ares.security.secrets import write_secret
+from ares.security.keys import write_secret
 
 Durability = Literal["memory", "fsync"]
 
@@ -38,80 +45,46 @@ _HTTP_HOST = "127.0.0.1"
 _HEAD = """\
 # A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
 # At http a process says how it is: GET /health, and GET /metrics for Prometheus.
-format = {format}
-name = "{name}"
-{durability}
 """
 _DURABILITY = {
     "memory": """\
 # The servers keep all data in memory. It survives the crash of a few servers at a time (see [initial]), and is lost when they all stop.
-durability = "memory"\
 """,
     "fsync": """\
 # The servers acknowledge what is on stable storage, in their data directories, and start again with what they had.
-durability = "fsync"\
 """,
 }
-_SECURITY = """\
+_SECURITY = {
+    None: "",
+    "none": """\
 # No keys: whoever reaches the addresses below can read and write everything.
-security = "none"
-"""
-_CURVE = """\
+""",
+    "curve": """\
 # Everybody has a key, and is known by it. This file holds no secret: hand it out. The secrets are in the directory of keys, and so is clients.toml,
 # which says what each client may do; `ares-cli keys` writes that.
-security = "curve"
-"""
-_DECISIONS = """\
+""",
+}
+_REMARKS = {
+    "format": _HEAD,
+    "decision_key": """\
 # What consensus members sign decisions with; servers take no others.
-decision_key = "{key}"
-"""
-_CLIENT = """
-[client]
-key = "{key}"
-"""
-_MEMBERS = """\
+""",
+    "consensus_password": """\
 # The consensus members' shared secret; the file must be readable by its owner only.
-consensus_password = "{password}"
-"""
-_SERVER = """
-[[server]]
-id = "{id}"
-address = "{address}"
-identity = "{identity}"
-"""
-_PUBLIC_KEY = """\
-public_key = "{key}"
-"""
-_MEMBER = """
-[[consensus]]
-id = "{id}"
-address = "{address}"
-raft = "{raft}"
-"""
+""",
+}
 _ETCD = """
 # This etcd keeps the decisions; its endpoints are members of one etcd cluster. Clients need this table, servers do not talk to etcd. May follow it:
 # prefix = "/ares", what all keys in there begin with; ca = "pem/ca.pem" for TLS, certificate and key for an etcd that asks clients for one;
 # user = "ares" and password = "secrets/etcd.password", a file of mode 600.
-[etcd]
-endpoints = [{endpoints}]
-"""
-_HTTP = """\
-http = "{address}"
 """
 _AUTOPILOT = """
 # With this table, a server that was silent for after_s seconds is replaced by a spare: one that is up and in fewer configurations. every_s: how often
 # servers are looked at. bytes_per_s: how fast data moves for that.
-[autopilot]
-after_s = 60
-every_s = 5
-bytes_per_s = 33554432
 """
 _INITIAL = """
 # {description}.
 # Every client starts from this table: never edit it while the cluster holds data, use `ares-cli reconfig`.
-[initial]
-dap = "{dap}"
-servers = [{servers}]
 """
 
 
@@ -141,6 +114,10 @@ class Plan(Struct, frozen=True):
         """Those of the initial configuration, then the spares."""
         return [f"s{index}" for index in range(self.servers + self.spares)]
 
+    @property
+    def member_ids(self) -> list[str]:
+        return [f"r{index}" for index in range(self.consensus)]
+
 
 def create(directory: Path, plan: Plan) -> Settings:
     """Write the cluster file and the secrets of a new cluster into ``directory``, made if need be, with directories ready for the first starts.
@@ -169,7 +146,7 @@ def create(directory: Path, plan: Plan) -> Settings:
             keys.write(directory)
         for process in processes:
             prepare(process.data)
-        _write_new(path, text, MADE_FOR_ALL)
+        write_new(path, text, MADE_FOR_ALL)
     except OSError as error:
         raise BadInput(f"no cluster was written into {directory}: {error.strerror} ({error.filename})") from error
     return Settings.load(path)
@@ -183,10 +160,7 @@ def renew_identities(settings: Settings) -> Settings:
     text = read_named(settings.path, SETTINGS_BYTES_MAX)[0].decode("utf-8")
     for server in settings.servers.values():
         text = text.replace(server.identity, new_identity())
-    new = settings.path.with_name(f"{settings.path.name}.new")
-    new.unlink(missing_ok=True)
-    _write_new(new, text, settings.path.stat().st_mode & 0o777)
-    os.replace(new, settings.path)
+    replace_durably(settings.path, text, settings.path.stat().st_mode & 0o777)
     for process in settings.processes():  # last: a first start under the old identities would be none
         prepare(process.data)
     return Settings.load(settings.path)
@@ -222,8 +196,7 @@ def _check_who_decides(plan: Plan) -> None:
 
 
 def _keys(plan: Plan) -> NewKeys | None:
-    ids = [*plan.server_ids, *(f"r{index}" for index in range(plan.consensus))]
-    return NewKeys(ids, plan.consensus) if plan.security == "curve" else None
+    return NewKeys([*plan.server_ids, *plan.member_ids], plan.consensus) if plan.security == "curve" else None
 
 
 def _text(plan: Plan, keys: NewKeys | None) -> str:
@@ -233,37 +206,43 @@ def _text(plan: Plan, keys: NewKeys | None) -> str:
     if plan.security is None and not is_loopback(plan.host):
         why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
         raise BadInput(f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none")
+    file = _file(plan, keys, configuration)
+    remarks = _REMARKS | {"durability": _DURABILITY[plan.durability], "security": _SECURITY[plan.security]}
+    remarks["initial"] = _INITIAL.format(description=configuration.describe())
+    if plan.etcd:
+        remarks["etcd"] = _ETCD
+    if plan.autopilot:
+        remarks["autopilot"] = _AUTOPILOT
+    elif plan.consensus:  # a remark, until somebody wants it
+        remarks["autopilot"] = _AUTOPILOT + "".join(f"# {line}\n" for line in ("[autopilot]", *lines(AutopilotSettings()).splitlines()))
+    return written(file, remarks)
+
+
+def _file(plan: Plan, keys: NewKeys | None, configuration: Configuration) -> FileTable:
     chosen = _free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20)
-    ports = iter(chosen)
+    addresses = (f"{plan.host}:{port}" for port in chosen)
     https = (f"{_HTTP_HOST}:{port}" for port in chosen[len(plan.server_ids) + 2 * plan.consensus :])
-    parts = [_HEAD.format(format=FORMAT, name=f"ares-{secrets.token_hex(3)}", durability=_DURABILITY[plan.durability])]
-    parts.append(_SECURITY if plan.security == "none" else "" if keys is None else _CURVE)
-    parts.append(_DECISIONS.format(key=keys.decision_key) if keys is not None and plan.consensus else "")
-    parts.append(_MEMBERS.format(password=PASSWORD_NAME) if plan.consensus else "")
-    for id in plan.server_ids:
-        parts.append(_SERVER.format(id=id, address=f"{plan.host}:{next(ports)}", identity=new_identity()))
-        parts.append(_PUBLIC_KEY.format(key=keys.public_key(id)) if keys is not None else "")
-        parts.append(_HTTP.format(address=next(https)))
-    for index in range(plan.consensus):
-        parts.append(_MEMBER.format(id=f"r{index}", address=f"{plan.host}:{next(ports)}", raft=f"{plan.host}:{next(ports)}"))
-        parts.append(_PUBLIC_KEY.format(key=keys.public_key(f"r{index}")) if keys is not None else "")
-        parts.append(_HTTP.format(address=next(https)))
-    parts.append(_ETCD.format(endpoints=", ".join(f'"{endpoint}"' for endpoint in plan.etcd)) if plan.etcd else "")
-    parts.append(_autopilot(plan))
-    parts.append(_CLIENT.format(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret") if keys is not None else "")
-    names = ", ".join(f'"{name}"' for name in configuration.server_ids)
-    parts.append(_INITIAL.format(description=configuration.describe(), dap=configuration.dap, servers=names))
-    if configuration.dap == "ec":
-        parts.append(f'k = {configuration.k}\ndelta = {configuration.delta}\nbackend = "{configuration.backend}"\n')
-    parts.append("allow_no_faults = true\n" if plan.allow_no_faults else "")
-    return "".join(parts)
-
-
-def _autopilot(plan: Plan) -> str:
-    """The table, as a remark unless it was asked for; nothing where nobody could fly it."""
-    if plan.autopilot or not plan.consensus:
-        return _AUTOPILOT if plan.autopilot else ""
-    return "".join(line if line.startswith(("#", "\n")) else f"# {line}" for line in _AUTOPILOT.splitlines(keepends=True))
+    ids = [*plan.server_ids, *plan.member_ids]
+    public_keys = {id: "" if keys is None else keys.public_key(id) for id in ids}
+    ec: dict[str, Any] = {"k": configuration.k, "delta": configuration.delta, "backend": configuration.backend} if configuration.dap == "ec" else {}
+    return FileTable(
+        format=FORMAT,
+        name=f"ares-{secrets.token_hex(3)}",
+        durability=plan.durability,
+        security=plan.security,
+        decision_key=None if keys is None else keys.decision_key,
+        consensus_password=PASSWORD_NAME if plan.consensus else None,
+        server=[
+            ServerSettings(ServerId(id), next(addresses), new_identity(), public_key=public_keys[id], http=next(https)) for id in plan.server_ids
+        ],
+        consensus=[
+            MemberSettings(ServerId(id), next(addresses), next(addresses), public_key=public_keys[id], http=next(https)) for id in plan.member_ids
+        ],
+        etcd=EtcdTable(plan.etcd) if plan.etcd else None,
+        autopilot=AutopilotSettings() if plan.autopilot else None,
+        client=ClientSettings() if keys is None else ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret"),
+        initial=InitialTable(configuration.dap, list(configuration.server_ids), **ec, allow_no_faults=plan.allow_no_faults),
+    )
 
 
 def _free_ports(plan: Plan) -> list[int]:
@@ -288,12 +267,3 @@ def is_free(host: str, port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _write_new(path: Path, text: str, mode: int) -> None:
-    """Refuses to follow or replace what is there (:class:`FileExistsError`)."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

@@ -8,8 +8,8 @@ Which start is the first, an empty directory cannot tell: that of a disk which w
 once, by those who know that nothing ever ran there (`init`, `up --fresh`, `ares-cli prepare`): a file in it says so, and goes with the first start.
 A directory with neither that file nor what a server keeps is refused. The same holds for consensus members, which must remember whom they voted for.
 
-That file may be in the wrong place: below the mount point of a disk that is missing today, or made anew by somebody who did not know better. So it
-is remembered beside the directory, too, who started in it (ares/cluster/starts.py): nobody is new there twice, until told to forget, or the whole
+That file may be in the wrong place: below the mount point of a disk that is missing today, or made again by mistake. So it
+is remembered beside the directory, too, who started in it (ares/cluster/home.py): nobody is new there twice, until told to forget, or the whole
 cluster begins afresh.
 
 With state in memory, every later start finds that claim and takes a new random identity instead. Configurations that name the old one then count
@@ -19,6 +19,7 @@ it; where the claim is without its store, the server is refused until somebody s
 
 import contextlib
 import fcntl
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -26,10 +27,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.cluster.starts import record_of, remember_start, was_started
-from ares.machine.durable_files import make_directory, replace_durably, sync
 from ares.machine.named_files import read_named
-from ares.machine.ownership import require_unshared
+from ares.machine.trusted_files import make_directory, replace_durably, require_unshared, sync
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 
 CLAIM_NAME = "identity"
@@ -43,7 +42,12 @@ NEW_NAME = "never-started"
 _KEPT_NAMES = (CLAIM_NAME, STORE_NAME, f"{STORE_NAME}.anchor", "journal.meta", "dump")
 """What a server that started has in its directory, or a consensus member (ares/consensus/raft/directory.py)."""
 
+RECORD_SUFFIX = ".started"
+"""Of the file beside a directory that remembers who started in it: a line for each identity of a server in a cluster file, or a member's id."""
+
 _CLAIM_BYTES_MAX = 64
+_RECORD_BYTES_MAX = 1 << 20
+_log = logging.getLogger(__name__)
 _NEW_TEXT = "Nothing has started in this directory yet. The first start removes this file; without it an empty directory is taken for a lost one.\n"
 
 
@@ -110,6 +114,43 @@ def end_newness(directory: Path) -> None:
     if is_new(directory):
         (directory / NEW_NAME).unlink()
         sync(directory)
+
+
+def record_of(directory: Path) -> Path:
+    """The file beside ``directory`` that remembers who started in it."""
+    return directory.parent / f"{directory.name}{RECORD_SUFFIX}"
+
+
+def was_started(directory: Path, name: str) -> bool:
+    """Whether it is remembered beside ``directory`` that ``name`` started in it."""
+    return name in _names_in(record_of(directory))
+
+
+def remember_start(directory: Path, name: str) -> None:
+    """Remember beside ``directory``, on stable storage, that ``name`` starts in it; to be done before it says anything to anybody. Idempotent.
+
+    Where nothing can be written there, that is only logged: the directory itself says who started in it, and this is for the day when it is gone.
+    """
+    record = record_of(directory)
+    try:
+        names = _names_in(record)
+        if name not in names:
+            replace_durably(record, "".join(f"{line}\n" for line in (*names, name)))
+    except OSError as error:
+        then = "nothing but the directory itself will tell whether anything ran there, should its disk be missing one day"
+        _log.warning("this start cannot be remembered in %s (%s): %s", record, error.strerror, then)
+
+
+def forget_starts(directory: Path) -> None:
+    """Let those that started in ``directory`` be new there again. Raises OSError."""
+    record_of(directory).unlink(missing_ok=True)
+
+
+def _names_in(record: Path) -> list[str]:
+    try:
+        return read_named(record, _RECORD_BYTES_MAX, streams=False)[0].decode("ascii", "replace").split()
+    except FileNotFoundError:
+        return []
 
 
 def was_claimed(directory: Path) -> bool:

@@ -1,30 +1,67 @@
-"""The shape of the cluster file: which tables and keys there are, and of which type. What the values mean is checked in settings.py.
+"""The tables of the cluster file: which keys there are, of which type, what is allowed by itself, and how the file is read and written.
 
-Nothing unknown is passed over, because a misspelt key would otherwise be a default that nobody asked for.
+What the tables mean together is checked in settings.py. Nothing unknown is passed over: a misspelt key would otherwise be a default that nobody asked
+for.
 """
 
 import difflib
+import logging
+import math
 import re
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NoReturn
+from types import MappingProxyType
+from typing import Annotated, Literal, NoReturn, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import fields, replace
 
-from ares.machine.named_files import NotToml, parse_toml, refuse
+from ares.machine.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, read_named, refuse
+from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+from ares.security.clients_file import NAME
+from ares.security.keys import read_secret, shown
 
 MIB = 1024 * 1024
-
-
 FORMAT = 1
+CONNECTIONS_MAX = 1_000_000
+BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB
+"""Less, and the largest value would be cut off on its way."""
+
+DESCRIPTORS_BESIDE = 256
+"""What a process opens besides its clients' connections: its store, its log, its threads, the other consensus members."""
+
+EVERY_S_MIN = 0.1
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+_PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
 TransportName = Literal["native", "libzmq"]
 """Who speaks ZeroMQ's protocol: this project, or libzmq (docs/transport.md)."""
 
+Faults = Iterator[tuple[str, str]]
+"""Keys of a table, each with what was expected there and what was found."""
 
-class ClientSettings(Struct, frozen=True, forbid_unknown_fields=True):
+Given = Annotated[str, Meta(min_length=1)]
+"""A text that is not written as an empty one: that stands for a missing key."""
+
+NO_PATH = Path("\0")
+"""An empty text in place of a path, or none at all; no file has this name, and no text of a cluster file a NUL."""
+
+_log = logging.getLogger(__name__)
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file, and the definition by which it is read and written. Paths in it are relative to the directory of the file."""
+
+    def faults(self) -> Faults:
+        """What is wrong with its values, whatever the other tables say."""
+        yield from ()
+
+
+class ClientSettings(Table, frozen=True):
     """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
 
     ``key``: the path of the file with its secret key.
@@ -38,9 +75,13 @@ class ClientSettings(Struct, frozen=True, forbid_unknown_fields=True):
     optimised: bool = True
     key: str | None = None
 
+    def faults(self) -> Faults:
+        if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
+            yield "timeout_s", f"expected seconds, more than 0, found {self.timeout_s}"
 
-class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the clients of one process may make it hold (docs/limits.md).
+
+class Limits(Table, frozen=True):
+    """What the clients of one process may make it hold (docs/limits.md): the bounds that depend on the number of clients and the memory there is.
 
     ``connections``: how many at once. ``received_bytes``: what came in from all of them and was not looked at yet. ``unread_bytes``: replies that
     they, all together, have not taken yet.
@@ -50,8 +91,15 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     received_bytes: int = 1024 * MIB
     unread_bytes: int = 512 * MIB
 
+    def faults(self) -> Faults:
+        if not 1 <= self.connections <= CONNECTIONS_MAX:
+            yield "connections", f"expected 1 to {CONNECTIONS_MAX}, found {self.connections}"
+        for key in ("received_bytes", "unread_bytes"):
+            if getattr(self, key) < BYTES_MIN:
+                yield key, f"expected at least {BYTES_MIN}, room for the largest value, found {getattr(self, key)}"
 
-class AutopilotSettings(Struct, frozen=True, forbid_unknown_fields=True):
+
+class AutopilotSettings(Table, frozen=True):
     """Where the table is, servers that are gone are replaced by others (docs/autopilot.md).
 
     ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
@@ -61,43 +109,116 @@ class AutopilotSettings(Struct, frozen=True, forbid_unknown_fields=True):
     every_s: float = 5.0
     bytes_per_s: int = 32 * MIB
 
+    def faults(self) -> Faults:
+        for key, least in (("every_s", EVERY_S_MIN), ("after_s", self.every_s)):
+            value = getattr(self, key)
+            if not (math.isfinite(value) and value >= least):
+                what = "seconds" if key == "every_s" else "seconds, no fewer than every_s: one look is not enough to replace a server"
+                yield key, f"expected {what} (at least {least:g}), found {value:g}"
+        if self.bytes_per_s < 1:
+            yield "bytes_per_s", f"expected bytes per second, more than 0, found {self.bytes_per_s}"
 
-class ScrubSettings(Struct, frozen=True, forbid_unknown_fields=True):
+
+class ScrubSettings(Table, frozen=True):
     """How servers with a store verify what is on their disks: every so many hours (0: only when asked to), and how fast (docs/store.md)."""
 
     every_h: float = 168.0
     bytes_per_s: int = 8 * MIB
 
+    def faults(self) -> Faults:
+        if not (math.isfinite(self.every_h) and self.every_h >= 0):
+            yield "every_h", f"expected hours, or 0 for never, found {self.every_h}"
+        if self.bytes_per_s < 1:
+            yield "bytes_per_s", f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
 
-class ServerTable(Struct, frozen=True, forbid_unknown_fields=True):
-    id: str
+
+class ServerSettings(Table, frozen=True):
+    """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
+
+    ``http``: where it says how it is (ares/server/http.py); empty: nowhere.
+    """
+
+    id: ServerId
     address: str
     identity: str
-    data: str | None = None
-    public_key: str | None = None
-    http: str | None = None
+    data: Path = NO_PATH
+    public_key: Given = ""
+    http: Given = ""
+
+    def faults(self) -> Faults:
+        yield from _of_name("id", self.id)
+        if not _IDENTITY.fullmatch(self.identity):
+            yield "identity", f"expected 32 characters 0-9a-f, found {self.identity!r}"
 
 
-class MemberTable(Struct, frozen=True, forbid_unknown_fields=True):
-    id: str
+class MemberSettings(Table, frozen=True):
+    """A consensus member: where clients (``address``) and the other members (``raft``) find it, its directory, and ``http`` as a server's."""
+
+    id: ServerId
     address: str
     raft: str
-    data: str | None = None
-    public_key: str | None = None
-    http: str | None = None
+    data: Path = NO_PATH
+    public_key: Given = ""
+    http: Given = ""
+
+    def faults(self) -> Faults:
+        return _of_name("id", self.id)
 
 
-class EtcdTable(Struct, frozen=True, forbid_unknown_fields=True):
-    endpoints: list[str]
+class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
+    """How one etcd cluster is reached: members' addresses for clients (``host:port``), and what every key of ares in it begins with.
+
+    With ``ca`` (PEM) connections are TLS; ``certificate`` and ``key`` then identify the client to an etcd that asks for it. ``user`` logs in with the
+    password in the file ``password_path``.
+    """
+
+    endpoints: tuple[str, ...]
     prefix: str = "/ares"
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
     user: str | None = None
-    password: str | None = None
+    password_path: Path | None = None
+
+    def faults(self) -> Faults:
+        if not self.endpoints:
+            yield "endpoints", "expected the host:port of at least one member of an etcd cluster, found none"
+        if not _PREFIX.fullmatch(self.prefix) or not self.prefix.strip("/"):
+            yield "prefix", f"expected letters, digits, '/', '.', '_' and '-' (at most 200), found {self.prefix!r}"
+        given = msgspec.to_builtins(self, enc_hook=str)
+        for name in ("ca", "certificate", "key", "password"):
+            if given[name] == str(NO_PATH):
+                yield name, "expected the path of a file, found ''"
+        for one, other in (("certificate", "key"), ("key", "certificate"), ("certificate", "ca"), ("user", "password"), ("password", "user")):
+            if given[one] is not None and given[other] is None:
+                yield other, f"expected together with {one}, but missing"
 
 
-class InitialTable(Struct, frozen=True, forbid_unknown_fields=True):
+class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
+    """The table as it is used. ``file`` is the cluster file, for errors."""
+
+    file: Path
+
+    def password(self) -> str | None:
+        """The user's password, None without a user. Raises :class:`ares.BadInput` when its file is missing, empty or readable by
+        others."""
+        if self.password_path is None:
+            return None
+        return read_secret(self.file, "etcd.password", self.password_path, "the password of the etcd user", anybodys=True)
+
+    def pem(self, key: str, path: Path | None) -> bytes | None:
+        """What the file of ``etcd.key`` holds, None for none. Raises :class:`ares.BadInput` when it cannot be read."""
+        if path is None:
+            return None
+        try:
+            return read_named(path, SETTINGS_BYTES_MAX)[0]
+        except OSError as error:
+            refuse(self.file, f"etcd.{key}", f"{shown(path)} cannot be read: {error.strerror}")
+
+
+class InitialTable(Table, frozen=True):
+    """The configuration that the domain `default` begins with."""
+
     dap: str
     servers: list[str]
     k: int | None = None
@@ -105,57 +226,125 @@ class InitialTable(Struct, frozen=True, forbid_unknown_fields=True):
     backend: str | None = None
     allow_no_faults: bool = False
 
+    def faults(self) -> Faults:
+        if self.dap not in ("abd", "ec"):
+            yield "dap", f'expected "abd" or "ec", found {self.dap!r}'
+        for key in ("k", "delta", "backend"):
+            if self.dap == "abd" and getattr(self, key) is not None:
+                yield key, 'expected only with dap = "ec": ABD replicates whole values'
+        if self.dap == "ec" and (self.k is None or not 1 <= self.k < len(self.servers)):
+            found = "but missing" if self.k is None else f"found {self.k}"
+            yield "k", f"expected 1 <= k < {len(self.servers)}, the number of servers, {found}"
 
-class FileTable(Struct, frozen=True, forbid_unknown_fields=True):
+
+class FileTable(Table, frozen=True, kw_only=True):
+    """The whole file, in the order in which it is written."""
+
     format: int
     name: str
     durability: str
-    initial: InitialTable
     security: str | None = None
     transport: str = "native"
     keys: str | None = None
     decision_key: str | None = None
     consensus_password: str | None = None
-    client: ClientSettings = ClientSettings()
+    server: list[ServerSettings] = []
+    consensus: list[MemberSettings] = []
+    etcd: EtcdTable | None = None
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
     autopilot: AutopilotSettings | None = None
-    server: list[ServerTable] = []
-    consensus: list[MemberTable] = []
-    etcd: EtcdTable | None = None
+    client: ClientSettings = ClientSettings()
+    initial: InitialTable
 
-    def processes(self) -> list[tuple[str, ServerTable | MemberTable]]:
-        """Every server and consensus member with its key path; tables of an array count from 0, as in ``server[0]``."""
-        servers = [(f"server[{index}]", server) for index, server in enumerate(self.server)]
-        return [*servers, *((f"consensus[{index}]", member) for index, member in enumerate(self.consensus))]
+    def faults(self) -> Faults:
+        yield from _of_name("name", self.name)
+        if self.durability not in ("fsync", "memory"):
+            yield "durability", f'expected "fsync" or "memory", found {self.durability!r}'
+        if self.security not in (None, "none", "curve"):
+            yield "security", f'expected "curve", "none" or no such key, found {self.security!r}'
+        if self.transport not in get_args(TransportName):
+            yield "transport", f'expected "native", "libzmq" or no such key, found {self.transport!r}'
+        if not self.server:
+            yield "server", "expected at least one [[server]] table, found none"
+        if self.consensus and not self.consensus_password:
+            yield "consensus_password", "expected the path of a file with the consensus members' shared secret, but missing"
+        if self.etcd is not None and self.consensus:
+            yield "etcd", "expected either [[consensus]] tables or [etcd], found both: two services would decide apart from each other"
+        if self.etcd is not None and self.consensus_password is not None:
+            yield "consensus_password", "expected only with [[consensus]] tables, and here etcd decides"
+        if self.autopilot is not None and not self.consensus:
+            etcd = "" if self.etcd is None else ", and etcd runs nothing of ares"
+            yield "autopilot", f"expected only with [[consensus]] tables: one of them leads and flies it{etcd}"
+
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """This table and those in it, each with its key path; tables of an array count from 0, as in ``server[0]``."""
+        yield "", self
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, Table):
+                yield name, value
+            elif isinstance(value, list):
+                yield from ((f"{name}[{index}]", table) for index, table in enumerate(value))
+
+    def processes(self) -> list[tuple[str, ServerSettings | MemberSettings]]:
+        """Every server and consensus member with its key path."""
+        return [(key, table) for key, table in self.tables() if isinstance(table, ServerSettings | MemberSettings)]
 
 
-_TABLES: Mapping[str, type[Struct]] = {
-    "": FileTable,
-    "client": ClientSettings,
-    "limits": Limits,
-    "scrub": ScrubSettings,
-    "autopilot": AutopilotSettings,
-    "server": ServerTable,
-    "consensus": MemberTable,
-    "etcd": EtcdTable,
-    "initial": InitialTable,
+def _of_name(key: str, name: str) -> Faults:
+    if not NAME.fullmatch(name):
+        yield key, f"expected letters, digits, '.', '_' and '-' (at most 64), found {name!r}"
+
+
+def fitting(limits: Limits) -> Limits:
+    """``limits`` with as many connections as this process may have descriptors for, after it asked for as many as it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + DESCRIPTORS_BESIDE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    fewer = max(soft - DESCRIPTORS_BESIDE, soft // 2)
+    _log.warning("%d connections of clients instead of %d: this process may open %d files (ulimit -n, LimitNOFILE)", fewer, limits.connections, soft)
+    return replace(limits, connections=fewer)
+
+
+_TABLES = {"": FileTable} | {
+    name: kind
+    for name, hint in FileTable.__annotations__.items()
+    for kind in (hint, *get_args(hint))
+    if isinstance(kind, type) and issubclass(kind, Table)
 }
+"""The tables of a file by their names, in the order in which they are written."""
+
+# -- reading ------------------------------------------------------------------------------------------------------------
 
 _TOML_TYPES = {"`object": "`table", "`str": "`string", "`int": "`integer", "`bool": "`boolean", " | null": ""}
 
 
 def decode(text: str, path: Path) -> FileTable:
-    """The tables in ``text``, every key known and of its type. Raises :class:`BadInput`."""
+    """The tables in ``text``, every key known and of its type, and each value one that is allowed. Raises :class:`BadInput`."""
     try:
         tables = parse_toml(text)
         _check_format(path, tables)
-        return msgspec.convert(tables, FileTable)
+        file = msgspec.convert(tables, FileTable, dec_hook=_path)
     except NotToml as error:
         raise BadInput(f"{path}: {error}") from error
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         _explain(path, what, place.strip("`").removeprefix("$").removeprefix("."))
+    for key, table in file.tables():
+        for name, why in table.faults():
+            refuse(path, f"{key}.{name}".removeprefix("."), why)
+    return file
+
+
+def _path(kind: type, value: object) -> Path:
+    if isinstance(value, str):
+        return Path(value) if value else NO_PATH
+    raise ValueError(f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`")
 
 
 def _check_format(path: Path, tables: Mapping[str, object]) -> None:
@@ -170,7 +359,7 @@ def _explain(path: Path, what: str, place: str) -> NoReturn:
     """Say in the words of a TOML file what msgspec found at the key path ``place``."""
     inside = f"{place}." if place else ""
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
-        names = _TABLES[place.partition("[")[0]].__struct_fields__
+        names = _TABLES[place.partition("[")[0]].__struct_encode_fields__
         near = difflib.get_close_matches(unknown[1], names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(names)}"
         refuse(path, f"{inside}{unknown[1]}", f"unknown key; {hint}")
@@ -179,3 +368,34 @@ def _explain(path: Path, what: str, place: str) -> NoReturn:
     for theirs, ours in _TOML_TYPES.items():
         what = what.replace(theirs, ours)
     refuse(path, place, what[:1].lower() + what[1:])
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+
+def written(file: FileTable, remarks: Mapping[str, str]) -> str:
+    """The text of a cluster file without what is at its defaults. ``remarks`` has what is to precede a key or a table, be it written or not."""
+    parts = [lines(file, remarks)]
+    for field in fields(file):
+        value = getattr(file, field.name)
+        if isinstance(value, list):
+            parts += [f"\n[[{field.name}]]\n{lines(table)}" for table in value]
+        elif field.name in _TABLES:
+            is_written = value not in (None, field.default)
+            parts.append(remarks.get(field.name, "\n" if is_written else ""))
+            parts.append(f"[{field.name}]\n{lines(value)}" if is_written else "")
+    return "".join(parts)
+
+
+def lines(table: Table, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The keys of a table that are not at their defaults, or else all of them, and their values; nothing of the tables in it."""
+    given = [(field, getattr(table, field.name)) for field in fields(table) if field.name not in _TABLES]
+    shown = [(field.encode_name, value) for field, value in given if value not in (None, field.default)]
+    shown = shown or [(field.encode_name, value) for field, value in given if value is not None]
+    return "".join(f"{remarks.get(name, '')}{name} = {_toml(value)}\n" for name, value in shown)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()

@@ -24,7 +24,7 @@ import msgspec
 from aetcd import rpc
 from msgspec import Struct
 
-from ares.cluster.etcd_settings import EtcdSettings
+from ares.cluster.tables import EtcdSettings
 from ares.consensus.local import NO_CALL
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, Finalized, require_place

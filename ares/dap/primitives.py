@@ -20,12 +20,11 @@ from msgspec import Struct
 from ares.dap.coding import Coding
 from ares.dap.looks import UNTIL_DEADLINE, Effort, Looks
 from ares.dap.reading import DataReplies, Reading, patience_s
-from ares.model.configuration import Configuration, Successor
+from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import DELETED, LEFT, DataReply, Element, GetData, GetTag, PutData, Question, TagReply
-from ares.model.successor import latest_named
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Answered, Mark, Value
 from ares.operation.effects import Gather, Operation, Pause

@@ -6,11 +6,10 @@ from msgspec import Struct
 
 from ares.dap.coding import Parts
 from ares.dap.decidable import newest_decodable
-from ares.model.configuration import Configuration, Successor
+from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import intact
 from ares.model.identity import ObjectName, ServerId
 from ares.model.messages import DELETED, DataReply, Element
-from ares.model.successor import latest_named
 from ares.model.tag import TAG_ZERO, Tag
 
 PATIENCE_S = 0.05

@@ -1,6 +1,6 @@
 """Starting Python so that it imports nothing from the directory in which it is started.
 
-``python -m`` and ``python -c`` look for modules in the working directory first, so whoever can write there decides what runs, by a file ``uvloop.py``
+``python -m`` and ``python -c`` look for modules in the working directory first, so who writes there decides what runs, by a file ``uvloop.py``
 for example. Every process of this project starts Python by :func:`python`, and multiprocessing hands the flag on. The flag -I would do too much: an
 installation that is found by PYTHONPATH, or is in the user's own directory, would not be found any more.
 """

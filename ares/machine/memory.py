@@ -1,9 +1,59 @@
-"""How much memory this process has."""
+"""The memory of this process: how much it has and keeps, and bytes to be received into."""
 
+import ctypes
+import os
 import resource
+import sys
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+CLIENT_BYTES = 256 * 1024 * 1024
+SERVER_BYTES = 32 * 1024 * 1024
+
+_DATA_OFFSET = bytes.__basicsize__ - 1
+
+_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
+_new_bytes.restype = ctypes.py_object
 
 
 def memory_bytes() -> int:
     """Resident memory of this process now."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+def keep_freed_memory(bytes_max: int) -> None:
+    """Keep up to ``bytes_max`` of freed memory at the top of the heap. Does nothing without glibc, or where the environment sets up the allocator.
+
+    By default glibc returns the memory of a large value as soon as it is freed, and the kernel clears every page again for the next one. For values
+    of tens of MiB that costs more than encoding and sending them: on a small virtual machine a 64 MiB write took 0.15 to 0.25 s without and 0.08 s
+    with it, a read 0.3 s and 0.04 s.
+    """
+    if not sys.platform.startswith("linux") or any(variable in os.environ for variable in _VARIABLES):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, bytes_max)
+        mallopt(_M_TRIM_THRESHOLD, bytes_max)
+
+
+class Blank:
+    """``size`` bytes, more than 1, whose content is undefined until ``view`` was filled; then they are :meth:`bytes`, and never change again.
+
+    ``bytes`` that are made from a buffer are a second pass over memory, and a bytearray begins with one of zeros; for values of many MiB either costs
+    about as much as receiving them. CPython lets its own modules make a bytes object and fill it before anybody else sees it; that is done here.
+    """
+
+    __slots__ = ("_bytes", "view")
+
+    def __init__(self, size: int) -> None:
+        self._bytes: bytes = _new_bytes(None, size)
+        self.view = memoryview((ctypes.c_char * size).from_address(id(self._bytes) + _DATA_OFFSET)).cast("B")
+
+    def bytes(self) -> bytes:
+        """When all of ``view`` is filled; nothing may be written to it from then on."""
+        self.view.release()
+        return self._bytes

@@ -1,6 +1,6 @@
-"""What a process counts of its own work, as plain integers: counting must cost next to nothing, and nobody may ever look.
+"""What a process counts of its own work, as plain integers: counting must cost next to nothing, for nobody may ever look.
 
-Whoever watches the process reads these now and then (ares/server/prometheus.py); numbers of one reading may be of slightly different moments.
+The pages for Prometheus read these now and then (ares/server/prometheus.py); numbers of one reading may be of slightly different moments.
 """
 
 from bisect import bisect_left

@@ -10,7 +10,6 @@ import tomllib
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ares.machine.hidden import without_long_hex
 from ares.model.errors import BadInput
 
 SETTINGS_BYTES_MAX = 1 << 20
@@ -28,6 +27,10 @@ _DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*
 
 _INTEGER_MAX = 2**63
 _SHOWN_CHARACTERS = 80
+HIDDEN = "(hidden: it may be a key)"
+_LONG_RUN = re.compile(r"[0-9A-Fa-f]{40,}")
+"""A key has 64 digits, and one that was cut somewhat fewer; identities, and ids of configurations, have 32."""
+
 _VALUES = "expected texts without NUL and integers of 64 bits"
 
 
@@ -128,3 +131,8 @@ def _check_values(value: object, key: str = "") -> None:
 def refuse(path: Path, key: str, why: str) -> NoReturn:
     """Raise the :class:`BadInput` of the cluster file at ``path``: its name, the key's path, what was expected. Secret keys are not repeated."""
     raise BadInput(f"{path}: {without_long_hex(f'{key}: {why}')}")
+
+
+def without_long_hex(text: str) -> str:
+    """``text`` with each run of 40 or more hexadecimal digits hidden: it may be a secret key, typed where something else belongs."""
+    return _LONG_RUN.sub(HIDDEN, text)

@@ -63,7 +63,7 @@ def decode_replies(frames: Sequence[Frame]) -> list[AnyMessage]:
 
 
 def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
-    """The messages of one batch, for who watches both sides. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+    """The messages of one batch, for those that watch both sides. Raises :class:`BadMessage`; nothing of a bad batch is used."""
     return _decode(frames, _of_either, "messages")
 
 

@@ -5,6 +5,7 @@ Everything that a user, a file or the network can cause derives from :class:`Are
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, dataclass_transform
 
 from ares.model.identity import FILE_DOMAINS, ObjectName, ServerId, shown
 from ares.model.tag import Tag
@@ -17,6 +18,27 @@ class AresError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
+@dataclass_transform(eq_default=False)
+class _Detailed(AresError):
+    """Base of errors with fields: the arguments, in the order in which the fields are declared.
+
+    ``text``: what the error says, with its fields; ``{name}`` stands for ``object`` as people are told of it.
+    """
+
+    text: ClassVar[str]
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._fields += tuple(cls.__annotations__)
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        self.__dict__.update(zip(self._fields, values, strict=False), **named)
+        super().__init__(*(getattr(self, name) for name in self._fields))
+
+    def __str__(self) -> str:
+        return self.text.format(**self.__dict__, name=shown(self.__dict__.get("object", "")))
+
+
 class BadInput(AresError, ValueError):
     """An argument, a file or a setting is not usable; nothing was sent and nothing changed."""
 
@@ -25,28 +47,20 @@ class BadMessage(AresError):
     """Bytes from the network are not a message of a version that this program speaks."""
 
 
-class BadBlock(AresError):
+class BadBlock(_Detailed):
     """The bytes of a block of a file, or of its genesis block, are not readable."""
 
-    def __init__(self, object: str, why: str) -> None:
-        super().__init__(object, why)
-        self.object = object
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"{shown(self.object)} is not readable as part of a file: {self.why}; nothing was changed"
+    object: str
+    why: str
+    text = "{name} is not readable as part of a file: {why}; nothing was changed"
 
 
-class ObjectNotFound(AresError, KeyError):
+class ObjectNotFound(_Detailed, KeyError):
     """The object was never written, or was deleted."""
 
-    def __init__(self, object: str, domain: str) -> None:
-        super().__init__(object, domain)
-        self.object = object
-        self.domain = domain
-
-    def __str__(self) -> str:
-        return f"no object {self.object!r} in domain {self.domain!r}"
+    object: str
+    domain: str
+    text = "no object {object!r} in domain {domain!r}"
 
 
 class Uncertain(AresError):
@@ -65,18 +79,16 @@ class Uncertain(AresError):
         return f"; {self.advice}" if self.may_have_taken_effect else "; nothing was changed"
 
 
-class Unavailable(Uncertain):
+class Unavailable(_Detailed, Uncertain):
     """Too few servers answered in time.
 
     ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason.
     """
 
-    def __init__(self, needed: int, heard: int, missing: Mapping[ServerId, str], story: str = "") -> None:
-        super().__init__(needed, heard, dict(missing), story)
-        self.needed = needed
-        self.heard = heard
-        self.missing = dict(missing)
-        self.story = story
+    needed: int
+    heard: int
+    missing: Mapping[ServerId, str]
+    story: str = ""
 
     def __str__(self) -> str:
         if not self.needed:
@@ -115,12 +127,10 @@ class NotAuthorized(Uncertain):
         return f"not authorized: {self.why} ({self.story}){self.outcome()}"
 
 
-class DomainNotFound(AresError, KeyError):
+class DomainNotFound(_Detailed, KeyError):
     """No domain of that name was created in this cluster."""
 
-    def __init__(self, domain: str) -> None:
-        super().__init__(domain)
-        self.domain = domain
+    domain: str
 
     def __str__(self) -> str:
         if self.domain.startswith(FILE_DOMAINS):
@@ -129,13 +139,11 @@ class DomainNotFound(AresError, KeyError):
         return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {shlex.quote(self.domain)}` makes it"
 
 
-class DecodeFailed(Uncertain):
+class DecodeFailed(_Detailed, Uncertain):
     """A quorum answered, but no version that may be returned could be put together (ARES II section 6.1; more than delta writers at once)."""
 
-    def __init__(self, object: str, why: str) -> None:
-        super().__init__(object, why)
-        self.object = object
-        self.why = why
+    object: str
+    why: str
 
     def __str__(self) -> str:
         return (
@@ -151,27 +159,21 @@ class ConnectionClosed(Uncertain):
         return f"the connection was closed while this operation was under way{self.outcome()}"
 
 
-class FileChanged(AresError):
+class FileChanged(_Detailed):
     """A file was changed under a reader that wants it as it was when it was opened."""
 
-    def __init__(self, file: str) -> None:
-        super().__init__(file)
-        self.file = file
-
-    def __str__(self) -> str:
-        return f"file {self.file!r} was changed since it was opened here; nothing was lost: open it again"
+    file: str
+    text = "file {file!r} was changed since it was opened here; nothing was lost: open it again"
 
 
 class ConfigurationRefused(AresError):
     """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
 
 
-class ConsensusUnavailable(Uncertain):
+class ConsensusUnavailable(_Detailed, Uncertain):
     """The consensus service did not answer in time: reads and writes go on, creating domains and reconfiguring wait."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    why: str
 
     def __str__(self) -> str:
         late = " The proposal may still be decided later." if self.may_have_taken_effect else ""
@@ -189,60 +191,49 @@ class UnreadableDecision(ConsensusUnavailable):
         return f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It was left as it is. Reads and writes go on"
 
 
-class Superseded(AresError):
+class Superseded(_Detailed):
     """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
 
-    def __init__(self, newer: object) -> None:
-        super().__init__(newer)
-        self.newer = newer
+    newer: object
+    text = "superseded by {newer}"
 
 
-class StoreDamaged(AresError):
+class StoreDamaged(_Detailed):
     """A server's store lacks, or cannot read, what the server may have acknowledged: it must not serve under its identity any more."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
-
-    def __str__(self) -> str:
-        return (
-            f"the store {self.path} is damaged: {self.why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
-            "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
-            "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
-            "takes it in again; the others have what it had"
-        )
+    path: object
+    why: str
+    text = (
+        "the store {path} is damaged: {why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
+        "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
+        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
+        "takes it in again; the others have what it had"
+    )
 
 
-class StoreLost(AresError):
+class StoreLost(_Detailed):
     """A server ran here before, and its store is gone."""
 
-    def __init__(self, path: object) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return (
-            f"the store {self.path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
-            "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
-            "count it as crashed, and reconfig takes it in again. Nothing was changed"
-        )
+    path: object
+    text = (
+        "the store {path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
+        "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
+        "count it as crashed, and reconfig takes it in again. Nothing was changed"
+    )
 
 
-class DirectoryLost(AresError):
+class DirectoryLost(_Detailed):
     """The directory of a server or consensus member is empty, and is not new; or those of several.
 
     ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members. ``record``: what remembers that they ran
     there, if anything does.
     """
 
-    def __init__(self, directory: object, ids: Sequence[str] = ("ID",), file: object = "FILE", votes: bool = False, record: object = None) -> None:
-        super().__init__(directory, ids, file, votes, record)
-        self.directory = directory
-        self.ids = ids
-        self.file = file
-        self.votes = votes
-        self.record = record
+    directory: object
+    ids: Sequence[str] = ("ID",)
+    file: object = "FILE"
+    votes: bool = False
+    record: object = None
 
     def __str__(self) -> str:
         who, what = ", ".join(self.ids), "server"
@@ -266,31 +257,23 @@ class DirectoryLost(AresError):
         return f"If the disk is not mounted, mount it. {never}If the disk is lost, {lost}"
 
 
-class ForeignStore(AresError):
+class ForeignStore(_Detailed):
     """A store is another server's, another cluster's, or of a release that this one does not know."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"the store {self.path} is none that this server may use: {self.why}. The server was not started, and nothing was changed"
+    path: object
+    why: str
+    text = "the store {path} is none that this server may use: {why}. The server was not started, and nothing was changed"
 
 
-class StoreFailed(AresError):
+class StoreFailed(_Detailed):
     """The disk failed under a running server: what it holds now is not known, so the server ends. What it acknowledged was durable before."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
-
-    def __str__(self) -> str:
-        return (
-            f"the store {self.path} failed: {self.why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
-            "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
-        )
+    path: object
+    why: str
+    text = (
+        "the store {path} failed: {why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
+        "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
+    )
 
 
 class Undecodable(DecodeFailed):
@@ -300,10 +283,8 @@ class Undecodable(DecodeFailed):
     hold.
     """
 
-    def __init__(self, object: str, why: str, newest: Tag, proven: bool) -> None:
-        super().__init__(object, why)
-        self.newest = newest
-        self.proven = proven
+    newest: Tag
+    proven: bool
 
 
 class LeftBehind(DecodeFailed):
@@ -320,13 +301,11 @@ class LeftBehind(DecodeFailed):
         )
 
 
-class ObjectsStuck(Uncertain):
+class ObjectsStuck(_Detailed, Uncertain):
     """A move ended without these objects, so it is not final. ``objects``: why each of them cannot be moved, naming servers."""
 
-    def __init__(self, domain: str, objects: Mapping[ObjectName, str]) -> None:
-        super().__init__(domain, dict(objects))
-        self.domain = domain
-        self.objects = dict(objects)
+    domain: str
+    objects: Mapping[ObjectName, str]
 
     def __str__(self) -> str:
         named = [f"{shown(object)}: {why}" for object, why in list(self.objects.items())[:NAMED_MAX]]
@@ -338,16 +317,12 @@ class ObjectsStuck(Uncertain):
         )
 
 
-class NoTagLeft(AresError):
+class NoTagLeft(_Detailed):
     """A server answered with a tag that nothing can be above."""
 
-    def __init__(self, object: str, number: int) -> None:
-        super().__init__(object, number)
-        self.object = object
-        self.number = number
-
-    def __str__(self) -> str:
-        return (
-            f"a server holds {shown(self.object)} under a tag with the number {self.number}, and none can be above it. No client gets there by "
-            "writing: that server, or its store, is not what it should be. Nothing was sent and nothing was lost; reconfigure without it"
-        )
+    object: str
+    number: int
+    text = (
+        "a server holds {name} under a tag with the number {number}, and none can be above it. No client gets there by "
+        "writing: that server, or its store, is not what it should be. Nothing was sent and nothing was lost; reconfigure without it"
+    )

@@ -1,4 +1,4 @@
-"""Every request and reply, typed and frozen, in one registry. Bytes exist only in the codec.
+"""Every request and reply, typed and frozen, and what there is to know of each kind of request, in one table. Bytes exist only in the codec.
 
 A request names its configuration by id (domain and index are part of the digest) and a call; the reply names the call. What a server says
 about a configuration carries that configuration's ``successor`` (nextC), so that a client learns of a reconfiguration from any answer
@@ -6,7 +6,7 @@ about a configuration carries that configuration's ``successor`` (nextC), so tha
 """
 
 import enum
-from typing import Annotated
+from typing import Annotated, get_args
 
 from msgspec import Meta, Struct
 
@@ -343,8 +343,70 @@ Upkeep = Scrub | SetLogLevel
 Question = Keyed | Describe
 """Requests to the protocol's state machine that are always answered."""
 
+Carrier = GetData | WriteConfig | CollectConfig | ListObjects
+"""Requests that carry, or may carry, a successor (rule R1)."""
+
 Request = Question | Introduce
 Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
 AnyMessage = Request | Upkeep | Reply | ConsensusRequest | ConsensusReply
+
+
+# -- the table of requests ----------------------------------------------------------------------------------------------
+
+
+class Role(enum.IntEnum):
+    """What a client may do; each includes the ones before."""
+
+    READ = 1  # read, list, describe; spread decided successors
+    WRITE = 2  # store and delete objects
+    RECONFIGURE = 3  # create domains, and so files of their own; reconfigure
+    ADMIN = 4  # everything
+
+
+class Shown(enum.Enum):
+    """What of a replica's state an answer shows. Each answer about a configuration shows its pointer as well."""
+
+    NOTHING = enum.auto()
+    POINTER = enum.auto()
+    OBJECT = enum.auto()
+    LISTING = enum.auto()
+    EVERYTHING = enum.auto()
+
+
+class RequestKind(Struct, frozen=True):
+    """What everybody has to know of a kind of request. ``reply``: the type of its answer, None where none is due; every request may be refused.
+
+    ``role``: the least that the client's key must have. ``changes``: whether it may change what a replica holds even without carrying a successor.
+    ``quick``: answered in a few microseconds, unless data must be verified.
+    """
+
+    reply: type[Message] | None
+    role: Role
+    shows: Shown = Shown.NOTHING
+    changes: bool = False
+    quick: bool = False
+
+
+REQUESTS: dict[type[AnyMessage], RequestKind] = {
+    GetTag: RequestKind(TagReply, Role.READ, Shown.OBJECT, quick=True),
+    GetData: RequestKind(DataReply, Role.READ, Shown.OBJECT, quick=True),
+    PutData: RequestKind(Ack, Role.WRITE, Shown.OBJECT, changes=True, quick=True),
+    ReadConfig: RequestKind(Ack, Role.READ, Shown.POINTER, quick=True),
+    WriteConfig: RequestKind(Ack, Role.READ, Shown.POINTER, changes=True),
+    CollectConfig: RequestKind(Ack, Role.RECONFIGURE, Shown.POINTER, changes=True),
+    ListObjects: RequestKind(ObjectsReply, Role.READ, Shown.LISTING),
+    Introduce: RequestKind(None, Role.READ, Shown.POINTER, changes=True),
+    Describe: RequestKind(Description, Role.READ, Shown.EVERYTHING),
+    Scrub: RequestKind(ScrubReply, Role.ADMIN),
+    SetLogLevel: RequestKind(Done, Role.ADMIN),
+    Propose: RequestKind(Decided, Role.RECONFIGURE),
+    GetHint: RequestKind(Hint, Role.READ),
+    TellFinalized: RequestKind(Hint, Role.RECONFIGURE),
+    DescribeConsensus: RequestKind(ConsensusDescription, Role.READ),
+}
+
+REPLY_OF = {kind: row.reply for kind, row in REQUESTS.items() if row.reply is not None and kind in get_args(Question)}
+QUICK = frozenset(kind for kind, row in REQUESTS.items() if row.quick)
+OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is Shown.OBJECT)

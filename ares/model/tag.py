@@ -30,7 +30,7 @@ def number_max(now_s: float) -> int:
     """The highest number that a server takes when its clock says ``now_s``, in seconds since 1970.
 
     A number counts the writes of one object, one after the other: a million a second since 1970 is more than there can have been. With a bound that
-    stays where it is, a client could put an object *at* the bound, and nobody could ever write it again. This one grows, so whoever does that is
+    stays where it is, a client could put an object *at* the bound, and nobody could ever write it again. This one grows, so a tag at the bound is
     exceeded a microsecond later. Up to NUMBER_FLOOR, nine years of such writes, no clock matters.
     """
     return max(NUMBER_FLOOR, int(now_s * NUMBERS_PER_S))
@@ -75,7 +75,7 @@ class TagSource:
         return Tag(taken.number, self._client)
 
     def end(self, object: ObjectName, taken: Taken) -> None:
-        """The operation is over. Whoever completed a write has put its number into ``taken.completed``."""
+        """The operation is over; if its write completed, ``taken.completed`` is the number of that."""
         taken.writers -= 1
         if not taken.writers and taken.completed == taken.number:
             del self._taken[object]

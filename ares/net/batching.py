@@ -17,9 +17,9 @@ from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import Frame, decode_replies, decode_requests, encode
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
-from ares.model.messages import DETAIL_CHARACTERS_MAX, AnyMessage, DataReply, PutData, Reason, Refused
+from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, PutData, Reason, Refused
 from ares.net.port import Handle, Sender
-from ares.net.turns import LINE_BATCHES_MAX, NOTHING, QUICK, TURN_MESSAGES_MAX, Line, Turn, bytes_of
+from ares.net.turns import LINE_BATCHES_MAX, NOTHING, TURN_MESSAGES_MAX, Line, Turn, bytes_of
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""

@@ -3,8 +3,7 @@
 They speak the same on the wire, and tests let each talk to the other, with keys and without. Why there are two, with figures: docs/transport.md.
 """
 
-from ares.cluster.limits import Limits
-from ares.cluster.tables import TransportName
+from ares.cluster.tables import Limits, TransportName
 from ares.machine.metrics import Traffic
 from ares.net.port import Connections
 from ares.net.zmq.zmq_server import ZmqListener

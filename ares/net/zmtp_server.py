@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
-from ares.cluster.limits import Limits
+from ares.cluster.tables import Limits
 from ares.machine.metrics import Traffic
 from ares.model.errors import BadInput
 from ares.model.messages import AnyMessage
@@ -78,7 +78,7 @@ class ZmtpListener(BatchListener):
     def _accept(self) -> ZmtpConnection:
         def admits(key: str) -> bool:
             assert self._lock is not None, "only who has keys is asked about them"
-            return self._lock.doorkeeper.admits(key, connection.host)
+            return self._lock.clients.admits(key, connection.host)
 
         handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
         connection = ZmtpConnection(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)

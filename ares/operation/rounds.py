@@ -4,35 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId
-from ares.model.messages import (
-    Ack,
-    CollectConfig,
-    DataReply,
-    Describe,
-    Description,
-    GetData,
-    GetTag,
-    ListObjects,
-    ObjectsReply,
-    PutData,
-    Question,
-    ReadConfig,
-    TagReply,
-    WriteConfig,
-)
+from ares.model.messages import REPLY_OF, PutData, Question
 from ares.model.quorum import Tally
 from ares.operation.effects import Gather, Operation, Together
-
-REPLY_OF: dict[type, type] = {
-    GetTag: TagReply,
-    GetData: DataReply,
-    PutData: Ack,
-    ReadConfig: Ack,
-    WriteConfig: Ack,
-    CollectConfig: Ack,
-    ListObjects: ObjectsReply,
-    Describe: Description,
-}
 
 RESEND_S = 0.5
 RESEND_S_MAX = 4.0

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from ares.model.configuration import Configuration, Successor
+from ares.model.configuration import Configuration, Successor, latest
 from ares.model.identity import ObjectName, ServerId, is_object_name
 from ares.model.messages import Listed, ListObjects, ObjectsReply
-from ares.model.successor import latest
 from ares.operation.effects import Gather, Operation
 
 PAGE_OBJECTS = 1000

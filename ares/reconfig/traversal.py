@@ -1,9 +1,8 @@
 """Sequence traversal: how an operation finds its way from a configuration to the next (Alg. 2)."""
 
-from ares.model.configuration import Configuration, Status, Successor
+from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import Superseded
 from ares.model.messages import ReadConfig, WriteConfig
-from ares.model.successor import latest
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.view import View
 

@@ -12,7 +12,7 @@ from sortedcontainers import SortedDict
 
 from ares.dap.list import Versions
 from ares.dap.registry import capacity
-from ares.model.configuration import Configuration, Successor
+from ares.model.configuration import Configuration, Successor, advance
 from ares.model.element import intact, is_in_crumbs
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import KEY_BYTES_MAX, ObjectName, fits, is_object_name
@@ -37,7 +37,6 @@ from ares.model.messages import (
     TagReply,
     WriteConfig,
 )
-from ares.model.successor import advance
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
 
 INLINE_BYTES_MAX = 8 * 1024
@@ -105,7 +104,7 @@ class Hosting:
         return self._objects
 
     def install(self, successor: Successor) -> None:
-        """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.model.successor.ConflictingSuccessor`."""
+        """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.model.configuration.ConflictingSuccessor`."""
         self.successor = advance(self.configuration, self.successor, successor)
 
     def read_config(self, request: ReadConfig) -> Ack:

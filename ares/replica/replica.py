@@ -7,7 +7,7 @@ its state has a new identity, so configurations that name the old one are refuse
 
 from collections.abc import Callable, Mapping
 
-from ares.model.configuration import Configuration
+from ares.model.configuration import Configuration, ConflictingSuccessor
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.messages import (
@@ -22,7 +22,6 @@ from ares.model.messages import (
     Reply,
     Request,
 )
-from ares.model.successor import ConflictingSuccessor
 from ares.model.version import VERSION
 from ares.replica.hosting import BadElement, Hosting
 

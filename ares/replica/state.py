@@ -9,12 +9,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 import msgspec
 
-from ares.model.configuration import Configuration, Successor
+from ares.model.configuration import Configuration, ConflictingSuccessor, Successor, advance
 from ares.model.element import hollow, intact, is_hollow
 from ares.model.errors import StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.messages import CollectConfig, GetData, GetTag, Introduce, ListObjects, PutData, Reply, Request, WriteConfig
-from ares.model.successor import ConflictingSuccessor, advance
 from ares.replica.facts import Fact, Pointed, Trimmed, fact_bytes_max, pointed_bytes
 from ares.replica.hosting import Clock, Hosting, no_clock
 from ares.replica.placed_hosting import PlacedHosting

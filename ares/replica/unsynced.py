@@ -1,26 +1,10 @@
 """What a group commit changes, and which replies show it: those wait until it is durable (ares/server/durable_host.py)."""
 
 from collections.abc import Hashable
-from typing import assert_never
+from typing import Any
 
 from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import (
-    AnyMessage,
-    CollectConfig,
-    DataReply,
-    Describe,
-    Description,
-    GetData,
-    GetTag,
-    Introduce,
-    ListObjects,
-    ObjectsReply,
-    PutData,
-    ReadConfig,
-    Reply,
-    Request,
-    WriteConfig,
-)
+from ares.model.messages import OF_OBJECTS, REQUESTS, AnyMessage, DataReply, Description, Introduce, ObjectsReply, Reply, Request, Shown
 from ares.replica.facts import Fact, Pointed
 
 ROWS_MAX = 262_144
@@ -58,19 +42,14 @@ class Unsynced:
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
-        match request:
-            case GetTag() | GetData() | PutData():
-                return (request.configuration, request.object) in self.objects or request.configuration in self.pointers
-            case ListObjects():
-                return request.configuration in self.listings or request.configuration in self.pointers
-            case ReadConfig() | WriteConfig() | CollectConfig():
-                return request.configuration in self.pointers
-            case Describe():
-                return self.appended
-            case Introduce():
-                return request.configuration.id in self.pointers
-            case _:
-                assert_never(request)
+        told: Any = request
+        if type(request) in OF_OBJECTS:
+            return (told.configuration, told.object) in self.objects or told.configuration in self.pointers
+        shows = REQUESTS[type(request)].shows
+        if shows is Shown.EVERYTHING:
+            return self.appended
+        id = told.configuration.id if type(request) is Introduce else told.configuration
+        return id in self.pointers or (shows is Shown.LISTING and id in self.listings)
 
 
 def _rows(reply: Reply) -> int:

@@ -17,11 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from ares.machine.named_files import NotToml, parse_toml, read_named
-from ares.machine.ownership import opener, require_own
+from ares.machine.trusted_files import replace_durably, require_own
 from ares.model.errors import BadInput
-from ares.security.keys import is_key
+from ares.security.keys import is_key, shown
 from ares.security.roles import ROLES, Client
-from ares.security.secrets import shown
 
 LOOK_AGAIN_S = 1.0
 FORMAT = 1
@@ -57,7 +56,7 @@ class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
 def read_clients(path: Path, managed: bool = False) -> list[Client]:
     """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it.
 
-    ``managed``: it is read to be shown or changed, whoever owns it, and nobody is let in by it.
+    ``managed``: it is read to be shown or changed, by any owner, and lets nobody in.
     """
     try:
         data, status = read_named(path, CLIENTS_BYTES_MAX, streams=False)
@@ -96,13 +95,7 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
 def write_clients(path: Path, clients: Iterable[Client]) -> None:
     """Replace the file, or make it: whatever happens, it holds the old clients or these."""
     text = _HEAD + "".join(_CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key) for client in clients)
-    new = path.with_name(f"{path.name}.new")
-    with open(new, "w", encoding="utf-8", opener=opener) as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    replace_durably(path, text, exact=True)
 
 
 @contextlib.contextmanager
@@ -154,7 +147,7 @@ class AuthorisedClients:
         return False
 
     def _known(self, key: str) -> Client | None:
-        """Who it is, by the file as it was a second ago at most; whoever is not in it may have been entered just now."""
+        """Who it is, by the file as it was a second ago at most; a key that is not in it may have been entered just now."""
         now_s = self._clock()
         if now_s - self._looked_at_s >= LOOK_AGAIN_S or key not in self._clients:
             self._looked_at_s = now_s

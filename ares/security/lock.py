@@ -1,9 +1,9 @@
 """What a server with keys is secured with, whichever transport it has."""
 
 from collections.abc import Hashable, Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from ares.security.clients_file import KeyedSender
+from ares.security.clients_file import AuthorisedClients, KeyedSender
 from ares.security.keys import SecretKey
 
 ROLL_CALL_S = 2.0
@@ -14,19 +14,14 @@ REVOKED = "its key was revoked"
 Client = TypeVar("Client", bound=Hashable)
 
 
-class Doorkeeper(Protocol):
-    def admits(self, key: str, address: str) -> bool:
-        """Whether a client with this public key (hex), at this address, may connect."""
-
-
 class Lock:
-    """A server's own key, and who knows the clients' keys."""
+    """A server's own key, and the clients that may connect."""
 
-    def __init__(self, key: SecretKey, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, key: SecretKey, clients: AuthorisedClients) -> None:
         self.key = key
-        self.doorkeeper = doorkeeper
+        self.clients = clients
 
     def revoked(self, senders: Iterable[Client]) -> list[Client]:
         """Those of the clients that were let in who would not be now."""
-        admits = self.doorkeeper.admits
+        admits = self.clients.admits
         return [sender for sender in senders if isinstance(sender, KeyedSender) and sender.key and not admits(sender.key, "connected before")]

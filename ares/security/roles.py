@@ -1,13 +1,12 @@
 """Who may ask what: looked at once for every batch, before a server or a consensus member sees any of it.
 
-A client's key has a role, and each role includes those before it: read, write, reconfigure, admin. Whoever may read may also spread successors, for
+A client's key has a role, and each role includes those before it: read, write, reconfigure, admin. A reader may also spread successors, for
 that is how ARES finds its way (rule R3), but only decided ones: each carries its certificate. Two things that the certificate does not cover need the
 role ``reconfigure``. One is to *finalize*: a client that called a decided configuration finalized too early would send readers where the data is not
 yet. From others a server takes a finalized successor as a pending one; that a quorum knows it is all that R3 asks. The other is to *collect*, which
 drops data. And a domain's directory entry says where the domain begins, so that it is a kind of pointer, too.
 """
 
-import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -17,36 +16,22 @@ from msgspec.structs import replace
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import DIRECTORY, ConfigurationId
 from ares.model.messages import (
+    REQUESTS,
     AnyMessage,
-    CollectConfig,
-    Describe,
-    DescribeConsensus,
+    Carrier,
     GetData,
-    GetHint,
     GetTag,
     Introduce,
     ListObjects,
-    Propose,
     PutData,
     ReadConfig,
     Reason,
     Refused,
-    Scrub,
-    SetLogLevel,
     TellFinalized,
     WriteConfig,
 )
+from ares.model.messages import Role as Role
 from ares.replica.hosting import Hosting
-
-
-class Role(enum.IntEnum):
-    """What a client may do; each includes the ones before."""
-
-    READ = 1  # read, list, describe; spread decided successors
-    WRITE = 2  # store and delete objects
-    RECONFIGURE = 3  # create domains, and so files of their own; reconfigure
-    ADMIN = 4  # everything
-
 
 ROLES = {role.name.lower(): role for role in Role}
 
@@ -68,25 +53,6 @@ class Authorised(Protocol):
     def client(self, sender: Hashable) -> Client | None:
         """Who sent something; None if the key is not authorised (any more)."""
 
-
-_ROLES_NEEDED: dict[type, Role] = {
-    GetTag: Role.READ,
-    GetData: Role.READ,
-    ListObjects: Role.READ,
-    ReadConfig: Role.READ,
-    WriteConfig: Role.READ,
-    Introduce: Role.READ,
-    Describe: Role.READ,
-    PutData: Role.WRITE,
-    CollectConfig: Role.RECONFIGURE,
-    GetHint: Role.READ,
-    DescribeConsensus: Role.READ,
-    Propose: Role.RECONFIGURE,
-    TellFinalized: Role.RECONFIGURE,
-    Scrub: Role.ADMIN,
-    SetLogLevel: Role.ADMIN,
-}
-"""What is no request needs no role: it is refused by whoever gets it."""
 
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
 """What a consensus member keeps."""
@@ -146,7 +112,8 @@ class Admission:
 
     def _refusal(self, client: Client, message: AnyMessage, forged: bool) -> Refused | None:
         """``forged``: a certificate in the same batch was."""
-        needed = _ROLES_NEEDED.get(type(message), Role.READ)
+        row = REQUESTS.get(type(message))  # what is no request needs no role: its receiver refuses it
+        needed = Role.READ if row is None else row.role
         if isinstance(message, PutData) and message.object.startswith(DIRECTORY):
             needed = Role.RECONFIGURE
         if client.role < needed:
@@ -155,10 +122,8 @@ class Admission:
             return Refused(message.call, Reason.NOT_AUTHORIZED, why)
         if isinstance(message, Introduce | TellFinalized):
             told: Configuration | None = message.configuration
-        elif isinstance(message, GetData | ListObjects | WriteConfig | CollectConfig) and message.successor is not None:
-            told = message.successor.configuration
         else:
-            told = None
+            told = message.successor.configuration if isinstance(message, Carrier) and message.successor is not None else None
         return None if told is None or (not forged and self._decided(told)) else Refused(message.call, Reason.NOT_CERTIFIED, _NO_PROOF)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ares.cluster.settings import MemberSettings, Settings
-from ares.machine.allocator import CLIENT_BYTES, keep_freed_memory
+from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 from ares.model.identity import ClientId
 from ares.net.port import Consensus
 

@@ -12,14 +12,14 @@ import typer
 
 from ares.cluster.cluster_file import is_free
 from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
-from ares.cluster.limits import fitting
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
+from ares.cluster.tables import fitting
 from ares.machine import logs
 from ares.machine import systemd as service_manager
-from ares.machine.allocator import SERVER_BYTES, keep_freed_memory
 from ares.machine.loop import run
+from ares.machine.memory import SERVER_BYTES, keep_freed_memory
 from ares.machine.metrics import Traffic
-from ares.machine.ownership import let_nobody_else_write
+from ares.machine.trusted_files import let_nobody_else_write
 from ares.model.errors import BadInput, DirectoryLost
 from ares.model.identity import ServerId
 from ares.net.transports import listener_at

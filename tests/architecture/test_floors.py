@@ -94,8 +94,8 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
     kept = tree(
         tmp_path,
         model__tag="import enum",
-        dap__primitives="from typing import TYPE_CHECKING\nfrom ares.model.successor import latest\nif TYPE_CHECKING:\n    import zmq",
-        dap__reading="import ares.model.successor\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
+        dap__primitives="from typing import TYPE_CHECKING\nfrom ares.model.configuration import latest\nif TYPE_CHECKING:\n    import zmq",
+        dap__reading="import ares.model.configuration\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
         dap__coding="import pyeclib.ec_iface",
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__zmq__zmq_client="import zmq\nfrom .. import port",

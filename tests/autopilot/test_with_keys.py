@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ares.cluster.autopilot_settings import AutopilotSettings
+from ares.cluster.tables import AutopilotSettings
 from ares.model.identity import ServerId
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica

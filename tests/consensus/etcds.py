@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aetcd import rpc
 
-from ares.cluster.etcd_settings import EtcdSettings
+from ares.cluster.tables import EtcdSettings
 from ares.consensus.etcd import EtcdConsensus
 from ares.model.messages import ConsensusDescription
 
@@ -77,7 +77,7 @@ class EtcdProcesses:
             self._processes.pop(endpoint).wait()
 
     def settings(self, *endpoints: str, **others: object) -> EtcdSettings:
-        return EtcdSettings(self._directory / "cluster.toml", endpoints or self.endpoints, **others)  # type: ignore[arg-type]
+        return EtcdSettings(endpoints or self.endpoints, file=self._directory / "cluster.toml", **others)  # type: ignore[arg-type]
 
     def client(self, *endpoints: str, cluster: bytes = CLUSTER, **others: object) -> EtcdConsensus:
         client = EtcdConsensus(self.settings(*endpoints, **others), cluster)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aetcd import rpc
 
-from ares.cluster.etcd_settings import EtcdSettings
+from ares.cluster.tables import EtcdSettings
 from ares.consensus.etcd import EtcdConsensus
 from ares.model.errors import BadInput, ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName
@@ -39,7 +39,7 @@ async def test_unreachable_endpoints_are_passed_over_and_named(shared_etcd: Etcd
         assert (await propose(client, ALICE, 0)).proposer == ALICE
         assert len(await client.describe(1.5)) == 1
         await client.close()
-        client = EtcdConsensus(EtcdSettings(tmp_path, (mute, closed)), cluster)
+        client = EtcdConsensus(EtcdSettings((mute, closed), file=tmp_path), cluster)
         for attempt in (client.propose(configuration(0), BOB, 1.5), client.tell_finalized(configuration(0), 1.5), client.hint(DEFAULT, 1.5)):
             with pytest.raises(ConsensusUnavailable, match=r"within 1\.5 s etcd said: ") as caught:
                 await attempt
@@ -51,7 +51,7 @@ async def test_unreachable_endpoints_are_passed_over_and_named(shared_etcd: Etcd
 
 async def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = EtcdConsensus(EtcdSettings(tmp_path, (f"127.0.0.1:{silent.getsockname()[1]}",)), CLUSTER)
+        client = EtcdConsensus(EtcdSettings((f"127.0.0.1:{silent.getsockname()[1]}",), file=tmp_path), CLUSTER)
         asking = asyncio.create_task(client.propose(configuration(0), ALICE, PATIENCE_S))
         await asyncio.sleep(0.1)
         await client.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.model.successor import advance as true_advance
+from ares.model.configuration import advance as true_advance
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD
 

@@ -1,12 +1,11 @@
-"""nextC never moves backwards, whatever arrives in whatever order (ares/model/successor.py; Lemma 7)."""
+"""nextC never moves backwards, whatever arrives in whatever order (ares/model/configuration.py; Lemma 7)."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.model.configuration import Configuration, Status, Successor
+from ares.model.configuration import Configuration, ConflictingSuccessor, Status, Successor, advance, latest
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.successor import ConflictingSuccessor, advance, latest
 
 C0 = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 0)
 OWN = C0.at(DEFAULT_DOMAIN, 3, C0.id)

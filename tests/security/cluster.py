@@ -11,8 +11,7 @@ from msgspec import structs
 from ares.client.connect import connect, with_key
 from ares.client.manager import Manager
 from ares.cluster.cluster_file import Plan, create
-from ares.cluster.new_keys import authorise
-from ares.cluster.security_settings import SecuritySettings
+from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.tables import TransportName
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost

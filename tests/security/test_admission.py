@@ -98,7 +98,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
 def test_every_request_has_a_role() -> None:
     kinds = {type(request) for requests in REQUESTS.values() for request in requests}
     every = {kind for kind in (*typing.get_args(Request), *typing.get_args(Upkeep), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
-    assert kinds == every == set(admission._ROLES_NEEDED)
+    assert kinds == every == set(admission.REQUESTS)
 
 
 @pytest.mark.parametrize("role", Role)

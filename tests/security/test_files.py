@@ -9,15 +9,13 @@ import pytest
 from ares.cli.options import Common
 from ares.client.connect import connect
 from ares.cluster.cluster_file import Plan, create, renew_identities
-from ares.cluster.new_keys import authorise, revoke
-from ares.cluster.security_settings import SecuritySettings
+from ares.cluster.cluster_keys import SecuritySettings, authorise, revoke
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.security.clients_file import AuthorisedClients, KeyedSender, read_clients, write_clients
-from ares.security.keys import SecretKey, SigningKey
+from ares.security.keys import SecretKey, SigningKey, write_secret
 from ares.security.roles import Client, Role
-from ares.security.secrets import write_secret
 from ares.server.guard import certifying, guard_of, processes_as_clients
 
 

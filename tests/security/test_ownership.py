@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.home import held, prepare
-from ares.cluster.new_keys import authorise
-from ares.cluster.security_settings import SecuritySettings
 from ares.cluster.settings import Settings
 from ares.consensus.raft.member import RaftMember
 from ares.machine.interpreter import python

@@ -8,12 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from ares.client.manager import Manager
-from ares.cluster.new_keys import revoke
+from ares.cluster.cluster_keys import revoke
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized
 from ares.model.messages import Keyed, PutData, Reason, Refused, Reply
-from ares.security.keys import SecretKey
-from ares.security.secrets import write_secret
+from ares.security.keys import SecretKey, write_secret
 from ares.server.host import Host
 
 from .cluster import SecureCluster, within

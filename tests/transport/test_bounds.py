@@ -11,7 +11,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.cluster.limits import Limits
+from ares.cluster.tables import Limits
 from ares.model.codec import encode
 from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import AnyMessage, DataReply, Element, PutData

@@ -10,7 +10,7 @@ import zmq.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.cluster.limits import Limits
+from ares.cluster.tables import Limits
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO

@@ -180,7 +180,7 @@ class InprocWire(Wire):
 
 
 class Everybody:
-    """Lets everybody in (:class:`ares.security.lock.Doorkeeper`)."""
+    """Lets everybody in (:meth:`ares.security.clients_file.AuthorisedClients.admits`)."""
 
     def admits(self, key: str, address: str) -> bool:
         return True

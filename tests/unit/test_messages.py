@@ -7,8 +7,21 @@ import pytest
 from ares.model import messages
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
-from ares.model.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request, Upkeep
-from ares.operation.rounds import REPLY_OF
+from ares.model.messages import (
+    REPLY_OF,
+    REQUESTS,
+    AnyMessage,
+    Carrier,
+    ConsensusRequest,
+    Element,
+    GetTag,
+    Keyed,
+    Message,
+    Question,
+    Reply,
+    Request,
+    Upkeep,
+)
 from ares.replica.hosting import Hosting
 
 KINDS = get_args(AnyMessage)
@@ -33,6 +46,17 @@ def test_servers_and_members_speak_different_numbers():
 def test_every_question_has_a_reply():
     assert set(REPLY_OF) == set(get_args(Question))
     assert set(REPLY_OF.values()) < set(get_args(Reply))
+
+
+def test_every_request_is_in_the_table_and_its_reply_is_none():
+    assert set(REQUESTS) == set(get_args(Request | Upkeep | ConsensusRequest))
+    replies = {row.reply for row in REQUESTS.values()}
+    assert replies.isdisjoint(REQUESTS)
+    assert replies - {None} <= set(KINDS)
+
+
+def test_carriers_are_what_has_room_for_a_successor():
+    assert set(get_args(Carrier)) == {kind for kind in REQUESTS if "successor" in kind.__struct_fields__}
 
 
 def test_every_request_about_a_configuration_is_answered():

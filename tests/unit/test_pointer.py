@@ -1,10 +1,9 @@
-"""nextC at a server, transition by transition (ares/model/successor.py; Alg. 4:28-42, rule R2)."""
+"""nextC at a server, transition by transition (ares/model/configuration.py; Alg. 4:28-42, rule R2)."""
 
 import pytest
 
-from ares.model.configuration import Configuration, Status, Successor
+from ares.model.configuration import Configuration, ConflictingSuccessor, Status, Successor, advance, latest, latest_named
 from ares.model.messages import Ack
-from ares.model.successor import ConflictingSuccessor, advance, latest, latest_named
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])
 C0 = ONE.at("default", 0)

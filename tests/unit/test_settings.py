@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.limits import Limits
 from ares.cluster.settings import Settings
-from ares.cluster.tables import ScrubSettings
+from ares.cluster.tables import Limits, ScrubSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
@@ -77,6 +76,11 @@ def test_a_good_file_becomes_settings(tmp_path: Path) -> None:
     assert settings.scrub == ScrubSettings(every_h=0.5, bytes_per_s=8 * 1024 * 1024)
     assert settings.limits == Limits(connections=100, unread_bytes=400_000_000)
     assert settings.notes == ()
+
+
+def test_the_directory_of_the_file_may_be_that_of_a_server_and_an_empty_text_is_no_directory() -> None:
+    for text, data in ((".", "/c"), ("", "/c/data/s1")):
+        assert Settings.parse(GOOD.replace("disks/one", text), Path("/c/cluster.toml")).servers[ServerId("s1")].data == Path(data)
 
 
 def test_the_initial_configuration_is_placed_and_names_addresses_and_identities() -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ares.cluster import home
-from ares.cluster.home import Claim, claim_identity, is_bare, is_new, prepare, store_identity
-from ares.cluster.starts import forget_starts, record_of, was_started
+from ares.cluster.home import Claim, claim_identity, forget_starts, is_bare, is_new, prepare, record_of, store_identity, was_started
 from ares.consensus.raft.directory import MemberDirectory
 from ares.model.errors import BadInput, DirectoryLost
 from ares.model.identity import ServerId

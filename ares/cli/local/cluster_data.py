@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Collection
 
 from ares.cli.local_files import resolved
-from ares.cluster.home import CLAIM_NAME, held, is_bare
+from ares.cluster.home import CLAIM_NAME, forget_starts, held, is_bare, record_of, was_started
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings
-from ares.cluster.starts import forget_starts, record_of, was_started
 from ares.model.errors import BadInput, DirectoryLost
 
 

@@ -60,9 +60,8 @@ def prepare(
 def _check_never_ran(settings: "Settings", processes: "Sequence[ServerSettings | MemberSettings]") -> None:
     """Raise :class:`BadInput` if one of them is remembered to have started where nothing of it is now."""
     from ares.cli.local.cluster_data import ran_there
-    from ares.cluster.home import kept_in
+    from ares.cluster.home import kept_in, record_of
     from ares.cluster.settings import MemberSettings
-    from ares.cluster.starts import record_of
 
     for process in processes:
         if ran_there(process) and kept_in(process.data) is None:
@@ -88,9 +87,8 @@ def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings"
 
 def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     """The same for a consensus member. What it acknowledged may be with one other member only, so it must not help to decide without that one."""
-    from ares.cluster.home import prepare
+    from ares.cluster.home import forget_starts, prepare
     from ares.cluster.settings import split_address
-    from ares.cluster.starts import forget_starts
     from ares.consensus.raft.directory import MemberDirectory
 
     others = [other for other in settings.members.values() if other.id != member.id]

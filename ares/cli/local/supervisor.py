@@ -23,7 +23,7 @@ from ares.cluster.home import held
 from ares.cluster.settings import Settings, split_address
 from ares.machine.interpreter import python
 from ares.machine.named_files import read_named
-from ares.machine.ownership import DIRECTORY_MADE_FOR_ALL, opener
+from ares.machine.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
 from ares.model.errors import AresError
 
 STOP_S = 5.0

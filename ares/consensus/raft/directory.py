@@ -14,10 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.home import end_newness, require_first
-from ares.cluster.starts import remember_start
-from ares.machine.durable_files import make_directory, replace_durably, sync
-from ares.machine.ownership import opener, require_unshared
+from ares.cluster.home import end_newness, remember_start, require_first
+from ares.machine.trusted_files import make_directory, opener, replace_durably, require_unshared, sync
 from ares.model.decision import DecisionTable
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import zmq
 
-from ares.cluster.limits import Limits
+from ares.cluster.tables import Limits
 from ares.model.codec import Frame
 from ares.net.zmq.zmq_sockets import Socket, ready
 

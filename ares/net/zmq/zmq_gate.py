@@ -54,7 +54,7 @@ class Gate:
         asked = request[1] if len(request) > 1 else b""
         if len(request) == _REQUEST_FRAMES and request[0] == _VERSION and request[2] == _DOMAIN and request[5] == b"CURVE":
             key = request[6].hex()
-            if self._lock.doorkeeper.admits(key, request[3].decode("ascii", "replace")):
+            if self._lock.clients.admits(key, request[3].decode("ascii", "replace")):
                 return [_VERSION, asked, b"200", b"OK", key.encode(), b""]
         return [_VERSION, asked, b"400", b"unknown key", b"", b""]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from ares.cluster.limits import Limits
+from ares.cluster.tables import Limits
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import Traffic
 from ares.model.codec import Frame

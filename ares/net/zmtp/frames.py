@@ -6,7 +6,7 @@ the event loop itself it costs none, and every bound is ours: on frames, on whol
 
 from collections.abc import Iterator, Sequence
 
-from ares.machine.received import Blank
+from ares.machine.memory import Blank
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
 from ares.net.zmtp.handshake import (
     COMMAND,

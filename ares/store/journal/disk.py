@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ares.machine import durable_files
+from ares.machine import trusted_files
 from ares.machine.metrics import DISK_S, Histogram
 
 BUFFERS_MAX = 512
@@ -147,10 +147,10 @@ class Disk:
 
     def make_directory(self, directory: Path) -> None:
         """With its missing parents, each entry synced."""
-        durable_files.make_directory(directory)
+        trusted_files.make_directory(directory)
 
     def sync_directory(self, directory: Path) -> None:
-        durable_files.sync(directory)
+        trusted_files.sync(directory)
 
 
 class TimedDisk(Disk):

@@ -10,19 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ares.model.codec import decode_requests
 from ares.model.configuration import Configuration
-from ares.model.messages import (
-    AnyMessage,
-    CollectConfig,
-    Describe,
-    GetData,
-    GetTag,
-    Introduce,
-    ListObjects,
-    PutData,
-    ReadConfig,
-    Request,
-    WriteConfig,
-)
+from ares.model.messages import REQUESTS, AnyMessage, Carrier, Request
 from ares.replica.replica import Replica
 from ares.testing.sim.invariants import ServerWatch
 from ares.testing.sim.plan import member
@@ -151,10 +139,4 @@ class LateServer(SimServer):
 
 def changes(request: Request) -> bool:
     """Whether handling it may change what the replica holds."""
-    match request:
-        case PutData() | WriteConfig() | CollectConfig() | Introduce():
-            return True
-        case GetData() | ListObjects():
-            return request.successor is not None
-        case GetTag() | ReadConfig() | Describe():
-            return False
+    return REQUESTS[type(request)].changes or (isinstance(request, Carrier) and request.successor is not None)

@@ -19,19 +19,17 @@ from ares.model.messages import (
     Description,
     GetData,
     GetTag,
+    Keyed,
     ListObjects,
     ObjectsReply,
     PutData,
-    ReadConfig,
     Refused,
     TagReply,
-    WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
 from ares.net.port import Connections
 
 _Key = tuple[ConfigurationId, ObjectName]
-_NOTED = (GetTag, GetData, PutData, ReadConfig, WriteConfig, CollectConfig, ListObjects)
 _ASKED_MAX = 100_000
 
 
@@ -66,7 +64,7 @@ class Promises:
 
     def told(self, request: AnyMessage, reply: AnyMessage) -> None:
         """The server answered ``request``."""
-        if not isinstance(request, _NOTED) or not isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
+        if not isinstance(request, Keyed) or not isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
             return
         self.count += 1
         configuration, successor = request.configuration, reply.successor
@@ -186,7 +184,7 @@ class Witness:
         if len(self._asked) > _ASKED_MAX:
             self._asked.clear()
         for message in messages:
-            if isinstance(message, _NOTED):
+            if isinstance(message, Keyed):
                 self._promises[server].asked(message)
                 self._asked[server, message.call] = _without_data(message)
         self._connections.post(server, messages)

@@ -1,23 +1,25 @@
-"""What the cluster file says about keys: everybody's public ones, and where the secret ones are.
+"""The keys of a cluster: what the cluster file says of them, where the secret ones are, and how new ones are made.
 
 The file itself holds no secret and can be handed out. In the directory of keys, by default ``keys`` beside the file, a machine needs the secrets of
 the processes that run there, and ``clients.toml``.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from ares.cluster.tables import ClientSettings, FileTable
+from ares.cluster.tables import FileTable
 from ares.machine.named_files import refuse
-from ares.machine.ownership import require_own
+from ares.machine.trusted_files import require_own
+from ares.model.errors import BadInput
 from ares.model.identity import ServerId
-from ares.security.clients_file import read_clients
-from ares.security.keys import SecretKey, SigningKey, is_key, may_be_key, read_key
+from ares.security.clients_file import NAME, alone, read_clients, write_clients
+from ares.security.keys import SecretKey, SigningKey, is_key, may_be_key, read_key, write_secret
+from ares.security.roles import ROLES, Client, Role
 
+FIRST_CLIENT = "admin"
 KEYS_NAME = "keys"
 CLIENTS_NAME = "clients.toml"
 DECISIONS_ID = "decisions"
@@ -82,7 +84,7 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
     """What the file says, None for a cluster without keys. Raises :class:`ares.BadInput`."""
     processes = file.processes()
     if file.security != "curve":
-        given = [f"{key}.public_key" for key, table in processes if table.public_key is not None]
+        given = [f"{key}.public_key" for key, table in processes if table.public_key]
         given += [key for key in ("keys", "decision_key") if getattr(file, key) is not None]
         given += [] if file.client.key is None else ["client.key"]
         if given:
@@ -93,8 +95,8 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
         refuse(path, "etcd", f'expected [[consensus]] tables with security = "curve": {why}')
     seen: dict[str, str] = {}
     for key, table in processes:
-        if table.public_key is None or not is_key(table.public_key):
-            refuse(path, f"{key}.public_key", f"expected a public key, 64 characters 0-9a-f, {_found(table.public_key)}")
+        if not is_key(table.public_key):
+            refuse(path, f"{key}.public_key", f"expected a public key, 64 characters 0-9a-f, {_found(table.public_key or None)}")
         if table.public_key in seen:
             refuse(path, f"{key}.public_key", f"expected one of its own, but it is also {seen[table.public_key]}'s")
         if table.id == DECISIONS_ID:
@@ -103,11 +105,6 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
     if file.consensus and (file.decision_key is None or not is_key(file.decision_key)):
         refuse(path, "decision_key", f"expected the public key that decisions are signed with, 64 characters 0-9a-f, {_found(file.decision_key)}")
     return SecuritySettings(path.absolute(), path.absolute().parent / (file.keys or KEYS_NAME), file.decision_key or "")
-
-
-def located(path: Path, client: ClientSettings) -> ClientSettings:
-    """``client`` with the path of its key seen from the cluster file at ``path``."""
-    return client if client.key is None else msgspec.structs.replace(client, key=str(path.absolute().parent / client.key))
 
 
 def _is_there(path: str) -> bool:
@@ -120,3 +117,68 @@ def _is_there(path: str) -> bool:
 def _found(value: str | None) -> str:
     """Never the value: a secret key may stand there by mistake."""
     return "but missing" if value is None else f"found something else, of {len(value)}"
+
+
+class NewKeys:
+    """A pair for each of ``processes`` and for the first client, and one to sign decisions with if there are ``members`` to do so."""
+
+    def __init__(self, processes: Iterable[str], members: int) -> None:
+        self._pairs = {id: SecretKey.generate() for id in processes}
+        self._client = SecretKey.generate()
+        self._decisions = SigningKey.generate() if members else None
+
+    def public_key(self, id: str) -> str:
+        """Of a server or consensus member."""
+        return self._pairs[id].public
+
+    @property
+    def decision_key(self) -> str | None:
+        return None if self._decisions is None else self._decisions.public
+
+    def write(self, cluster_directory: Path) -> None:
+        """Raises :class:`ares.BadInput` rather than replace a secret."""
+        directory = cluster_directory / KEYS_NAME
+        for id, pair in [*self._pairs.items(), (FIRST_CLIENT, self._client)]:
+            write_secret(directory / f"{id}.secret", pair.secret.hex())
+        if self._decisions is not None:
+            write_secret(directory / f"{DECISIONS_ID}.secret", self._decisions.secret.hex())
+        write_clients(directory / CLIENTS_NAME, [Client(FIRST_CLIENT, self._client.public, Role.ADMIN)])
+
+
+def authorise(security: SecuritySettings, name: str, role: str, secret_path: Path | None = None) -> tuple[Client, Path]:
+    """Make a key for a new client and enter it in the list; the client, and where its secret is now.
+
+    Raises :class:`BadInput`, with nothing made, for a name that is taken or impossible, an unknown role, or a secret that would be overwritten or
+    has no directory to be in.
+    """
+    if not NAME.fullmatch(name):
+        raise BadInput(f"a client's name has letters, digits, '.', '_' and '-' (at most 64), unlike {name!r}; nothing was made")
+    if role not in ROLES:
+        raise BadInput(f"a role is one of {', '.join(ROLES)}, not {role!r}; nothing was made")
+    path = secret_path or security.secret_path(name)
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no directory {path.parent} to write {path.name} in; nothing was made")
+    with alone(security.clients_path):
+        clients = read_clients(security.clients_path, managed=True)
+        if any(client.name == name for client in clients):
+            raise BadInput(f"there is a client {name!r} already: choose another name, or `ares-cli keys revoke {name}` first; nothing was made")
+        pair = SecretKey.generate()
+        client = Client(name, pair.public, ROLES[role])
+        write_secret(path, pair.secret.hex())
+        write_clients(security.clients_path, [*clients, client])
+    return client, path
+
+
+def revoke(security: SecuritySettings, name: str, allow_no_admin: bool = False) -> None:
+    """Take a client off the list. Raises :class:`BadInput` if it is not there, or the last one with the role admin and that is not allowed."""
+    with alone(security.clients_path):
+        clients = read_clients(security.clients_path, managed=True)
+        left = [client for client in clients if client.name != name]
+        if len(left) == len(clients):
+            known = ", ".join(client.name for client in clients) or "nobody"
+            raise BadInput(f"no client is called {name!r}; authorised: {known}; nothing was changed")
+        admins = [client.name for client in clients if client.role is Role.ADMIN]
+        if admins == [name] and not allow_no_admin:
+            why = f"{name} is the last client with the role admin: nobody could have servers scrub or log more any longer"
+            raise BadInput(f"{why}. `ares-cli keys new NAME --role admin` makes another first; or say --allow-no-admin; nothing was changed")
+        write_clients(security.clients_path, left)

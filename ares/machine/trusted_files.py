@@ -1,4 +1,7 @@
-"""Whether anybody else can change what a process relies on: root, and who runs the process, are trusted, and nobody else of the machine."""
+"""Files and directories that a process relies on: nobody else can change them, and what is written is there after a power cut.
+
+Root, and who runs the process, are trusted, and nobody else of the machine. What a function here has written is durable when it returns.
+"""
 
 import os
 import stat
@@ -57,3 +60,42 @@ def let_nobody_else_write() -> None:
 def opener(path: str, flags: int) -> int:
     """For ``open``: a file that it makes is for others to read, at most."""
     return os.open(path, flags, MADE_FOR_ALL)
+
+
+def make_directory(directory: Path, mode: int = 0o700) -> None:
+    """With its missing parents, every entry synced: a claim in a directory that vanishes in a power cut would be none."""
+    if not directory.is_dir():
+        if directory.parent != directory:
+            make_directory(directory.parent, mode)
+        directory.mkdir(mode=mode, exist_ok=True)
+        sync(directory.parent)
+
+
+def write_new(path: Path, text: str, mode: int, exact: bool = False) -> None:
+    """Make the file, synced. Raises FileExistsError, and follows or replaces nothing, if something has the name. ``exact``: whatever the umask."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        if exact:
+            os.fchmod(descriptor, mode)
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def replace_durably(path: Path, text: str, mode: int = MADE_FOR_ALL, exact: bool = False) -> None:
+    """Whatever happens, the file holds its old content or ``text``, never a part. ``exact``: it has this mode whatever the umask."""
+    new = path.with_name(f"{path.name}.new")
+    if os.path.lexists(new):  # a crash left it
+        new.unlink()
+    write_new(new, text, mode, exact)
+    os.replace(new, path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """fsync of a directory or file; on Linux that covers what others wrote to a file through a memory map."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
