@@ -1,11 +1,11 @@
-"""What every journal does, in files or in memory (ares/net/port.py, Journal)."""
+"""What every journal does, in files or in memory (ares/store/port.py, Journal)."""
 
 import pytest
 
 from ares.model.tag import Tag
-from ares.net.port import Use
 from ares.replica.facts import Pointed, Trimmed, fact_bytes_max
 from ares.store.journal.in_memory import Kept, MemoryJournal
+from ares.store.port import Use
 
 from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, requests, state
 

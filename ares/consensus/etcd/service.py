@@ -34,7 +34,7 @@ Kept = TypeVar("Kept", Decision[Configuration], Finalized[Configuration])
 
 
 class EtcdConsensus:
-    """The Consensus port (ares/net/port.py) over etcd; make it on the event loop.
+    """The Consensus port (ares/consensus/port.py) over etcd; make it on the event loop.
 
     ``cluster`` is the id of the cluster's c0. Also raises :class:`UnreadableDecision` when a key holds what this release cannot read, and
     :class:`ConfigurationRefused` for a configuration that has no place or is too large. Raises :class:`ares.BadInput` when a file that

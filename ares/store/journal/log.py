@@ -19,7 +19,6 @@ from pathlib import Path
 from ares.machine.unhindered_clock import UnhinderedClock
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.messages import PutData
-from ares.net.port import Use
 from ares.replica.facts import Fact
 from ares.store.journal.anchor import Anchor
 from ares.store.journal.disk import FULL, Disk, share_of_file_system
@@ -29,6 +28,7 @@ from ares.store.journal.inline import InlineWriter
 from ares.store.journal.recovery import Recovery
 from ares.store.journal.segments import NEW_SUFFIX, Owner, Segment, Work, create_segment, mapped
 from ares.store.journal.thread import Background, WriterThread
+from ares.store.port import Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -52,7 +52,7 @@ Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
 class LogJournal:
-    """:class:`ares.net.port.Journal` in ``directory``. A place is a segment's number."""
+    """:class:`ares.store.port.Journal` in ``directory``. A place is a segment's number."""
 
     def __init__(self, directory: Path, owner: Owner, background: Background, disk: Disk | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._directory = directory
