@@ -19,7 +19,7 @@ from ares.net.links import HUNG_UP, MUTE, NEEDS_KEYS, NO_SERVER, UNKNOWN_KEY, WR
 from ares.net.zmq.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient
-from ares.net.zmtp.handshake import DEALER, Handshake, Null, TurnedAway, WrongMechanism, properties
+from ares.net.zmtp.frames import DEALER, Handshake, Null, TurnedAway, WrongMechanism, properties
 
 RECONNECT_S_MIN = 0.05
 RECONNECT_S_MAX = 1.0

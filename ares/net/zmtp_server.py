@@ -20,7 +20,7 @@ from ares.net.port import Handle, Sender
 from ares.net.zmq.zmq_sockets import BACKLOG, HANDSHAKE_TIMEOUT_MS, endpoint
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveServer
-from ares.net.zmtp.handshake import ROUTER, Handshake, NotAdmitted, Null, properties
+from ares.net.zmtp.frames import ROUTER, Handshake, NotAdmitted, Null, properties
 from ares.security import lock as locks
 from ares.security.lock import Lock
 

@@ -7,8 +7,7 @@ from typing import cast
 
 from ares.model.codec import Frame
 from ares.net.zmq.zmq_sockets import KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX, ZERO_COPY_BYTES_MIN
-from ares.net.zmtp.frames import MECHANISM_AT, SCRATCH_BYTES, Incoming, head, wire
-from ares.net.zmtp.handshake import Handshake, NotAdmitted, NotZmtp, Null
+from ares.net.zmtp.frames import MECHANISM_AT, SCRATCH_BYTES, Handshake, Incoming, NotAdmitted, NotZmtp, Null, head, wire
 from ares.security.clients_file import KeyedSender
 
 UNSENT_BYTES = 1024 * 1024
@@ -157,21 +156,21 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
     def send(self, frames: Sequence[Frame]) -> bool:
         """One message; whether it was taken, which it is not when the connection has ended. One that cannot be sent whole ends it, and what was
         raised is raised."""
-        transport, traffic = self._transport, self._incoming.traffic
+        transport, cipher = self._transport, self._incoming.cipher
         if not self.ready or transport is None or transport.is_closing():
             return False
         try:
-            if traffic is None and len(frames) == 1 and len(frames[0]) < ZERO_COPY_BYTES_MIN:
+            if cipher is None and len(frames) == 1 and len(frames[0]) < ZERO_COPY_BYTES_MIN:
                 transport.write(head(len(frames[0])) + frames[0])
             else:
-                self._transmit(wire(frames) if traffic is None else traffic.seal(frames))
+                self._transmit(wire(frames) if cipher is None else cipher.seal(frames))
         except BaseException:
             self.hang_up()  # or the next message would be taken for the rest of this one
             raise
         return True
 
-    def _transmit(self, buffers: Iterable[bytes]) -> None:
-        small = list[bytes]()
+    def _transmit(self, buffers: Iterable[Frame | bytearray]) -> None:
+        small = list[Frame | bytearray]()
         for buffer in buffers:
             if len(buffer) < ZERO_COPY_BYTES_MIN:
                 small.append(buffer)
