@@ -55,7 +55,7 @@ class Connections(Protocol):
         """Close every connection; idempotent."""
 
 
-class Throttle(Protocol):
+class Intake(Protocol):
     """What keeps requests away from a server that has enough of them."""
 
     def pause(self) -> None:
@@ -65,7 +65,7 @@ class Throttle(Protocol):
         """Take requests again; idempotent."""
 
 
-class Listener(Throttle, Protocol):
+class Listener(Intake, Protocol):
     """A server's side of a transport.
 
     ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. Clients take turns at it. A batch that is not

@@ -32,7 +32,7 @@ from ares.model.messages import (
     Scrub,
     Stored,
 )
-from ares.net.port import Loop, Sender, Throttle
+from ares.net.port import Intake, Loop, Sender
 from ares.replica.compaction import USUAL, Thrift
 from ares.replica.state import Outlasting
 from ares.replica.unsynced import Unsynced
@@ -73,7 +73,7 @@ class DurableHost(Host):
         admission: Admission | None = None,
         loop: Loop | None = None,
         thrift: Thrift = USUAL,
-        throttle: Throttle | None = None,
+        throttle: Intake | None = None,
     ) -> None:
         super().__init__(outlasting.replica, admission, loop)
         self._outlasting = outlasting

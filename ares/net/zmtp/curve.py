@@ -29,7 +29,7 @@ from nacl.bindings import (
 from nacl.exceptions import CryptoError
 
 from ares.model.codec import Frame
-from ares.net.zmtp.frames import COMMAND, LONG, MORE, SHORT_MAX, Cipher, NotAdmitted, NotZmtp, framed, greeting, refusal
+from ares.net.zmtp.frames import COMMAND, LONG, MORE, SHORT_MAX, Handshake, NotAdmitted, NotZmtp, framed, greeting, refusal
 
 BOX_BYTES_MORE = 16
 """By which a box is larger than what is in it: its authenticator, which comes first."""
@@ -80,7 +80,7 @@ class KeyPair(Protocol):
     def public(self) -> str: ...
 
 
-class CurveClient:
+class CurveClient(Handshake):
     """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of a client with ``secret``, and the server that owns ``server_key`` (hex).
 
     ``metadata``: what it says of itself.
@@ -89,9 +89,6 @@ class CurveClient:
     mechanism = b"CURVE"
 
     def __init__(self, secret: KeyPair, server_key: str, metadata: bytes) -> None:
-        self.properties: bytes | None = None
-        self.cipher: Cipher | None = None
-        self.client_key = ""
         self._secret = secret
         self._server = bytes.fromhex(server_key)
         self._metadata = metadata
@@ -136,7 +133,7 @@ class CurveClient:
         return b""
 
 
-class CurveServer:
+class CurveServer(Handshake):
     """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of the server with ``secret``, and one client.
 
     ``admits(key)``: whether the client that owns ``key`` (hex) is let in; asked only once it has proved to own it. ``metadata``: what the
@@ -146,9 +143,6 @@ class CurveServer:
     mechanism = b"CURVE"
 
     def __init__(self, secret: KeyPair, admits: Callable[[str], bool], metadata: bytes) -> None:
-        self.properties: bytes | None = None
-        self.cipher: Cipher | None = None
-        self.client_key = ""
         self._secret = secret
         self._admits = admits
         self._metadata = metadata

@@ -7,6 +7,7 @@ the event loop itself it costs none, and every bound is ours: on frames, on whol
 
 import ctypes
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -99,7 +100,7 @@ class Cipher(Protocol):
         """The frame whose body lies there: flags, and where its content begins, in place, which ends where the body does. Raises NotZmtp."""
 
 
-class Handshake(Protocol):
+class Handshake(ABC):
     """One side of one connection's handshake.
 
     ``properties``: what the peer said of itself, once it said it: the handshake is done then, but for the last answer. ``cipher``: from then on;
@@ -107,26 +108,25 @@ class Handshake(Protocol):
     """
 
     mechanism: bytes
-    properties: bytes | None
-    cipher: Cipher | None
-    client_key: str
+    properties: bytes | None = None
+    cipher: Cipher | None = None
+    client_key = ""
 
+    @abstractmethod
     def opening(self) -> bytes:
         """What is sent first, before anything has come."""
 
+    @abstractmethod
     def hear(self, command: bytes) -> bytes:
         """Take the peer's next command; returns what is to be sent, if anything. Raises :class:`NotZmtp`: hang up."""
 
 
-class Null:
+class Null(Handshake):
     """The handshake of a socket of this ``kind`` where nobody has keys."""
 
     mechanism = b"NULL"
 
     def __init__(self, kind: bytes) -> None:
-        self.properties: bytes | None = None
-        self.cipher: Cipher | None = None
-        self.client_key = ""
         self._kind = kind
 
     def opening(self) -> bytes:
