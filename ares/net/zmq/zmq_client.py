@@ -3,8 +3,8 @@
 ZeroMQ itself queues nothing for a server that is not connected (IMMEDIATE); what it does not take waits here, bounded, and goes out when the server
 takes messages again. A connection that broke is made again by ZeroMQ, ever slower up to once a second.
 
-With a secret key, connections are CURVE, each to a server that owns the key in its address. Only libzmq's monitor tells what becomes of a handshake.
-A server that does not know this client's key hangs up in it, and ZeroMQ tries no more: ares/net/links.py does.
+With a secret key, connections are CURVE, and only libzmq's monitor tells what becomes of a handshake. A server that does not know this client's key
+hangs up in it, and ZeroMQ tries no more: ares/net/links.py does.
 """
 
 import asyncio
@@ -73,13 +73,13 @@ class _Link:
         self._socket = socket
         self._loop = loop
         self._deliver = deliver
-        self._shaken = shaken
         self._waiting = Waiting()
         loop.add_reader(socket.fileno(), self._attend)
+        self._monitor: Socket | None = None
         if shaken is not None:
-            self._monitor: Socket = socket.get_monitor_socket(_HANDSHAKES)
-            loop.add_reader(self._monitor.fileno(), self._listen, shaken)
-            loop.call_soon(self._listen, shaken)
+            self._monitor = socket.get_monitor_socket(_HANDSHAKES)
+            loop.add_reader(self._monitor.fileno(), _listen, self._monitor, shaken)
+            loop.call_soon(_listen, self._monitor, shaken)
 
     def send(self, messages: Sequence[AnyMessage]) -> None:
         if self._waiting:
@@ -117,14 +117,15 @@ class _Link:
         if ready(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._waiting else 0)):
             self._loop.call_soon(self._attend)
 
-    def _listen(self, shaken: Callable[[int], None]) -> None:
-        for event, _ in told(self._monitor):
-            shaken(event)
-
     def close(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
-        if self._shaken is not None:
+        if self._monitor is not None:
             self._loop.remove_reader(self._monitor.fileno())
             self._socket.disable_monitor()
             self._monitor.close()
         self._socket.close()
+
+
+def _listen(monitor: Socket, shaken: Callable[[int], None]) -> None:
+    for event, _ in told(monitor):
+        shaken(event)

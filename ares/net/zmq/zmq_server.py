@@ -1,7 +1,7 @@
 """The server's side of the transport over libzmq: one ROUTER socket for all clients.
 
-ROUTER never blocks: replies for a client that left, or that has a thousand batches of them unread, are dropped. libzmq bounds a frame and the number
-of batches in a queue, and nothing else: docs/limits.md says what that leaves without a bound.
+ROUTER never blocks: replies for a client that left, or that has a thousand batches unread, are dropped. libzmq bounds a frame and the number of
+batches in a queue; docs/limits.md says what is without a bound.
 """
 
 import asyncio
@@ -23,8 +23,7 @@ from ares.security.lock import Lock
 RECEIVED_BATCHES_MAX = 8
 """What ZeroMQ takes in from one client before the server gets to it: then the client's own TCP stream stands still."""
 
-_ZAP_VERSION = b"1.0"
-_ZAP_DOMAIN = b"ares"
+_ZAP_VERSION, _ZAP_DOMAIN = b"1.0", b"ares"
 
 
 class Authenticator:
@@ -47,14 +46,9 @@ class Authenticator:
         loop.add_reader(self._socket.fileno(), self._attend)
 
     def _attend(self) -> None:
-        """Answer what was asked, within measure; the descriptor tells of a change only once."""
-        if self._socket.closed:
-            return
-        for _ in range(DRAIN_BATCHES_MAX):
-            if not ready(self._socket, zmq.POLLIN):
-                return
+        """Answer all that was asked; a handshake takes libzmq's thread ten times as long."""
+        while not self._socket.closed and ready(self._socket, zmq.POLLIN):
             self._socket.send_multipart(self._answer(self._socket.recv_multipart()))
-        self._loop.call_soon(self._attend)
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
         asked = request[1] if len(request) > 1 else b""
@@ -65,7 +59,6 @@ class Authenticator:
         return [_ZAP_VERSION, asked, b"400", b"unknown key", b"", b""]
 
     def close(self) -> None:
-        """Idempotent."""
         if not self._socket.closed:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
@@ -112,24 +105,20 @@ class ZmqListener(BatchListener):
         return self.address
 
     def _count(self) -> None:
-        """Hear who came and who left."""
         for event, number in told(self._monitor):
             (self.connections.add if event == zmq.Event.ACCEPTED else self.connections.discard)(number)
 
     def _drain(self) -> None:
         """One pass: take batches, have them handled, send the replies; for as long as a turn, or DRAIN_BATCHES_MAX of them."""
         self._draining_soon = False
-        if not self._serving:
-            return
         until_s = time.perf_counter() + TURN_S
-        for _ in range(0 if self._paused else DRAIN_BATCHES_MAX):
+        for _ in range(DRAIN_BATCHES_MAX if self._serving and not self._paused else 0):
             try:
                 connection = self._socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
-            sender = connection.bytes
+            sender = KeyedName(connection.bytes)
             if self._lock is not None:
-                sender = KeyedName(sender)
                 sender.key = str(connection.get("User-Id"))
             self._receive(sender, [self._socket.recv_multipart()])
             if self._paused or time.perf_counter() >= until_s:

@@ -12,8 +12,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ares.model.codec import FRAME_BYTES_MAX
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX
 
-DRAIN_BATCHES_MAX = 64
-"""Batches taken from a socket before the event loop has its turn."""
+DRAIN_BATCHES_MAX = 64  # taken from a socket before the event loop has its turn
 
 Socket = zmq.Socket[bytes]
 
@@ -36,16 +35,14 @@ def send(socket: Socket, frames: Sequence[bytes]) -> bool:
     """Hand one multipart message to ZeroMQ; False if it takes none at the moment."""
     try:
         socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        return True
     except zmq.Again:
         return False
-    return True
 
 
 def ready(socket: Socket, wanted: int) -> bool:
     """Whether the socket is ready for something of ``wanted`` (POLLIN, POLLOUT)."""
-    events = socket.getsockopt(zmq.EVENTS)
-    assert isinstance(events, int)
-    return bool(events & wanted)
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & wanted)
 
 
 def told(monitor: Socket) -> Iterator[tuple[int, int]]:
