@@ -27,7 +27,6 @@ from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
-from ares.net.port import Use
 from ares.net.transports import listener_at
 from ares.replica.facts import fact_bytes_max
 from ares.server.durable_server import restored, run_durable_server
@@ -35,6 +34,7 @@ from ares.server.host import Host, run_server
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
+from ares.store.port import Use
 from experiments import ENVIRONMENT
 from experiments.speed import KEYS, small
 

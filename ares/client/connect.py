@@ -10,12 +10,13 @@ from msgspec import structs
 
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
+from ares.consensus.port import Consensus
 from ares.consensus.remote import RemoteConsensus
 from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
-from ares.net.port import Connections, Consensus
+from ares.net.port import Connections
 from ares.net.transports import connections
 from ares.reconfig.view import Switches
 

@@ -11,13 +11,14 @@ from msgspec import Struct
 from ares.client.file import File
 from ares.client.runner import Runner
 from ares.client.store import ObjectStore, checked_prefix
+from ares.consensus.port import Consensus
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound, Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId, is_domain_name
 from ares.model.messages import ConsensusDescription, Description
-from ares.net.port import Connections, Consensus
+from ares.net.port import Connections
 from ares.objects.survey import describe_servers
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, agree

@@ -13,11 +13,12 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
+from ares.consensus.port import Consensus
 from ares.model.configuration import Server
 from ares.model.errors import AresError, ConnectionClosed, ConsensusUnavailable, NotAuthorized
 from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
-from ares.net.port import Connections, Consensus
+from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
 from ares.operation.rounds import Key, Task
 from ares.operation.session import TICK_S, Session

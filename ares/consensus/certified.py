@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ares.consensus.port import Consensus
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
-from ares.net.port import Consensus
 from ares.security.certificates import Signer, Verifier
 
 

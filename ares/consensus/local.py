@@ -16,7 +16,7 @@ _MEMBER = ServerId("local")
 
 
 class LocalConsensus:
-    """The Consensus port (ares/net/port.py); decides at once and never fails, but refuses a configuration without a place."""
+    """The Consensus port (ares/consensus/port.py); decides at once and never fails, but refuses a configuration without a place."""
 
     troubles = NO_TROUBLES
 

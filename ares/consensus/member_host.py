@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ares.consensus.port import Consensus
 from ares.consensus.raft.member import RaftMember
 from ares.machine.logs import set_level
 from ares.model.errors import AresError, BadInput, ConsensusUnavailable
@@ -33,7 +34,7 @@ from ares.model.messages import (
     TellFinalized,
     Undecided,
 )
-from ares.net.port import Consensus, Listener, Sender
+from ares.net.port import Listener, Sender
 from ares.security.roles import Admission
 
 PATIENCE_S = 2.0

@@ -43,7 +43,7 @@ Mailbox = asyncio.Queue[tuple[ServerId, AnyMessage]]
 
 
 class RemoteConsensus:
-    """The Consensus port (ares/net/port.py) over ``connections``, which it opens and closes; make it on the event loop.
+    """The Consensus port (ares/consensus/port.py) over ``connections``, which it opens and closes; make it on the event loop.
 
     ``members``: their ids and the addresses at which they serve clients; none is allowed, and then every method but :meth:`describe` raises
     :class:`ConsensusUnavailable`.

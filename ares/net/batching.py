@@ -2,6 +2,10 @@
 
 A transport pays for a batch, not for a message: whoever posts or replies gives it all that it has for one peer, and that leaves together, cut only
 where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the wire.
+
+Clients take turns at a server: what one of them asked is answered for TURN_S at a stretch, and its rest stands in line until others had theirs. A
+request of thirty bytes may take a server milliseconds, and a batch has room for thousands. Nothing more is read from a client that stands in line,
+where the transport can see to that. Nearly always a turn is long enough for all that came, and nobody stands in line.
 """
 
 import asyncio
@@ -9,7 +13,8 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
+from itertools import islice
 from operator import length_hint
 
 from ares.machine.metrics import Traffic
@@ -17,9 +22,8 @@ from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import Frame, decode_replies, decode_requests, encode
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
-from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, PutData, Reason, Refused
+from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, Describe, PutData, Reason, Refused
 from ares.net.port import Handle, Sender
-from ares.net.turns import LINE_BATCHES_MAX, NOTHING, TURN_MESSAGES_MAX, Line, Turn, bytes_of
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
@@ -27,6 +31,18 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
 """What is kept for a peer that takes nothing; bytes of element data."""
+
+TURN_S = 0.005
+TURN_MESSAGES_MAX = 512
+"""A turn ends at either, and then its replies are sent: those with small values are 8 KiB each."""
+
+GROUP_MESSAGES = 4
+"""The clock is looked at before so many messages."""
+
+LINE_BATCHES_MAX = 256
+"""Of a client that stands in line and from which more comes."""
+
+NOTHING: Sequence[AnyMessage] = ()
 
 _log = logging.getLogger(__name__)
 
@@ -118,19 +134,69 @@ class BatchConnections(ABC):
             _log.exception("replies of server %s were not taken", server)
 
 
+class Pending:
+    """What came from one client and is not answered: the ``rest`` of what was read, and batches that ``came`` later. ``bytes``: what all of it was.
+
+    ``began``: the batches that were read.
+    """
+
+    __slots__ = ("bytes", "came", "rest")
+
+    def __init__(self, rest: Iterator[AnyMessage], began: Sequence[Sequence[Frame]]) -> None:
+        self.rest = rest
+        self.came: deque[Sequence[Frame]] = deque()
+        self.bytes = bytes_of(began)
+
+    def __bool__(self) -> bool:
+        """Whether there is more."""
+        return bool(self.came) or length_hint(self.rest) > 0
+
+
+class Turn:
+    """One that begins at ``begin_s``, of the clock time.perf_counter."""
+
+    __slots__ = ("_ended", "_until_s")
+
+    def __init__(self, begin_s: float) -> None:
+        self._until_s = begin_s + TURN_S
+        self._ended = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended: by the clock, with what may have a large reply (it leaves before another is made), or by a handler that stopped."""
+        return self._ended or time.perf_counter() >= self._until_s
+
+    def of(self, messages: Iterator[AnyMessage]) -> Iterator[AnyMessage]:
+        """Those of ``messages`` whose turn it is, at least one; the others stay there."""
+        self._ended = True
+        for _ in range(TURN_MESSAGES_MAX // GROUP_MESSAGES):
+            for message in islice(messages, GROUP_MESSAGES):
+                yield message
+                if type(message) is Describe and not message.brief:
+                    return
+            if not length_hint(messages):
+                self._ended = False
+                return
+            if time.perf_counter() >= self._until_s:
+                return
+
+
 class BatchListener(ABC):
     """The part of :class:`ares.net.port.Listener` that is the same over every wire; a subclass binds, takes, sends and closes.
 
     ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing.
     """
 
+    connections: Sized = ()
+    """Those of clients that are there."""
+
     def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
         self.address = ""
-        self._traffic = traffic
+        self._traffic = traffic or Traffic()
         self._serving = False
         self._paused = False
-        self._lines: dict[Sender, Line] = {}
+        self._lines: dict[Sender, Pending] = {}
         self._standing_bytes = 0
         self._going_on = False
 
@@ -151,8 +217,7 @@ class BatchListener(ABC):
                 self._go_on_soon()
 
     def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        if self._traffic is not None:
-            self._traffic.count_replies(messages)
+        self._traffic.count_replies(messages)
         self._respond(sender, messages)
 
     @abstractmethod
@@ -171,25 +236,22 @@ class BatchListener(ABC):
             except Exception:
                 _log.exception("%d messages could not be sent", len(messages))
 
-    def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> int:
-        """What came from one client at a time is answered in one batch, as far as its turn reaches. Returns how many messages were read."""
+    def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
+        """What came from one client at a time is answered in one batch, as far as its turn reaches."""
         if self._lines and (line := self._lines.get(sender)) is not None:
-            self._join(line, came)
-            return 0
+            self._join(sender, line, came)
+            return
         messages = self._read(sender, came[0]) if len(came) == 1 else [message for frames in came for message in self._read(sender, frames)]
         if len(messages) > 1 and not (len(messages) <= TURN_MESSAGES_MAX and QUICK.issuperset(map(type, messages))):
-            self._take_turn(sender, Line(iter(messages), came))
+            self._take_turn(sender, Pending(iter(messages), came))
         else:
-            traffic = self._traffic
-            begin_s = time.perf_counter() if traffic is not None else 0.0
+            begin_s = time.perf_counter()
             rest = iter(messages)
             replies = self._answered(sender, rest) if messages else NOTHING
             if length_hint(rest):
-                self._line_up(sender, Line(rest, came))
-            if traffic is not None:
-                traffic.count_turn(replies, time.perf_counter() - begin_s)
+                self._line_up(sender, Pending(rest, came))
+            self._traffic.count_turn(replies, time.perf_counter() - begin_s)
             self._respond(sender, replies)
-        return len(messages)
 
     def _read(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
         messages = NOTHING
@@ -197,8 +259,7 @@ class BatchListener(ABC):
             messages = decode_requests(frames)
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
-        if self._traffic is not None:
-            self._traffic.count_batch(messages, frames)
+        self._traffic.count_batch(messages, frames)
         return messages
 
     def _answered(self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None) -> Sequence[AnyMessage]:
@@ -212,7 +273,7 @@ class BatchListener(ABC):
 
     # -- those whose turn was too short ---------------------------------------------------------------------------------
 
-    def _take_turn(self, sender: Sender, line: Line) -> None:
+    def _take_turn(self, sender: Sender, line: Pending) -> None:
         """Answer what is in ``line`` for as long as a turn is."""
         begin_s = time.perf_counter()
         turn = Turn(begin_s)
@@ -222,11 +283,10 @@ class BatchListener(ABC):
                 line.rest = iter(self._read(sender, line.came.popleft()))
             replies += self._answered(sender, line.rest, turn)
         self._line_up(sender, line)
-        if self._traffic is not None:
-            self._traffic.count_turn(replies, time.perf_counter() - begin_s)
+        self._traffic.count_turn(replies, time.perf_counter() - begin_s)
         self._respond(sender, replies)
 
-    def _line_up(self, sender: Sender, line: Line) -> None:
+    def _line_up(self, sender: Sender, line: Pending) -> None:
         """Behind the others, if there is more in ``line``."""
         stood = self._lines.pop(sender, None) is not None
         if line and (stood or self._may_stand(line.bytes)):
@@ -235,7 +295,7 @@ class BatchListener(ABC):
             if not stood:
                 self._stands(sender, line.bytes)
         elif stood:
-            self._leaves(sender, line.bytes)
+            self._stands(sender, -line.bytes)
 
     def _go_on_soon(self) -> None:
         if self._lines and not self._going_on:
@@ -249,31 +309,27 @@ class BatchListener(ABC):
             self._take_turn(*next(iter(self._lines.items())))
             self._go_on_soon()
 
-    def _join(self, line: Line, came: Sequence[Sequence[Frame]]) -> None:
+    def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
         """What is too much is dropped, the client asks again."""
         bytes = bytes_of(came)
         if len(line.came) < LINE_BATCHES_MAX and self._may_stand(bytes):
             line.came.extend(came)
             line.bytes += bytes
-            self._standing_bytes += bytes
+            self._stands(sender, bytes)
 
     def _give_up(self, sender: Sender) -> None:
         """The client has left: nobody waits for what it asked."""
         line = self._lines.pop(sender, None)
         if line is not None:
-            self._leaves(sender, line.bytes)
+            self._stands(sender, -line.bytes)
 
     def _may_stand(self, bytes: int) -> bool:
         """Whether there is room for so many bytes more in line."""
         return True
 
-    def _stands(self, sender: Sender, bytes: int) -> None:
-        """This client begins to stand in line, with so many bytes."""
-        self._standing_bytes += bytes
-
-    def _leaves(self, sender: Sender, bytes: int) -> None:
-        """It stands there no more."""
-        self._standing_bytes -= bytes
+    def _stands(self, sender: Sender, more_bytes: int) -> None:
+        """This client stands in line with so many bytes more; fewer: it stands there no more."""
+        self._standing_bytes += more_bytes
 
     def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:
         self.bad_batches += 1
@@ -286,3 +342,8 @@ class BatchListener(ABC):
 def _worth_a_line(count: int) -> bool:
     """The 1st, 2nd, 4th, 8th, ...: a hose of garbage must not fill the log."""
     return count.bit_count() == 1
+
+
+def bytes_of(came: Sequence[Sequence[Frame]]) -> int:
+    """Of all frames of these batches."""
+    return sum([len(frames[0]) if len(frames) == 1 else sum(map(len, frames)) for frames in came])

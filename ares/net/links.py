@@ -1,4 +1,7 @@
-"""What a client has towards each server, over sockets of whichever implementation: a link, or a reason why there is none.
+"""What both implementations have over TCP: how connections are set up, and a client's links to servers, or the reasons why there are none.
+
+A dead peer is noticed by TCP (keepalive when idle, retransmission timeout when not), not by ZMTP heartbeats: those count whole frames as signs of
+life, so a large element on a slow link would time out, be sent again, and never arrive.
 
 A server that refuses this client's key, or has keys where the client has none or the other way round, is left alone for a while, during which this
 client is told so in its name: a Refused of call 0. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
@@ -20,8 +23,23 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
 from ares.net.batching import BatchConnections, Deliver
-from ares.net.zmq.zmq_sockets import endpoint
 from ares.security.keys import SecretKey, is_key, without_key
+
+RECONNECT_S_MIN = 0.05
+RECONNECT_S_MAX = 1.0
+CONNECT_TIMEOUT_MS = 2_000
+HANDSHAKE_TIMEOUT_MS = 5_000
+SILENCE_MS_MAX = 10_000
+"""How long sent bytes may stay unacknowledged before the connection is given up."""
+
+KEEPALIVE_IDLE_S = 5
+KEEPALIVE_INTERVAL_S = 2
+KEEPALIVE_PROBES = 3
+BACKLOG = 1024
+PORT_MAX = 65_535
+CLOSE_S_MAX = 1.0
+CLOSE_GRACE_S = 0.05
+"""Between a server's last replies and the end of its connections: a client on libzmq drops what it has and did not read when the server hangs up."""
 
 BARRED_S = 1.0
 """How long a server that refused the key is left alone."""
@@ -42,6 +60,31 @@ _ABOUT_THE_CLIENT = (UNKNOWN_KEY, NEEDS_KEYS)
 """Why who answers there does not want this client; everything else is about who answers."""
 
 _log = logging.getLogger(__name__)
+
+
+def divided_address(address: str) -> tuple[str, int]:
+    """The host and port of ``host:port``. Raises :class:`BadInput`; libzmq itself would take port 99999 for 34463."""
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+        raise BadInput(f"{address!r} is no address: expected an IPv4 host:port, such as 127.0.0.1:7000")
+    return host, int(port)
+
+
+def cannot_listen(address: str, why: str | None) -> BadInput:
+    return BadInput(
+        f"cannot listen on {address!r}: {why}. Use an IPv4 address of this machine with a port that no other program has "
+        "(127.0.0.1:0 takes a free one)"
+    )
+
+
+def tune(raw: socket.socket) -> None:
+    """TCP is to notice a dead peer: keepalive when idle, the limit for retransmissions when not."""
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS_MAX)
 
 
 class Link(Protocol):
@@ -84,20 +127,20 @@ class LinkedConnections(BatchConnections):
     def _link(self, server: ServerId) -> Link | None:
         place, key = without_key(self._addresses[server])
         try:
-            endpoint(place)
+            host, port = divided_address(place)
             if key and self._secret is None:
                 raise BadInput("it wants to know clients by their keys, and none was given")
             if self._secret is not None and not is_key(key):
                 raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
-            return self._linked(server, place, key)
+            return self._linked(server, host, port, key)
         except BadInput as error:
             _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
             self._trouble(server, str(error))
             return None
 
     @abstractmethod
-    def _linked(self, server: ServerId, place: str, key: str) -> Link:
-        """A link to the server at ``place``, which owns ``key``; empty for one without keys. Raises :class:`BadInput`."""
+    def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
+        """A link to the server at this place, which owns ``key``; empty for one without keys. Raises :class:`BadInput`."""
 
     def _shut_out(self, server: ServerId, why: str) -> None:
         """The server does not want this client, or speaks another mechanism: it makes no sense to try again at once."""

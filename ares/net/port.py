@@ -1,19 +1,13 @@
-"""The seams between the shells and the world. Each has two implementations that pass one contract suite (tests/transport, tests/consensus).
+"""What clients and servers need of a transport. Every implementation passes the same tests (tests/transport/test_contract.py).
 
 Nothing here waits for an answer: requests are posted, replies are delivered, and what gets lost is sent again by the session.
 """
 
-import enum
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from msgspec import Struct
-
-from ares.model.configuration import Configuration
-from ares.model.identity import ClientId, DomainName, ServerId
-from ares.model.messages import AnyMessage, ConsensusDescription, Decided, PutData
-from ares.replica.facts import Fact
-from ares.replica.places import Key as Key
+from ares.model.identity import ServerId
+from ares.model.messages import AnyMessage
 
 Sender = Hashable
 """Names the client that a request came from, for the reply; valid while its connection lasts."""
@@ -61,7 +55,7 @@ class Connections(Protocol):
         """Close every connection; idempotent."""
 
 
-class Throttle(Protocol):
+class Intake(Protocol):
     """What keeps requests away from a server that has enough of them."""
 
     def pause(self) -> None:
@@ -71,7 +65,7 @@ class Throttle(Protocol):
         """Take requests again; idempotent."""
 
 
-class Listener(Throttle, Protocol):
+class Listener(Intake, Protocol):
     """A server's side of a transport.
 
     ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. Clients take turns at it. A batch that is not
@@ -89,108 +83,3 @@ class Listener(Throttle, Protocol):
 
     async def close(self) -> None:
         """Stop; replies already handed over are sent first (at most about a second); idempotent."""
-
-
-class Consensus(Protocol):
-    """One decision for every (domain, index): the first proposal wins, for ever (protocol: ARES II section 3, c.Con).
-
-    Every method raises :class:`ares.ConsensusUnavailable` when ``timeout_s`` passes without an answer; asking again is always safe.
-    """
-
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
-        """The decision for ``(configuration.domain, configuration.index)``: this proposal, or an earlier one."""
-
-    async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
-        """The last finalized configuration that the service was told of. Never needed for safety."""
-
-    async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """Keep ``configuration`` as its domain's hint, unless a later one is kept already."""
-
-    @property
-    def troubles(self) -> Mapping[ServerId, str]:
-        """Why members cannot be reached, as :attr:`Connections.troubles` of servers."""
-
-    async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
-        """What each member that answers says of itself; never raises for silent ones."""
-
-    async def close(self) -> None:
-        """Let go of connections; idempotent."""
-
-
-class Use(enum.IntEnum):
-    """What room in a journal is asked for: how much must be left for others decides who is refused first when the disk fills up."""
-
-    DATA = 0  # leaves the whole spare
-    POINTERS = 1  # pointers, collections and deletions, by which space is freed in the end: leave half of it
-    COMPACTION = 2  # may take the last of it
-
-
-class Verdict(Struct, frozen=True):
-    """What an examination found. ``whole``: all is there, as it was written.
-
-    ``damaged``: the elements that are not, as far as it can be told whose they were. ``readable``: None, unless the disk failed to read something;
-    then the large elements that it can read. To look at the data of others in memory might be to wait for the disk, and to fail with it.
-    """
-
-    whole: bool
-    damaged: tuple[Key, ...] = ()
-    readable: frozenset[Key] | None = None
-
-
-class Examination(Protocol):
-    """Reads a place from the disk and verifies it all, wherever waiting is allowed; whatever happens to the journal meanwhile."""
-
-    def run(self, pace: Callable[[int], None]) -> Verdict:
-        """``pace(bytes)`` is called before so many bytes are read; what it raises ends this. Raises OSError if it could not be done."""
-
-
-class Journal(Protocol):
-    """What a server must not forget: facts (ares/replica/facts.py), in places. All is called on one thread, the event loop's.
-
-    First :meth:`recover`, to its end. Then facts are appended, each in room that was reserved for it, and committed. Space is given back place by
-    place: copy what survives of a place's facts to the end, commit that, discard the place.
-    """
-
-    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
-        """Every fact that was committed, and perhaps some that were only appended, with its place; parts of large elements may be views.
-
-        Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
-        """
-
-    def reserve(self, bytes: int, use: Use) -> int | None:
-        """The place for facts of so many bytes (ares/replica/facts.py, fact_bytes_max), to be appended now; None when the disk is full."""
-
-    def append(self, fact: Fact, bytes: int) -> None:
-        """Keep ``fact``, which takes so many bytes at most, where the last reserved room is; it is not durable yet."""
-
-    def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
-        """Make everything appended so far durable; several commits end in order. ``done(error, moved)`` is not called before this returns.
-
-        ``moved``: the large elements appended, their parts views of the mapped journal, so that memory need not hold them too. After an error nothing
-        more becomes durable.
-        """
-
-    def places(self) -> Mapping[int, int]:
-        """Bytes of every place that no fact is appended to any more."""
-
-    def read(self, place: int) -> Iterator[Fact]:
-        """The facts of such a place. Raises :class:`ares.model.errors.StoreDamaged`."""
-
-    def durable(self) -> Mapping[int, int]:
-        """Bytes of every place that are durable: those of :meth:`places`, and of one that facts are appended to."""
-
-    def examination(self, place: int) -> Examination | None:
-        """Of what is durable there now; None if there is no such place (any more)."""
-
-    def seal(self, place: int) -> bool:
-        """No fact is appended to ``place`` any more: it is among :meth:`places` after the next commit. False when there is no room for another."""
-
-    def discard(self, place: int) -> None:
-        """What survives of such a place was committed elsewhere: forget it with the next commit. Views into it stay valid."""
-
-    @property
-    def bytes_on_disk(self) -> int:
-        """What it takes."""
-
-    def close(self) -> None:
-        """Let go of files; commits under way are finished first, and not told; idempotent."""

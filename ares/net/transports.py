@@ -1,24 +1,32 @@
 """Which of two implementations of ZeroMQ's protocol is used: our own, which is faster, or libzmq, whose CURVE more people have looked at.
 
 They speak the same on the wire, and tests let each talk to the other, with keys and without. Why there are two, with figures: docs/transport.md.
+libzmq is loaded only where it is used.
 """
+
+from typing import TYPE_CHECKING
 
 from ares.cluster.tables import Limits, TransportName
 from ares.machine.metrics import Traffic
 from ares.net.port import Connections
-from ares.net.zmq.zmq_server import ZmqListener
 from ares.net.zmtp_client import ZmtpConnections
 from ares.net.zmtp_server import ZmtpListener
 from ares.security.keys import SecretKey
 from ares.security.lock import Lock
 
+if TYPE_CHECKING:
+    from ares.net.zmq.zmq_server import ZmqListener
+
 
 def listener_at(
     address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None, transport: TransportName = "native"
-) -> ZmqListener | ZmtpListener:
+) -> "ZmqListener | ZmtpListener":
     """A listener at ``host:port``. ``lock``: for clients with keys. ``traffic``: where to count."""
-    kind = ZmqListener if transport == "libzmq" else ZmtpListener
-    return kind(address, lock, limits, traffic)
+    if transport == "native":
+        return ZmtpListener(address, lock, limits, traffic)
+    from ares.net.zmq.zmq_server import ZmqListener
+
+    return ZmqListener(address, lock, limits, traffic)
 
 
 def connections(secret: SecretKey | None = None, transport: TransportName = "native") -> Connections:

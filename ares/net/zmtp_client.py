@@ -10,19 +10,31 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ares.model.codec import Frame
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
 from ares.net.batching import Deliver, Waiting, batches
-from ares.net.links import HUNG_UP, MUTE, NEEDS_KEYS, NO_SERVER, UNKNOWN_KEY, WRONG_KEY, Link, LinkedConnections, unreached
-from ares.net.zmq.zmq_sockets import CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
+from ares.net.links import (
+    CONNECT_TIMEOUT_MS,
+    HANDSHAKE_TIMEOUT_MS,
+    HUNG_UP,
+    MUTE,
+    NEEDS_KEYS,
+    NO_SERVER,
+    RECONNECT_S_MAX,
+    RECONNECT_S_MIN,
+    UNKNOWN_KEY,
+    WRONG_KEY,
+    Link,
+    LinkedConnections,
+    tune,
+    unreached,
+)
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient
-from ares.net.zmtp.handshake import DEALER, Handshake, Null, TurnedAway, WrongMechanism, properties
-
-RECONNECT_S_MIN = 0.05
-RECONNECT_S_MAX = 1.0
+from ares.net.zmtp.frames import DEALER, Handshake, Null, TurnedAway, WrongMechanism, properties
 
 _log = logging.getLogger(__name__)
 
@@ -34,32 +46,30 @@ class ZmtpConnections(LinkedConnections):
         super().open(deliver)
         self._scratch = scratch()
 
-    def _linked(self, server: ServerId, place: str, key: str) -> Link:
+    def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
         secret = self._secret
-        host, _, port = place.rpartition(":")
 
-        def handshake() -> Handshake:
-            return Null(DEALER) if secret is None else CurveClient(secret, key, properties(DEALER))
-
-        def shut_out(why: str) -> None:
-            self._shut_out(server, why)
-
-        def trouble(why: str) -> None:
-            self._trouble(server, why)
+        def candidate(link: _Link, careful: bool) -> ZmtpConnection:
+            handshake: Handshake = Null(DEALER) if secret is None else CurveClient(secret, key, properties(DEALER))
+            return ZmtpConnection(DEALER, handshake, self._scratch, link.met, deliver, link.lost, _made, link.flow, careful=careful)
 
         def deliver(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
             for frames in batches:
                 self._receive(server, frames)
 
-        return _Link(host, int(port), self._loop, self._scratch, handshake, deliver, shut_out, trouble, secret is not None)
+        return _Link(host, port, self._loop, candidate, partial(self._shut_out, server), partial(self._trouble, server), secret is not None)
+
+
+def _made(_: ZmtpConnection, raw: socket.socket) -> None:
+    tune(raw)
 
 
 class _Link:
     """The connection to one server, made when there is something to send; and what waits while there is none, or the server takes nothing.
 
-    ``shut_out(why)`` is called when a handshake ends with a reason why the next one would, too: the server does not know the key of this client, or
-    only one of them has keys (``has_keys``: this client). ``trouble(why)`` is called when another attempt came to nothing, and with nothing when one
-    has succeeded.
+    ``candidate(link, careful)`` makes a connection that is not there yet. ``shut_out(why)`` is called when a handshake ends with a reason why the
+    next one would, too: the server does not know the key of this client, or only one of them has keys (``has_keys``: this client). ``trouble(why)``
+    is called when another attempt came to nothing, and with nothing when one has succeeded.
     """
 
     def __init__(
@@ -67,9 +77,7 @@ class _Link:
         host: str,
         port: int,
         loop: asyncio.AbstractEventLoop,
-        scratch: memoryview,
-        handshake: Callable[[], Handshake],
-        deliver: Callable[[ZmtpConnection, list[list[Frame]]], None],
+        candidate: Callable[["_Link", bool], ZmtpConnection],
         shut_out: Callable[[str], None],
         trouble: Callable[[str], None],
         has_keys: bool,
@@ -77,9 +85,7 @@ class _Link:
         self._host = host
         self._port = port
         self._loop = loop
-        self._scratch = scratch
-        self._handshake = handshake
-        self._deliver = deliver
+        self._candidate = candidate
         self._shut_out = shut_out
         self._trouble = trouble
         self._has_keys = has_keys
@@ -118,7 +124,7 @@ class _Link:
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
-            connection = self._latest = self._candidate()
+            connection = self._latest = self._candidate(self, self._careful)
             await self._reach(connection)
             if self._usable is not None:
                 break
@@ -142,11 +148,7 @@ class _Link:
             connection.hang_up()
             self._trouble(MUTE)
 
-    def _candidate(self) -> ZmtpConnection:
-        handshake, careful = self._handshake(), self._careful
-        return ZmtpConnection(DEALER, handshake, self._scratch, self._met, self._deliver, self._lost, self._flow, careful=careful)
-
-    def _met(self, connection: ZmtpConnection) -> None:
+    def met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:
             connection.hang_up()
             return
@@ -154,14 +156,14 @@ class _Link:
         self._careful = False
         self._trouble("")
         self._met_or_lost.set()
-        self._flow()
+        self.flow()
 
-    def _flow(self) -> None:
+    def flow(self) -> None:
         connection = self._usable
         if connection is not None and self._waiting:
             self._transmit(connection, self._waiting.take())
 
-    def _lost(self, connection: ZmtpConnection) -> None:
+    def lost(self, connection: ZmtpConnection) -> None:
         """Also when it never came to a handshake."""
         if not connection.shaken:
             if connection is self._latest and not self._closed:

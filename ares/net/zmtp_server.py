@@ -13,25 +13,25 @@ from collections.abc import Callable, Sequence
 
 from ares.cluster.tables import Limits
 from ares.machine.metrics import Traffic
-from ares.model.errors import BadInput
 from ares.model.messages import AnyMessage
 from ares.net.batching import WAITING_BYTES_MAX, BatchListener, batches
+from ares.net.links import BACKLOG, CLOSE_GRACE_S, CLOSE_S_MAX, HANDSHAKE_TIMEOUT_MS, cannot_listen, divided_address, tune
 from ares.net.port import Handle, Sender
-from ares.net.zmq.zmq_sockets import BACKLOG, HANDSHAKE_TIMEOUT_MS, endpoint
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveServer
-from ares.net.zmtp.handshake import ROUTER, Handshake, NotAdmitted, Null, properties
+from ares.net.zmtp.frames import ROUTER, Handshake, NotAdmitted, Null, properties
 from ares.security import lock as locks
+from ares.security.clients_file import KeyedSender
 from ares.security.lock import Lock
-
-CLOSE_S_MAX = 1.0
-CLOSE_GRACE_S = 0.05
-"""Between the last replies and the end of the connections: a client on libzmq drops what it has and did not read when the server hangs up."""
 
 NEGLIGIBLE_BYTES = 4 * 1024
 """A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
 
 _log = logging.getLogger(__name__)
+
+
+class _ClientConnection(KeyedSender, ZmtpConnection):
+    """The connection of one client; it is the sender of what comes over it."""
 
 
 class ZmtpListener(BatchListener):
@@ -58,15 +58,11 @@ class ZmtpListener(BatchListener):
         self._strange = 0
 
     async def serve(self, handle: Handle) -> str:
-        endpoint(self._wanted)
-        host, _, port = self._wanted.rpartition(":")
+        host, port = divided_address(self._wanted)
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, host, int(port), family=socket.AF_INET, backlog=BACKLOG)
+            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, family=socket.AF_INET, backlog=BACKLOG)
         except OSError as error:
-            raise BadInput(
-                f"cannot listen on {self._wanted!r}: {error.strerror}. Use an IPv4 address of this machine with a port that no other program has "
-                "(127.0.0.1:0 takes a free one)"
-            ) from error
+            raise cannot_listen(self._wanted, error.strerror) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()
         self._start(handle, f"{bound_host}:{bound_port}")
         if self._lock is not None:
@@ -81,10 +77,11 @@ class ZmtpListener(BatchListener):
             return self._lock.clients.admits(key, connection.host)
 
         handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
-        connection = ZmtpConnection(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
+        connection = _ClientConnection(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
         return connection
 
-    def _made(self, connection: ZmtpConnection) -> None:
+    def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
+        tune(raw)
         self.connections[connection] = self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
         self._unmet[connection] = None
         if len(self.connections) > self._limits.connections:
@@ -103,17 +100,13 @@ class ZmtpListener(BatchListener):
         if self._paused:
             connection.pause()
 
-    def _stands(self, sender: Sender, bytes: int) -> None:
+    def _stands(self, sender: Sender, more_bytes: int) -> None:
         assert isinstance(sender, ZmtpConnection)
-        super()._stands(sender, bytes)
-        sender.pause()
-        self._holds(bytes)
-
-    def _leaves(self, sender: Sender, bytes: int) -> None:
-        assert isinstance(sender, ZmtpConnection)
-        super()._leaves(sender, bytes)
-        self._holds(-bytes)
-        if not self._paused:
+        super()._stands(sender, more_bytes)
+        if more_bytes > 0:
+            sender.pause()
+        self._holds(more_bytes)
+        if more_bytes < 0 and not self._paused:
             sender.resume()
 
     def _weight(self, connection: ZmtpConnection) -> int:
@@ -184,8 +177,7 @@ class ZmtpListener(BatchListener):
             bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
             unsent = sender.unsent_bytes
             if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # one batch is always taken
-                if self._traffic is not None:
-                    self._traffic.sent_bytes += bytes
+                self._traffic.sent_bytes += bytes
                 sender.send(frames)
                 if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:
                     self._note_unread(sender, sender.unsent_bytes)

@@ -32,13 +32,14 @@ from ares.model.messages import (
     Scrub,
     Stored,
 )
-from ares.net.port import Journal, Key, Loop, Sender, Throttle, Use
+from ares.net.port import Intake, Loop, Sender
 from ares.replica.compaction import USUAL, Thrift
 from ares.replica.state import Outlasting
 from ares.replica.unsynced import Unsynced
 from ares.security.roles import Admission
 from ares.server.host import Host, for_replica
 from ares.server.reclaiming import Reclaiming, Step
+from ares.store.port import Journal, Key, Use
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is full for whoever asks how the server is."""
@@ -72,7 +73,7 @@ class DurableHost(Host):
         admission: Admission | None = None,
         loop: Loop | None = None,
         thrift: Thrift = USUAL,
-        throttle: Throttle | None = None,
+        throttle: Intake | None = None,
     ) -> None:
         super().__init__(outlasting.replica, admission, loop)
         self._outlasting = outlasting
@@ -259,7 +260,7 @@ class DurableHost(Host):
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
         """The file of ``place`` was found damaged: journal again, from memory, what is alive there, and give the place up.
 
-        ``readable``: see :class:`ares.net.port.Verdict`.
+        ``readable``: see :class:`ares.store.port.Verdict`.
         """
         self._reclaiming.leave(place, readable)
         self._schedule()

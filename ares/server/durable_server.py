@@ -9,13 +9,14 @@ from collections.abc import Callable
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
-from ares.net.port import Journal, Listener
+from ares.net.port import Listener
 from ares.replica.hosting import Clock, no_clock
 from ares.replica.state import Outlasting
 from ares.security.roles import Admission
 from ares.server.durable_host import DurableHost
 from ares.server.host import Host
 from ares.server.scrub import Care, Scrubbing
+from ares.store.port import Journal
 
 log = logging.getLogger(__name__)
 

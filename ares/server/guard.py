@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ares.cluster.settings import Settings
-from ares.net.port import Consensus
+from ares.consensus.port import Consensus
 from ares.security.lock import Lock
 from ares.security.roles import Admission, Client, Role
 

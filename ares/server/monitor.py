@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from ares.machine.metrics import DISK_S, LAG_S, Histogram, Traffic, Vitals
 from ares.model.errors import ConsensusUnavailable
 from ares.model.messages import ConsensusDescription
-from ares.net.zmq.zmq_server import ZmqListener
-from ares.net.zmtp_server import ZmtpListener
+from ares.net.batching import BatchListener
 from ares.server.http import PLAIN, HttpStatus, Page
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class Monitor(Generic[Seen]):
     ``listener``: what it serves at. Make it, and call everything, on the event loop of the process.
     """
 
-    def __init__(self, id: str, address: str, traffic: Traffic, listener: ZmqListener | ZmtpListener) -> None:
+    def __init__(self, id: str, address: str, traffic: Traffic, listener: BatchListener) -> None:
         self._id = id
         self._traffic = traffic
         self._listener = listener

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ares.cluster.settings import MemberSettings, Settings
+from ares.consensus.port import Consensus
 from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 from ares.model.identity import ClientId
-from ares.net.port import Consensus
 
 if TYPE_CHECKING:
     from ares.autopilot.pilot import Autopilot

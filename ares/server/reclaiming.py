@@ -13,10 +13,10 @@ import logging
 from collections.abc import Container, Mapping
 
 from ares.model.errors import StoreDamaged
-from ares.net.port import Journal, Key, Use
 from ares.replica.compaction import USUAL, Compaction, Thrift, choose, is_worth_it
 from ares.replica.facts import fact_bytes_max
 from ares.replica.state import Outlasting
+from ares.store.port import Journal, Key, Use
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Reclaiming:
         return len(self._damaged)
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
-        """``place`` is damaged. ``readable``: see :class:`ares.net.port.Verdict`."""
+        """``place`` is damaged. ``readable``: see :class:`ares.store.port.Verdict`."""
         if place not in self._damaged:
             log.error("place %d of the store is damaged; what is alive there is journaled again from memory", place)
         if self._damaged.get(place) is None:

@@ -17,9 +17,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.model.messages import Scrub, ScrubReply
-from ares.net.port import Journal, Verdict
 from ares.server.durable_host import DurableHost
 from ares.server.repairs import Pull, Repairs
+from ares.store.port import Journal, Verdict
 
 log = logging.getLogger(__name__)
 

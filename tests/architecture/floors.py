@@ -48,6 +48,13 @@ OWNERS = {
 }
 """The only modules (by prefix) that may import a library."""
 
+WIRE = "ares.net.zmtp."
+WIRE_KNOWS = (WIRE, "ares.model.errors", "ares.model.codec")
+"""All that the wire protocol may import of ``ares``: errors, and the limits of a frame."""
+
+LIBZMQ = "ares.net.zmq."
+LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
+
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 FOLDER_FILES_MAX = 21
@@ -180,6 +187,17 @@ def strangers(tree: list[Module]) -> list[str]:
 
 def _is_adapter(name: str) -> bool:
     return name.startswith(ADAPTERS) and not name.endswith(".port")
+
+
+def wire_protocol(tree: list[Module]) -> list[str]:
+    """The wire protocol that knows more than errors and limits, and a transport that stands on the other one, libzmq's."""
+    broken = []
+    for importer, imported in _inner(tree):
+        if importer.startswith(WIRE) and not imported.startswith(WIRE_KNOWS):
+            broken.append(f"{importer} imports {imported}: the wire protocol knows only errors and the limits it is given")
+        if imported.startswith(LIBZMQ) and importer.startswith("ares.net.") and not importer.startswith(LIBZMQ_CHOOSERS):
+            broken.append(f"{importer} imports {imported}: only the choice of a transport names libzmq's")
+    return broken
 
 
 def foreign_libraries(tree: list[Module]) -> list[str]:
@@ -317,5 +335,5 @@ def citations(tree: list[Module]) -> list[str]:
 
 RULES = {
     rule.__name__: rule
-    for rule in (homeless, upward, cycles, impure, strangers, foreign_libraries, shape, asserted_input, starting_python, citations)
+    for rule in (homeless, upward, cycles, impure, strangers, wire_protocol, foreign_libraries, shape, asserted_input, starting_python, citations)
 }

@@ -8,7 +8,7 @@ import pytest
 
 from ares.consensus.etcd import EtcdConsensus
 from ares.consensus.local import LocalConsensus
-from ares.net.port import Consensus
+from ares.consensus.port import Consensus
 
 from .clusters import LocalMembers, MemberProcesses
 from .etcds import EtcdProcesses

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ares.consensus.port import Consensus
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused
 from ares.model.identity import ClientId, DomainName
-from ares.net.port import Consensus
 
 from .clusters import PATIENCE_S, configuration
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ares.model.element import intact
 from ares.model.messages import DELETED, GetData, Introduce
-from ares.net.port import Verdict
 from ares.server.durable_host import DurableHost
 from ares.server.durable_server import recovered
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH, HEAD, decode_head, parse_frame, walk
+from ares.store.port import Verdict
 
 from ..journal.serving import INITIAL, KIB, ME, PHOTOS, ClosingDisk, log_journal, put, state
 

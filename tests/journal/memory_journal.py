@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ares.model.element import intact, is_hollow
 from ares.model.messages import PutData
-from ares.net.port import Use, Verdict
 from ares.replica.facts import Fact, fact_bytes_max
+from ares.store.port import Use, Verdict
 
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
@@ -19,7 +19,7 @@ class Kept:
 
 
 class MemoryJournal:
-    """:class:`ares.net.port.Journal` over ``kept``. ``later(step)`` calls it after the present step of its owner."""
+    """:class:`ares.store.port.Journal` over ``kept``. ``later(step)`` calls it after the present step of its owner."""
 
     def __init__(self, kept: Kept, later: Callable[[Callable[[], None]], object], place_bytes: int = 1 << 20) -> None:
         self._kept = kept

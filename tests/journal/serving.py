@@ -11,7 +11,6 @@ from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import CollectConfig, GetData, Introduce, PutData, Request, WriteConfig
 from ares.model.tag import Tag
-from ares.net.port import Use
 from ares.replica.compaction import Compaction
 from ares.replica.facts import fact_bytes_max
 from ares.replica.replica import Replica
@@ -19,6 +18,7 @@ from ares.replica.state import Outlasting
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
+from ares.store.port import Use
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
 INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 0)

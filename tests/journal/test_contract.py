@@ -1,10 +1,10 @@
-"""What every journal does, in files or in memory (ares/net/port.py, Journal)."""
+"""What every journal does, in files or in memory (ares/store/port.py, Journal)."""
 
 import pytest
 
 from ares.model.tag import Tag
-from ares.net.port import Use
 from ares.replica.facts import Pointed, Trimmed, fact_bytes_max
+from ares.store.port import Use
 
 from .memory_journal import Kept, MemoryJournal
 from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, requests, state

@@ -10,10 +10,10 @@ import pytest
 
 from ares.model.configuration import Status, Successor
 from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
-from ares.net.port import Use
 from ares.replica.facts import fact_bytes_max
 from ares.server.durable_host import DurableHost
 from ares.store.journal.disk import Disk
+from ares.store.port import Use
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
 

@@ -7,7 +7,7 @@ import pytest
 
 from ares.model.errors import Unavailable
 from ares.model.identity import ServerId
-from ares.net.zmtp.handshake import framed, greeting
+from ares.net.zmtp.frames import framed, greeting
 
 from .cluster import SecureCluster, within
 

@@ -8,8 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.net.zmtp.curve import METADATA_BYTES_MAX, CurveClient, CurveServer
-from ares.net.zmtp.frames import SCRATCH_BYTES, Incoming, pong
-from ares.net.zmtp.handshake import DEALER, GREETING_BYTES, ROUTER, NotAdmitted, NotZmtp, TurnedAway, WrongMechanism, framed, properties
+from ares.net.zmtp.frames import (
+    DEALER,
+    GREETING_BYTES,
+    ROUTER,
+    SCRATCH_BYTES,
+    Incoming,
+    NotAdmitted,
+    NotZmtp,
+    TurnedAway,
+    WrongMechanism,
+    framed,
+    pong,
+    properties,
+)
 from ares.security.keys import SecretKey
 
 from .test_zmtp import BAD_METADATA, SIZES, feed, opening
@@ -31,9 +43,9 @@ class Side:
         return b"".join(answers)
 
     def seal(self, *messages: Sequence[bytes]) -> bytes:
-        traffic = self.incoming.traffic
-        assert traffic is not None
-        return b"".join(bytes(buffer) for message in messages for buffer in traffic.seal(message))
+        cipher = self.incoming.cipher
+        assert cipher is not None
+        return b"".join(bytes(buffer) for message in messages for buffer in cipher.seal(message))
 
 
 def client_of(server_key: str = SERVER.public, secret: SecretKey = CLIENT, said: bytes = b"") -> Side:
@@ -96,9 +108,9 @@ def test_the_same_message_never_looks_the_same_twice() -> None:
 
 def test_a_ping_is_answered_in_secret() -> None:
     client, server = met()
-    traffic = client.incoming.traffic
-    assert traffic is not None
-    answer = server.hear(traffic.seal_command(b"\x04PING\x00\x0acontext"))
+    cipher = client.incoming.cipher
+    assert cipher is not None
+    answer = server.hear(cipher.seal_command(b"\x04PING\x00\x0acontext"))
     assert answer
     assert pong(b"context") not in answer
     assert client.hear(answer) == b""
@@ -332,7 +344,7 @@ def test_garbage_is_refused_or_waited_for(garbage: bytes, is_met: bool) -> None:
 
 def test_no_secret_is_shown() -> None:
     client, server = met()
-    shown = " ".join(map(repr, (client.handshake, server.handshake, client.incoming, server.incoming, client.incoming.traffic, CLIENT, SERVER)))
+    shown = " ".join(map(repr, (client.handshake, server.handshake, client.incoming, server.incoming, client.incoming.cipher, CLIENT, SERVER)))
     for secret in (CLIENT.secret, SERVER.secret):
         assert secret.hex() not in shown
         assert repr(secret) not in shown

@@ -8,7 +8,7 @@ import zmq
 import zmq.asyncio
 
 from ares.model.codec import decode, encode
-from ares.net.zmtp.handshake import GREETING_BYTES
+from ares.net.zmtp.frames import GREETING_BYTES
 from ares.net.zmtp_client import ZmtpConnections
 from ares.net.zmtp_server import ZmtpListener
 from ares.security.keys import keyed

@@ -15,7 +15,7 @@ from ares.net.zmq.zmq_client import ZmqConnections
 from ares.net.zmq.zmq_server import ZmqListener
 from ares.net.zmtp.connection import ZmtpConnection
 from ares.net.zmtp.curve import CurveServer
-from ares.net.zmtp.handshake import framed, greeting
+from ares.net.zmtp.frames import framed, greeting
 from ares.net.zmtp_client import ZmtpConnections
 from ares.net.zmtp_server import ZmtpListener
 from ares.security.keys import SecretKey, keyed

@@ -1,4 +1,4 @@
-"""Clients take turns at a server (ares/net/turns.py): one that asks for much at a time does not keep the others waiting."""
+"""Clients take turns at a server (ares/net/batching.py): one that asks for much at a time does not keep the others waiting."""
 
 import asyncio
 import time
@@ -14,10 +14,9 @@ from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName, ServerId
 from ares.model.messages import PAGE_OBJECTS_MAX, Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
 from ares.model.tag import TAG_ZERO, Tag
-from ares.net import batching, turns
-from ares.net.batching import BatchListener, batches
+from ares.net import batching
+from ares.net.batching import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S, BatchListener, batches
 from ares.net.port import Sender
-from ares.net.turns import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S
 from ares.replica.hosting import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
 from ares.server.host import Host
@@ -72,8 +71,7 @@ class Recording(BatchListener):
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Steps:
     steps = Steps()
-    for module in (turns, batching):
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=steps.time))
+    monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=steps.time))
     return steps
 
 

@@ -14,8 +14,22 @@ from ares.cluster.tables import Limits
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO
-from ares.net.zmtp.frames import LARGE_BYTES_MIN, SCRATCH_BYTES, Incoming, pong, wire
-from ares.net.zmtp.handshake import DEALER, ROUTER, NotZmtp, Null, TurnedAway, framed, greeting, parsed, properties
+from ares.net.zmtp.frames import (
+    DEALER,
+    LARGE_BYTES_MIN,
+    ROUTER,
+    SCRATCH_BYTES,
+    Incoming,
+    NotZmtp,
+    Null,
+    TurnedAway,
+    framed,
+    greeting,
+    parsed,
+    pong,
+    properties,
+    wire,
+)
 from ares.net.zmtp_client import ZmtpConnections
 from ares.net.zmtp_server import ZmtpListener
 

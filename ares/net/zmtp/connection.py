@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from ares.model.codec import Frame
-from ares.net.zmq.zmq_sockets import KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, SILENCE_MS_MAX, ZERO_COPY_BYTES_MIN
-from ares.net.zmtp.frames import MECHANISM_AT, SCRATCH_BYTES, Incoming, head, wire
-from ares.net.zmtp.handshake import Handshake, NotAdmitted, NotZmtp, Null
-from ares.security.clients_file import KeyedSender
+from ares.net.zmtp.frames import MECHANISM_AT, SCRATCH_BYTES, Handshake, Incoming, NotAdmitted, NotZmtp, Null, head, wire
+
+JOINED_BYTES_MAX = 64 * 1024
+"""Frames that are smaller are joined to be sent; larger ones are not copied."""
 
 UNSENT_BYTES = 1024 * 1024
 """More than this unsent, and the other side counts as slow."""
@@ -23,14 +23,14 @@ def scratch() -> memoryview:
     return memoryview(bytearray(SCRATCH_BYTES))
 
 
-class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
+class ZmtpConnection(asyncio.BufferedProtocol):
     """A connection of a socket of this ``kind`` (DEALER or ROUTER). ``handshake``: this side of it, not begun.
 
-    ``made`` is called when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought, ``lost`` when it has
-    ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other side does not take
-    what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of the client at the
-    other end, where clients have keys. ``ready``: it was, and nobody has hung up since. ``trouble``: why the other side was hung up on, if it sent
-    what is not ZMTP.
+    ``made`` is called with it and its socket when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought,
+    ``lost`` when it has ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other
+    side does not take what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of
+    the client at the other end, where clients have keys. ``ready``: it was, and nobody has hung up since. ``trouble``: why the other side was hung up
+    on, if it sent what is not ZMTP. ``careful``: the handshake begins only when the peer's greeting is here and fits.
     """
 
     def __init__(
@@ -41,11 +41,12 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         met: Callable[["ZmtpConnection"], None],
         receive: Callable[["ZmtpConnection", list[list[Frame]]], object],
         lost: Callable[["ZmtpConnection"], None],
+        made: Callable[["ZmtpConnection", socket.socket], None],
         taken: Callable[[], None] = lambda: None,
         holds: Callable[[int], None] = lambda _: None,
-        made: Callable[["ZmtpConnection"], None] = lambda _: None,
         careful: bool = False,
     ) -> None:
+        self.key = ""
         self.slow = False
         self.shaken = False
         self.ready = False
@@ -66,10 +67,9 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        _tune(transport.get_extra_info("socket"))
         self.transport.set_write_buffer_limits(UNSENT_BYTES)
         self._begin()
-        self._made(self)
+        self._made(self, transport.get_extra_info("socket"))
 
     def _begin(self) -> None:
         assert self._handshake is not None, "a connection is made once"
@@ -157,23 +157,23 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
     def send(self, frames: Sequence[Frame]) -> bool:
         """One message; whether it was taken, which it is not when the connection has ended. One that cannot be sent whole ends it, and what was
         raised is raised."""
-        transport, traffic = self._transport, self._incoming.traffic
+        transport, cipher = self._transport, self._incoming.cipher
         if not self.ready or transport is None or transport.is_closing():
             return False
         try:
-            if traffic is None and len(frames) == 1 and len(frames[0]) < ZERO_COPY_BYTES_MIN:
+            if cipher is None and len(frames) == 1 and len(frames[0]) < JOINED_BYTES_MAX:
                 transport.write(head(len(frames[0])) + frames[0])
             else:
-                self._transmit(wire(frames) if traffic is None else traffic.seal(frames))
+                self._transmit(wire(frames) if cipher is None else cipher.seal(frames))
         except BaseException:
             self.hang_up()  # or the next message would be taken for the rest of this one
             raise
         return True
 
-    def _transmit(self, buffers: Iterable[bytes]) -> None:
-        small = list[bytes]()
+    def _transmit(self, buffers: Iterable[Frame | bytearray]) -> None:
+        small = list[Frame | bytearray]()
         for buffer in buffers:
-            if len(buffer) < ZERO_COPY_BYTES_MIN:
+            if len(buffer) < JOINED_BYTES_MAX:
                 small.append(buffer)
             else:
                 self.transport.write(b"".join(small))
@@ -202,13 +202,3 @@ class ZmtpConnection(KeyedSender, asyncio.BufferedProtocol):
         self.ready = False
         if self._transport is not None:
             self._transport.close()
-
-
-def _tune(raw: socket.socket) -> None:
-    """TCP notices a dead peer: keepalive when idle, the limit for retransmissions when not."""
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS_MAX)

@@ -9,12 +9,14 @@
 
 All that follows HELLO is secret between the two transient keys, which end with the connection: a permanent key that becomes known opens no recorded
 connection. Each side counts its nonces up and takes only ones that are higher than the one before, so that nothing can be sent twice or in another
-order (ares/net/zmtp/curve_traffic.py). The server keeps its transient key in the cookie, under a key of that connection. PyNaCl has the cryptography;
-here are the order of things and the checks. The same goes over the wire as with libzmq, which may be on the other side.
+order. The server keeps its transient key in the cookie, under a key of that connection. PyNaCl has the cryptography; here are the order of things and
+the checks. The same goes over the wire as with libzmq, which may be on the other side.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
+from nacl._sodium import ffi, lib
 from nacl.bindings import (
     crypto_box_beforenm,
     crypto_box_easy_afternm,
@@ -26,16 +28,34 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
-from ares.net.zmtp.curve_boxes import BOX_BYTES_MORE
-from ares.net.zmtp.curve_traffic import FROM_CLIENT, FROM_SERVER, CurveTraffic
-from ares.net.zmtp.handshake import NotAdmitted, NotZmtp, Traffic, framed, greeting, refusal
-from ares.security.keys import SecretKey
+from ares.model.codec import Frame
+from ares.net.zmtp.frames import COMMAND, LONG, MORE, SHORT_MAX, Handshake, NotAdmitted, NotZmtp, framed, greeting, refusal
+
+BOX_BYTES_MORE = 16
+"""By which a box is larger than what is in it: its authenticator, which comes first."""
+
+_from_buffer = ffi.from_buffer
+_seal = lib.crypto_box_easy_afternm
+_unseal = lib.crypto_box_open_easy_afternm
+
+FROM_CLIENT, FROM_SERVER = b"CurveZMQMESSAGEC", b"CurveZMQMESSAGES"
+"""What nonces begin with, by who sends."""
+
+_KEY = 32
+_COUNT = 8
+_MESSAGE = b"\x07MESSAGE"
+_BOX_AT = len(_MESSAGE) + _COUNT
+_CONTENT_AT = _BOX_AT + BOX_BYTES_MORE + 1
+"""In a MESSAGE; before it, in the box, is a byte of flags."""
+
+_SEALED_MORE, _SEALED_COMMAND = 1, 2
+_ROOM = [bytes(BOX_BYTES_MORE) + bytes([flags]) for flags in range(4)]
+_OPENED = [0, MORE, COMMAND, MORE | COMMAND]
+"""Flags of a frame, by those in the box."""
 
 METADATA_BYTES_MAX = 1024
 """Of what a peer says of itself in the handshake."""
 
-_KEY = 32
-_COUNT = 8
 _LONG_NONCE = 16
 _VERSION = b"\x01\x00"
 _HELLO, _WELCOME, _INITIATE, _READY = b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05READY"
@@ -50,18 +70,25 @@ _READY_BYTES = len(_READY) + _COUNT + BOX_BYTES_MORE
 _REFUSED = framed(b"\x05ERROR\x03400")
 
 
-class CurveClient:
-    """The handshake (:class:`ares.net.zmtp.handshake.Handshake`) of a client with ``secret``, and the server that owns ``server_key`` (hex).
+class KeyPair(Protocol):
+    """A permanent key: the secret half, and the public one in hex."""
+
+    @property
+    def secret(self) -> bytes: ...
+
+    @property
+    def public(self) -> str: ...
+
+
+class CurveClient(Handshake):
+    """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of a client with ``secret``, and the server that owns ``server_key`` (hex).
 
     ``metadata``: what it says of itself.
     """
 
     mechanism = b"CURVE"
 
-    def __init__(self, secret: SecretKey, server_key: str, metadata: bytes) -> None:
-        self.properties: bytes | None = None
-        self.traffic: Traffic | None = None
-        self.client_key = ""
+    def __init__(self, secret: KeyPair, server_key: str, metadata: bytes) -> None:
         self._secret = secret
         self._server = bytes.fromhex(server_key)
         self._metadata = metadata
@@ -80,7 +107,7 @@ class CurveClient:
             raise refused if self._key else NotZmtp("it refuses before it has shown to own the server's key")
         if not self._key:
             return self._initiate(command)
-        if self.traffic is None:
+        if self.cipher is None:
             return self._finish(command)
         raise _unexpected(command)
 
@@ -102,12 +129,12 @@ class CurveClient:
             raise _unexpected(ready)
         count, box = ready[len(_READY) :][:_COUNT], ready[len(_READY) + _COUNT :]
         self.properties = _opened(box, b"CurveZMQREADY---" + count, self._key, "a READY that the server did not seal")
-        self.traffic = CurveTraffic(self._key, FROM_CLIENT, FROM_SERVER, 2, int.from_bytes(count, "big"))
+        self.cipher = CurveCipher(self._key, FROM_CLIENT, FROM_SERVER, 2, int.from_bytes(count, "big"))
         return b""
 
 
-class CurveServer:
-    """The handshake (:class:`ares.net.zmtp.handshake.Handshake`) of the server with ``secret``, and one client.
+class CurveServer(Handshake):
+    """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of the server with ``secret``, and one client.
 
     ``admits(key)``: whether the client that owns ``key`` (hex) is let in; asked only once it has proved to own it. ``metadata``: what the
     server says of itself.
@@ -115,10 +142,7 @@ class CurveServer:
 
     mechanism = b"CURVE"
 
-    def __init__(self, secret: SecretKey, admits: Callable[[str], bool], metadata: bytes) -> None:
-        self.properties: bytes | None = None
-        self.traffic: Traffic | None = None
-        self.client_key = ""
+    def __init__(self, secret: KeyPair, admits: Callable[[str], bool], metadata: bytes) -> None:
         self._secret = secret
         self._admits = admits
         self._metadata = metadata
@@ -131,7 +155,7 @@ class CurveServer:
     def hear(self, command: bytes) -> bytes:
         if not self._cookie_key:
             return self._welcome(command)
-        if self.traffic is None:
+        if self.cipher is None:
             return self._meet(command)
         raise _unexpected(command)
 
@@ -168,7 +192,7 @@ class CurveServer:
         if not self._admits(permanent.hex()):
             raise NotAdmitted(_REFUSED)
         self.client_key, self.properties = permanent.hex(), metadata
-        self.traffic = CurveTraffic(key, FROM_SERVER, FROM_CLIENT, 1, received)
+        self.cipher = CurveCipher(key, FROM_SERVER, FROM_CLIENT, 1, received)
         count = _counted(1)
         return framed(_READY + count + crypto_box_easy_afternm(self._metadata, b"CurveZMQREADY---" + count, key))
 
@@ -203,3 +227,62 @@ def _opened(box: bytes, nonce: bytes, key: bytes, otherwise: str) -> bytes:
         return crypto_box_open_easy_afternm(box, nonce, key)
     except CryptoError as error:
         raise NotZmtp(otherwise) from error
+
+
+class CurveCipher:
+    """The messages of a connection whose handshake is done (:class:`ares.net.zmtp.frames.Cipher`): MESSAGE commands, each a box with one frame.
+
+    ``key``: what both transient keys make; ``ours`` and ``theirs``: what nonces begin with; ``sent``, ``received``: the last ones of the handshake.
+
+    Boxes are made and opened where the message lies, by libsodium's own functions. PyNaCl's hand each message over in new memory, cleared first and
+    copied at the end: that takes 1.2 to 1.8 times as long for a frame of 40 to 1,000 bytes, and 1.3 to 2.4 times for opening a mebibyte. Like any
+    function of C, libsodium's write where they are told, and read keys (32 bytes) and nonces (24) however long they are.
+    """
+
+    overhead_bytes = _CONTENT_AT
+
+    def __init__(self, key: bytes, ours: bytes, theirs: bytes, sent: int, received: int) -> None:
+        assert len(key) == _KEY, "libsodium takes its word for it"
+        self._key = key
+        self._ours = ours
+        self._theirs = theirs
+        self._sent = sent
+        self._received = received.to_bytes(_COUNT, "big")
+
+    def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
+        last = len(frames) - 1
+        for position, frame in enumerate(frames):
+            yield self._sealed(frame, _SEALED_MORE if position < last else 0)
+
+    def seal_command(self, command: bytes) -> bytearray:
+        return self._sealed(command, _SEALED_COMMAND)
+
+    def _sealed(self, frame: Frame, flags: int) -> bytearray:
+        """Copied once, to where it is sealed in place."""
+        self._sent += 1
+        count = self._sent.to_bytes(_COUNT, "big")
+        size = _CONTENT_AT + len(frame)
+        head = bytes((0, size)) if size <= SHORT_MAX else bytes((LONG,)) + size.to_bytes(8, "big")
+        memory = bytearray().join((head, _MESSAGE, count, _ROOM[flags], frame))
+        box = _from_buffer(memory) + len(head) + _BOX_AT
+        _seal(box, box + BOX_BYTES_MORE, 1 + len(frame), self._ours + count, self._key)
+        return memory
+
+    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]:
+        head = bytes(memory[start : start + _BOX_AT])
+        if end - start < _CONTENT_AT or not head.startswith(_MESSAGE):
+            raise NotZmtp("what is no MESSAGE after the handshake")
+        if not 0 <= start < end <= len(memory):
+            raise IndexError("a box that does not lie in its memory")
+        count = head[len(_MESSAGE) :]
+        if count <= self._received:
+            raise NotZmtp("a message that came before, or out of order")
+        box = _from_buffer(memory) + start + _BOX_AT
+        if _unseal(box + BOX_BYTES_MORE, box, end - start - _BOX_AT, self._theirs + count, self._key) != 0:
+            raise NotZmtp("a message that was not sealed by the peer")
+        self._received = count
+        content = start + _CONTENT_AT
+        flags = memory[content - 1]
+        if flags >= len(_OPENED):
+            raise NotZmtp(f"a sealed frame with flags {flags}")
+        return _OPENED[flags], content

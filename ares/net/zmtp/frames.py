@@ -1,30 +1,31 @@
-"""ZMTP 3.1 on the wire (ZeroMQ RFC 37), without I/O: the greeting, frames and messages. Handshakes are in zmtp_handshake.py and curve.py.
+"""ZMTP 3.1 on the wire (ZeroMQ RFC 37), without I/O: greeting, handshake, frames and messages. NULL, the mechanism without keys, is here; CURVE is in
+ares/net/zmtp/curve.py.
 
 What libzmq does behind DEALER and ROUTER sockets costs a batch four changes of threads, many times what the protocol takes to answer it. Spoken by
 the event loop itself it costs none, and every bound is ours: on frames, on whole messages, on connections. Peers on libzmq notice no difference.
 """
 
+import ctypes
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from ares.machine.memory import Blank
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
-from ares.net.zmtp.handshake import (
-    COMMAND,
-    DEALER,
-    GREETING_BYTES,
-    LONG,
-    MORE,
-    ROUTER,
-    SHORT_MAX,
-    Handshake,
-    NotZmtp,
-    Traffic,
-    WrongMechanism,
-    divided,
-    framed,
-    parsed,
-    refusal,
-)
+from ares.model.errors import AresError
+
+DEALER = b"DEALER"
+ROUTER = b"ROUTER"
+
+MORE, LONG, COMMAND = 1, 2, 4
+"""Flags of a frame."""
+
+GREETING_BYTES = 64
+SHORT_MAX = 255
+_SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
+_AS_SERVER_AT = 32
+_NAME = re.compile(rb"[a-z0-9._+-]{1,255}")
+_SIZE_BYTES = 4
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 32 * 1024 * 1024
 """Of all frames of a message: the largest value in its elements, and a header."""
@@ -53,6 +54,151 @@ _FLAGS_SEALED = frozenset({0, LONG})
 
 _FITS: dict[bytes, tuple[bytes, ...]] = {DEALER: (ROUTER,), ROUTER: (DEALER, b"REQ")}
 
+_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
+_new_bytes.restype = ctypes.py_object
+_BYTES_CONTENT_AT = bytes.__basicsize__ - 1
+
+
+class NotZmtp(AresError):
+    """What a peer sends is not ZMTP 3, or beyond a bound, or not what it must be."""
+
+
+class WrongMechanism(NotZmtp):
+    """The peer speaks another security mechanism."""
+
+
+class TurnedAway(NotZmtp):
+    """The peer refuses to speak with us. ``code``: what it says, ``400`` where our key is not known."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"it refuses: {code!r}")
+        self.code = code
+
+
+class NotAdmitted(NotZmtp):
+    """We refuse to speak with the peer. ``answer``: what it is to be told."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__("its key is not known")
+        self.answer = answer
+
+
+class Cipher(Protocol):
+    """How messages are kept secret once the handshake is done."""
+
+    overhead_bytes: int
+    """What is in a frame beside its content, at most."""
+
+    def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
+        """One message as it goes over the wire, in buffers that are to be sent in order, and before what is sealed later."""
+
+    def seal_command(self, command: bytes) -> bytearray:
+        """A command, likewise."""
+
+    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]:
+        """The frame whose body lies there: flags, and where its content begins, in place, which ends where the body does. Raises NotZmtp."""
+
+
+class Handshake(ABC):
+    """One side of one connection's handshake.
+
+    ``properties``: what the peer said of itself, once it said it: the handshake is done then, but for the last answer. ``cipher``: from then on;
+    None: messages are sent as they are. ``client_key``: the key (hex) that the client has proved to own; empty where nobody has keys.
+    """
+
+    mechanism: bytes
+    properties: bytes | None = None
+    cipher: Cipher | None = None
+    client_key = ""
+
+    @abstractmethod
+    def opening(self) -> bytes:
+        """What is sent first, before anything has come."""
+
+    @abstractmethod
+    def hear(self, command: bytes) -> bytes:
+        """Take the peer's next command; returns what is to be sent, if anything. Raises :class:`NotZmtp`: hang up."""
+
+
+class Null(Handshake):
+    """The handshake of a socket of this ``kind`` where nobody has keys."""
+
+    mechanism = b"NULL"
+
+    def __init__(self, kind: bytes) -> None:
+        self._kind = kind
+
+    def opening(self) -> bytes:
+        return greeting(self.mechanism) + framed(b"\x05READY" + properties(self._kind))
+
+    def hear(self, command: bytes) -> bytes:
+        if (refused := refusal(command)) is not None:
+            raise refused
+        name, rest = divided(command)
+        if name != b"READY":
+            raise NotZmtp(f"the command {name[:20]!r} in the handshake")
+        self.properties = rest
+        return b""
+
+
+def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
+    """The first 64 bytes of either side."""
+    head = (_SIGNATURE + b"\x03\x01" + mechanism.ljust(20, b"\0")).ljust(_AS_SERVER_AT, b"\0")
+    return (head + bytes([as_server])).ljust(GREETING_BYTES, b"\0")
+
+
+def properties(kind: bytes) -> bytes:
+    """What a socket of this kind says of itself."""
+    return _property(b"Socket-Type", kind) + _property(b"Identity", b"")
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
+
+
+def framed(command: bytes) -> bytes:
+    """A command as it goes over the wire."""
+    if len(command) <= SHORT_MAX:
+        return bytes([COMMAND, len(command)]) + command
+    return bytes([COMMAND | LONG]) + len(command).to_bytes(8, "big") + command
+
+
+def divided(command: bytes) -> tuple[bytes, bytes]:
+    """The name of a command, and what follows."""
+    return (command[1 : 1 + command[0]], command[1 + command[0] :]) if command else (b"", b"")
+
+
+def refusal(command: bytes) -> TurnedAway | None:
+    """What the peer means by it, if it is the command ERROR."""
+    name, rest = divided(command)
+    return TurnedAway(_code(rest)) if name == b"ERROR" else None
+
+
+def _code(rest: bytes) -> str:
+    if not rest or len(rest) != 1 + rest[0]:
+        raise NotZmtp("an ERROR whose reason is not as long as it says")
+    return rest[1:].decode("ascii", "replace")[:100]
+
+
+def parsed(metadata: bytes) -> dict[bytes, bytes]:
+    """Properties by lower-case name: case tells no names apart. Raises :class:`NotZmtp` for what RFC 37 does not allow, and for a name twice."""
+    found: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(metadata):
+        value_at = at + 1 + metadata[at] + _SIZE_BYTES
+        name = metadata[at + 1 : value_at - _SIZE_BYTES].lower()
+        end = value_at + int.from_bytes(metadata[value_at - _SIZE_BYTES : value_at], "big")
+        if end > len(metadata):
+            raise NotZmtp("a handshake that ends in the middle of a property")
+        if not _NAME.fullmatch(name):
+            raise NotZmtp(f"a property with the name {name[:20]!r}")
+        if name in found:
+            raise NotZmtp(f"two properties with the name {name[:20]!r}")
+        found[name] = metadata[value_at:end]
+        at = end
+    return found
+
 
 def pong(context: bytes) -> bytes:
     """The answer to a PING with this context: the body of a command."""
@@ -72,11 +218,30 @@ def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
         yield frame
 
 
+class Blank:
+    """``size`` bytes, more than 1, whose content is undefined until ``view`` was filled; then they are :meth:`bytes`, and never change again.
+
+    A bytearray begins with a pass over memory for its zeros, and bytes made of it are another pass: receiving 256 KiB takes 1.6 to 1.9 times as long
+    with them, and 1 to 16 MiB 2 to 3.5 times. CPython lets its own modules make a bytes object and fill it before anybody else sees it.
+    """
+
+    __slots__ = ("_bytes", "view")
+
+    def __init__(self, size: int) -> None:
+        self._bytes: bytes = _new_bytes(None, size)
+        self.view = memoryview((ctypes.c_char * size).from_address(id(self._bytes) + _BYTES_CONTENT_AT)).cast("B")
+
+    def bytes(self) -> bytes:
+        """When all of ``view`` is filled; nothing may be written to it from then on."""
+        self.view.release()
+        return self._bytes
+
+
 class Incoming:
     """Takes the bytes of one connection apart. First :meth:`room` to read into, then at once :meth:`filled`, which gives what became complete.
 
     ``scratch``: room for one read, which all connections of a thread share: an idle one holds nothing. ``ready``: the handshake is done, and the
-    client has proved to own ``client_key`` (empty: nobody has keys). ``traffic``: what messages are sealed with from then on, if they are.
+    client has proved to own ``client_key`` (empty: nobody has keys). ``cipher``: what messages are sealed with from then on, if they are.
     ``answers``: what must be sent to the peer because of what it sent; ``after_greeting`` among it, once the peer's greeting is here and fits.
     ``held_bytes``: of a message that is not complete.
     """
@@ -84,8 +249,8 @@ class Incoming:
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
         self.ready = False
         self.client_key = ""
-        self.traffic: Traffic | None = None
-        self.answers: list[bytes] = []
+        self.cipher: Cipher | None = None
+        self.answers: list[bytes | bytearray] = []
         self.after_greeting = b""
         self.held_bytes = 0
         self._kind = kind
@@ -169,7 +334,7 @@ class Incoming:
         have = len(view)
         while have - start >= 2:
             flags = view[start]
-            if flags not in (_FLAGS if self.traffic is None else _FLAGS_SEALED):
+            if flags not in (_FLAGS if self.cipher is None else _FLAGS_SEALED):
                 raise NotZmtp(f"a frame with flags {flags}")
             if not flags & LONG:
                 size, body = view[start + 1], start + 2
@@ -185,8 +350,8 @@ class Incoming:
                 self._begin_large(view[body:], size, bool(flags & MORE))
                 return have
             start = end
-            if self.traffic is not None:
-                flags, body = self.traffic.open(view, body, end)
+            if self.cipher is not None:
+                flags, body = self.cipher.open(view, body, end)
             if flags & COMMAND:
                 self._command(bytes(view[body:end]))
                 continue
@@ -202,7 +367,7 @@ class Incoming:
             return
         if not self.ready:
             raise NotZmtp("a message before the handshake")
-        content = size if self.traffic is None else size - self.traffic.overhead_bytes
+        content = size if self.cipher is None else size - self.cipher.overhead_bytes
         if content > FRAME_BYTES_MAX or self._message_bytes + content > MESSAGE_BYTES_MAX:
             raise NotZmtp(f"a frame of {size} bytes in a message that has {self._message_bytes} already")
 
@@ -213,10 +378,10 @@ class Incoming:
 
     def _end_large(self, large: Blank, messages: list[list[Frame]]) -> None:
         self.large = None
-        if self.traffic is None:
+        if self.cipher is None:
             frame = large.bytes()
         else:
-            flags, start = self.traffic.open(large.view, 0, len(large.view))
+            flags, start = self.cipher.open(large.view, 0, len(large.view))
             if flags & COMMAND:
                 raise NotZmtp(f"a command of {len(large.view)} bytes")
             self._more, frame = bool(flags & MORE), bytes(large.view[start:])
@@ -244,7 +409,7 @@ class Incoming:
         name, rest = divided(body)
         if name == b"PING" and len(rest) >= 2:
             answer = pong(rest[2:18])
-            self.answers.append(framed(answer) if self.traffic is None else self.traffic.seal_command(answer))
+            self.answers.append(framed(answer) if self.cipher is None else self.cipher.seal_command(answer))
 
     def _shake(self, handshake: Handshake, command: bytes) -> None:
         answer = handshake.hear(command)
@@ -252,7 +417,7 @@ class Incoming:
             theirs = parsed(handshake.properties).get(b"socket-type", b"")
             if theirs not in _FITS[self._kind]:
                 raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
-            self.ready, self.traffic, self.client_key, self._handshake = True, handshake.traffic, handshake.client_key, None
-            self._plain = handshake.traffic is None
+            self.ready, self.cipher, self.client_key, self._handshake = True, handshake.cipher, handshake.client_key, None
+            self._plain = handshake.cipher is None
         if answer:
             self.answers.append(answer)

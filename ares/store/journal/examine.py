@@ -15,7 +15,6 @@ from xxhash import xxh3_64
 
 from ares.model.element import intact, is_hollow, seal_seed
 from ares.model.messages import PutData
-from ares.net.port import Key, Verdict
 from ares.store.journal.disk import BLOCK_BYTES, Disk
 from ares.store.journal.format import (
     ALIGNMENT,
@@ -32,6 +31,7 @@ from ares.store.journal.format import (
     metadata_bytes,
     parse_frame,
 )
+from ares.store.port import Key, Verdict
 
 WINDOW_BYTES = 1024 * 1024
 """What is read at a time."""

@@ -25,13 +25,13 @@ from ares.machine.unhindered_clock import UnhinderedClock
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
-from ares.net.port import Use
 from ares.replica.facts import Fact
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import FRAME_BYTES_MAX, PREFIX_BYTES, Batch, Damage, decode_batch, encode_batch, encode_mark, kept_of_torn, mapped
 from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, Owner, Segment, Work, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
+from ares.store.port import Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -57,7 +57,7 @@ Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
 class LogJournal:
-    """:class:`ares.net.port.Journal` in ``directory``. A place is a segment's number."""
+    """:class:`ares.store.port.Journal` in ``directory``. A place is a segment's number."""
 
     def __init__(self, directory: Path, owner: Owner, background: Background, disk: Disk | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._directory = directory

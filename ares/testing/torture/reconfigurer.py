@@ -15,8 +15,8 @@ from msgspec import Struct
 from ares.client.connect import connect, consensus_of
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
+from ares.consensus.port import Consensus
 from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable
-from ares.net.port import Consensus
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.testing.torture.records import Begun, Done, Failed, Refused, Reply, Wish, encoder
