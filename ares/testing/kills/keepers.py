@@ -46,7 +46,7 @@ class Known:
         return True
 
 
-class Tally(Struct):
+class KeeperTally(Struct):
     """Of all keepers together. ``unanswered``: operations that were given up; each may be done or not."""
 
     writes: int = 0
@@ -59,7 +59,7 @@ class Tally(Struct):
 class Keeper:
     """``name`` is unique in the run; ``findings``: reads that returned what they may not."""
 
-    def __init__(self, name: str, store: Manager, chance: Random, tally: Tally) -> None:
+    def __init__(self, name: str, store: Manager, chance: Random, tally: KeeperTally) -> None:
         self.findings: list[str] = []
         self._name = name
         self._store = store

@@ -15,8 +15,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName, ServerId
 from ares.testing.kills.keepers import end
-from ares.testing.kills.nursery import Nursery
-from ares.testing.kills.storm import Limits, Storm, Toll
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll
 
 PROPOSERS = 4
 DOMAINS = 3
@@ -82,11 +81,11 @@ class Decisions:
 class MembersRun:
     """On the cluster of ``settings``, which is set up and not started; its storage servers stay out of it."""
 
-    def __init__(self, settings: Settings, limits: Limits, seed: int, compact_after: int) -> None:
+    def __init__(self, settings: Settings, limits: StormLimits, seed: int, compact_after: int) -> None:
         self._settings = settings
         self._limits = limits
         self._chance = Random(f"{seed} kills of members")
-        self._nursery = Nursery(settings, compact_after)
+        self._nursery = ForkedProcesses(settings, compact_after)
         self._decisions = Decisions()
         self._unanswered = 0
         self._checked = 0

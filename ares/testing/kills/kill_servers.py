@@ -17,11 +17,10 @@ from ares.model.errors import AresError, ConfigurationRefused
 from ares.model.identity import CallId, ClientId, ServerId
 from ares.model.messages import AnyMessage, Describe, Description, GetData
 from ares.reconfig.view import Switches
-from ares.testing.kills.keepers import Keeper, Tally, end
-from ares.testing.kills.nursery import Nursery
-from ares.testing.kills.storm import Limits, Storm, Toll
+from ares.testing.kills.keepers import Keeper, KeeperTally, end
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll
+from ares.testing.torture.nemesis import random_wish
 from ares.testing.torture.server_promises import Promises, Witness
-from ares.testing.torture.wishes import random_wish
 
 KEEPERS = 6
 ALONE_S = (0.0, 0.25)
@@ -39,7 +38,7 @@ class ServersReport(Struct, frozen=True):
 
     seconds: float
     toll: Toll
-    operations: Tally
+    operations: KeeperTally
     replies: int
     checked: int
     reconfigurations: int
@@ -49,7 +48,7 @@ class ServersReport(Struct, frozen=True):
 class Auditor:
     """Asks servers that were started again whether their words are still true."""
 
-    def __init__(self, settings: Settings, nursery: Nursery, promises: dict[ServerId, Promises]) -> None:
+    def __init__(self, settings: Settings, nursery: ForkedProcesses, promises: dict[ServerId, Promises]) -> None:
         self.checked = 0
         self._settings = settings
         self._nursery = nursery
@@ -110,13 +109,13 @@ class Auditor:
 class ServersRun:
     """On the cluster of ``settings``, which is set up and not started. Its consensus members are left alone."""
 
-    def __init__(self, settings: Settings, limits: Limits, seed: int) -> None:
+    def __init__(self, settings: Settings, limits: StormLimits, seed: int) -> None:
         self._settings = settings
         self._limits = limits
         self._chance = Random(f"{seed} kills")
         self._promises = {server: Promises() for server in settings.servers}
-        self._nursery = Nursery(settings)
-        self._tally = Tally()
+        self._nursery = ForkedProcesses(settings)
+        self._tally = KeeperTally()
         self._reconfigurations = 0
         self._wishes = itertools.count(1)
 

@@ -16,7 +16,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
 from ares.objects.coverable import Covered
 from ares.operation.effects import Operation
-from ares.testing.sim.invariants import Violation
+from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.world import World
 from ares.testing.verify.history import Event, Pair
 
@@ -71,7 +71,7 @@ class FileOperation(Struct, eq=False):
         return f"{self.client} {self.kind} {self.file}, {told}"
 
 
-class Chronicle:
+class FileChronicle:
     """``values``: of every version of a block that anybody saw or wrote; None for a tombstone. ``dead``: clients that go on with nothing."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Chronicle:
     def learn(self, name: ObjectName, tag: Tag, value: Value) -> None:
         """A version has one value."""
         if self.values.setdefault((name, tag), value) != value:
-            raise Violation(f"version {tag} of {name!r} has two values")
+            raise PromiseBroken(f"version {tag} of {name!r} has two values")
 
     def data(self, name: ObjectName, tag: Tag) -> bytes | None:
         """What a version of a block holds, if anybody knows."""
@@ -159,7 +159,7 @@ def pair(tag: Tag | None) -> Pair | None:
 class Recorder:
     """:class:`ares.fragment.shared_memory.Blocks` over others, writing down what ``operation`` does there."""
 
-    def __init__(self, blocks: Blocks, operation: FileOperation, chronicle: Chronicle, world: World) -> None:
+    def __init__(self, blocks: Blocks, operation: FileOperation, chronicle: FileChronicle, world: World) -> None:
         self._blocks = blocks
         self._operation = operation
         self._chronicle = chronicle

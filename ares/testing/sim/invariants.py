@@ -12,7 +12,7 @@ from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
 
 
-class Violation(AresError):
+class PromiseBroken(AresError):
     """A promise was broken."""
 
 
@@ -25,7 +25,7 @@ class Places:
     def see(self, configuration: Configuration) -> None:
         held = self._ids.setdefault((configuration.domain, configuration.index), configuration.id)
         if held != configuration.id:
-            raise Violation(f"two configurations for index {configuration.index} of {configuration.domain!r}")
+            raise PromiseBroken(f"two configurations for index {configuration.index} of {configuration.domain!r}")
 
 
 class Values:
@@ -47,7 +47,7 @@ class Values:
                 return
             self._values[key] = value
         if not self._fits(configuration, put.element, self._values[key]):
-            raise Violation(f"tag {put.tag} of {put.object!r} stands for two values")
+            raise PromiseBroken(f"tag {put.tag} of {put.object!r} stands for two values")
 
     def of(self, domain: DomainName, object: ObjectName, tag: Tag) -> Value | None:
         """The value of a version, if enough of it ever came to a server."""
@@ -90,7 +90,7 @@ class ServerWatch:
                 self._look_at_object(hosting, request.object)
                 self._values.see(hosting.configuration, request)
             if hosting.collected and (hosting.objects or hosting.bytes):
-                raise Violation(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
+                raise PromiseBroken(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
 
     def restarted(self, replica: Replica) -> None:
         """Unsynced changes are gone, and nobody was told of them: start over from what is there."""
@@ -102,11 +102,11 @@ class ServerWatch:
         if new is old:
             return
         if new is None or (old is not None and rank(new) < rank(old)):
-            raise Violation(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
+            raise PromiseBroken(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
         self._places.see(new.configuration)
         self._pointers[hosting.configuration.id] = new
         if hosting.collected and new.status is not Status.FINALIZED:
-            raise Violation(f"configuration {hosting.configuration.index} was collected before its successor was finalized")
+            raise PromiseBroken(f"configuration {hosting.configuration.index} was collected before its successor was finalized")
 
     def _look_at_object(self, hosting: Hosting, object: ObjectName) -> None:
         versions = hosting.objects.get(object)
@@ -114,10 +114,10 @@ class ServerWatch:
             return
         key = (hosting.configuration.id, object)
         if versions.newest < self._newest.get(key, TAG_ZERO):
-            raise Violation(f"the tag of {object!r} went back to {versions.newest}")
+            raise PromiseBroken(f"the tag of {object!r} went back to {versions.newest}")
         self._newest[key] = versions.newest
         if len(versions.entries) > capacity(hosting.configuration):
-            raise Violation(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
+            raise PromiseBroken(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
 
 
 def rank(successor: Successor) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from ares.server.durable_host import DurableHost
 from ares.server.durable_server import recovered
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
-from ares.testing.sim.invariants import ServerWatch, Violation
+from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
 from ares.testing.sim.promises import Promises
@@ -197,7 +197,7 @@ class JournalServer(SimServer):
                 self._erase()
                 return False
             if not _is_broken(error.__cause__):
-                raise Violation(f"{self.name} does not start: {error}") from error
+                raise PromiseBroken(f"{self.name} does not start: {error}") from error
             self._disk.lose_process()
             return False
         self._disk.patience = None
@@ -222,7 +222,7 @@ class JournalServer(SimServer):
 
     def _fail(self, error: OSError) -> None:
         if not _is_broken(error):
-            raise Violation(f"the store of {self.name} failed: {error}") from error
+            raise PromiseBroken(f"the store of {self.name} failed: {error}") from error
         self._world.tell(f"{self.name} ENDS because of its disk")
         self.crash(False)
         if self._healed:

@@ -13,7 +13,7 @@ from ares.model.messages import Ack, AnyMessage, DataReply, Element, GetData, Ge
 from ares.model.tag import TAG_ZERO, Tag
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
-from ares.testing.sim.invariants import Violation, rank
+from ares.testing.sim.invariants import PromiseBroken, rank
 
 _Key = tuple[ConfigurationId, ObjectName]
 
@@ -40,7 +40,7 @@ class Promises:
                 self._given.add((request.configuration, request.object, request.tag, request.element.checksum))
 
     def told(self, client: str, replies: Sequence[AnyMessage]) -> None:
-        """What leaves. Raises :class:`Violation` if it has data that nobody gave."""
+        """What leaves. Raises :class:`PromiseBroken` if it has data that nobody gave."""
         for reply in replies:
             if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
                 self._note(self._asked[client, reply.call], reply)
@@ -72,19 +72,19 @@ class Promises:
 
     def _judge(self, id: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> None:
         if (id, object, tag, element.checksum) not in self._given or not intact(id, object, tag, element):
-            raise Violation(f"{self._server} has data of {object!r} at {tag} that nobody gave it")
+            raise PromiseBroken(f"{self._server} has data of {object!r} at {tag} that nobody gave it")
 
     # -- after a restart ------------------------------------------------------------------------------------------------
 
     def kept(self, replica: Replica) -> None:
-        """Raises :class:`Violation` if ``replica``, put together from the disk, does not stand by what was told."""
+        """Raises :class:`PromiseBroken` if ``replica``, put together from the disk, does not stand by what was told."""
         for id in self._hosted:
             if id not in replica.hosted:
-                raise Violation(f"{self._server} restarted and does not know a configuration any more")
+                raise PromiseBroken(f"{self._server} restarted and does not know a configuration any more")
         for id, successor in self._pointers.items():
             held = replica.hosted[id].successor
             if held is None or rank(held) < rank(successor):
-                raise Violation(f"{self._server} restarted and nextC of a configuration went back from {successor} to {held}")
+                raise PromiseBroken(f"{self._server} restarted and nextC of a configuration went back from {successor} to {held}")
         for (id, object), tags in self._tags.items():
             self._kept(replica.hosted[id], object, tags)
         for id, hosting in replica.hosted.items():
@@ -101,4 +101,4 @@ class Promises:
         held = versions.tags() if versions is not None else ()
         lost = [tag for tag in tags if tag > trimmed and tag not in held]
         if lost or trimmed < self._trimmed.get((hosting.configuration.id, object), TAG_ZERO):
-            raise Violation(f"{self._server} restarted without versions of {object!r} that it told of: {sorted(lost)}, dropped up to {trimmed}")
+            raise PromiseBroken(f"{self._server} restarted without versions of {object!r} that it told of: {sorted(lost)}, dropped up to {trimmed}")

@@ -21,12 +21,11 @@ from ares.operation.effects import Agree, Announce, Operation
 from ares.operation.session import Session
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import Chronicle, FileOperation
+from ares.testing.sim.chronicle import FileChronicle, FileOperation
 from ares.testing.sim.files import Files
-from ares.testing.sim.invariants import Values, Violation
-from ares.testing.sim.plan import ClientPlan, Step, Wish
-from ares.testing.sim.story import name_configuration
-from ares.testing.sim.world import World
+from ares.testing.sim.invariants import PromiseBroken, Values
+from ares.testing.sim.plan import SimClientPlan, SimStep, SimWish
+from ares.testing.sim.world import World, name_configuration
 from ares.testing.verify.history import Event
 
 PATIENCE_S = 100_000.0
@@ -46,19 +45,19 @@ class Surroundings(Protocol):
 
     world: World
     events: list[Event]
-    chronicle: Chronicle
+    chronicle: FileChronicle
     values: Values
 
     def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
     def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
     def hint(self, client: "SimClient", domain: DomainName, answer: Callable[[Configuration | None], None]) -> None: ...
-    def wished(self, wish: Wish) -> Configuration: ...
+    def wished(self, wish: SimWish) -> Configuration: ...
 
 
 class SimClient:
     """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again. ``running``: what each lane has under way."""
 
-    def __init__(self, run: Surroundings, plan: ClientPlan, number: int, c0: Configuration) -> None:
+    def __init__(self, run: Surroundings, plan: SimClientPlan, number: int, c0: Configuration) -> None:
         self.name = plan.name
         self.dead = False
         self.running: dict[int, Event] = {}
@@ -91,7 +90,7 @@ class SimClient:
             step = self._steps.pop(0)
             self._world.after(step.pause_s, self._start, lane, step)
 
-    def _start(self, lane: int, step: Step) -> None:
+    def _start(self, lane: int, step: SimStep) -> None:
         self._pausing -= 1
         if self.dead:
             return
@@ -120,7 +119,7 @@ class SimClient:
         self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
         self.flush()
 
-    def _operation(self, step: Step, value: str | None, base: Tag | None) -> Operation[Any]:
+    def _operation(self, step: SimStep, value: str | None, base: Tag | None) -> Operation[Any]:
         key = ObjectName(step.key)
         data: Value = TOMBSTONE if value is None else value.encode().ljust(step.value_bytes, PADDING)
         match step.operation:
@@ -142,7 +141,7 @@ class SimClient:
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
-    def _ended(self, lane: int, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
+    def _ended(self, lane: int, step: SimStep, event: Event, result: Any, error: BaseException | None) -> None:
         del self.running[lane]
         if self._world.story is not None:
             self._world.tell(f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
@@ -154,7 +153,7 @@ class SimClient:
                 self._run.events.append(event)
         elif error is not None:
             if step.operation != "reconfigure":
-                raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
+                raise PromiseBroken(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
             assert isinstance(error, Exception)
             self.failures.append(error)
         elif isinstance(result, Names):
@@ -182,7 +181,7 @@ class SimClient:
         elif isinstance(result, Covered):
             self._versions[key] = result.tag
 
-    def extend(self, steps: list[Step]) -> None:
+    def extend(self, steps: list[SimStep]) -> None:
         """More to do, after the plan is done."""
         assert self.done
         self._steps.extend(steps)

@@ -42,7 +42,7 @@ SIZES_BYTES = ((32, 70), (2_000, 20), (12_000, 8), (200_000, 2))
 REPORT_S = 0.5
 
 
-class ClientPlan(Struct, frozen=True):
+class TrafficPlan(Struct, frozen=True):
     """``host`` begins the names of the process's clients; ``out``: the file for their records."""
 
     cluster: str
@@ -53,7 +53,7 @@ class ClientPlan(Struct, frozen=True):
     out: str
 
 
-class Role(Struct, frozen=True):
+class ClientKind(Struct, frozen=True):
     """How often a kind of client does what (weights), with which switches, and its share of the rate."""
 
     name: str
@@ -64,12 +64,12 @@ class Role(Struct, frozen=True):
 
 
 ROLES = (
-    Role("writer", {"write": 1}),
-    Role("reader", {"read": 1}, {"fast_read": True}),
-    Role("slow-reader", {"read": 1}, {"fast_read": False}),
-    Role("plain", {"read": 1, "write": 1}, {"piggyback": False}),
-    Role("mixed", {"read": 1, "write": 1}),
-    Role("deleter", {"read": 2, "write": 2, "delete": 1}, share=0.25, keys=MORTAL),
+    ClientKind("writer", {"write": 1}),
+    ClientKind("reader", {"read": 1}, {"fast_read": True}),
+    ClientKind("slow-reader", {"read": 1}, {"fast_read": False}),
+    ClientKind("plain", {"read": 1, "write": 1}, {"piggyback": False}),
+    ClientKind("mixed", {"read": 1, "write": 1}),
+    ClientKind("deleter", {"read": 2, "write": 2, "delete": 1}, share=0.25, keys=MORTAL),
 )
 
 
@@ -110,7 +110,7 @@ class Client:
         self._timeout_s = timeout_s
         self._written = 0
 
-    async def work(self, role: Role, cold: tuple[str, ...], interval_s: float, over: asyncio.Event) -> None:
+    async def work(self, role: ClientKind, cold: tuple[str, ...], interval_s: float, over: asyncio.Event) -> None:
         """Do what the role says, an operation every ``interval_s`` on average, until ``over``."""
         kinds, weights = list(role.weights), list(role.weights.values())
         while not over.is_set():
@@ -171,7 +171,7 @@ def cold_keys(host: str) -> tuple[str, ...]:
     return tuple(f"cold/{host}/{number}" for number in range(COLD_EACH))
 
 
-async def run_clients(plan: ClientPlan) -> None:
+async def run_clients(plan: TrafficPlan) -> None:
     """Work until SIGTERM, then let the operations under way end."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
@@ -194,7 +194,7 @@ async def run_clients(plan: ClientPlan) -> None:
             await store.close()
 
 
-async def run_final_reader(plan: ClientPlan) -> None:
+async def run_final_reader(plan: TrafficPlan) -> None:
     """Read every key once, with a client that knows nothing; ``plan.host``: a letter for each process of clients there was."""
     keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
     with Log(plan.out) as log:

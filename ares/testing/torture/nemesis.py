@@ -1,22 +1,28 @@
-"""The nemesis: hurts servers and consensus members at random, and reconfigures all the time, within what the ledger allows.
+"""The nemesis: hurts servers and consensus members at random, and reconfigures all the time, within what its ledger allows.
 
 All chance comes from one seeded generator, so a seed gives the same intentions; real processes answer when they answer, so it does not give the
 same run.
+
+The ledger knows which process may be hurt without breaking what the configurations in use promise to survive. A server that keeps everything in
+memory has lost it when it was killed. It comes back with a new identity and stays lost, for ever, to every configuration that names the old one;
+with a store it comes back as the same. So for each configuration in use, the last finalized one and all that are or may yet become decided, the
+members that are in trouble *or* are not who they were are counted, and never more than ``crashes_survived`` of them are allowed at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Literal, Protocol
 
+from msgspec import Struct, structs
+from msgspec.structs import replace
+
+from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.ledger import Ledger, Trouble
 from ares.testing.torture.partition import Direction
-from ares.testing.torture.records import Done, Failed, Killed, Outcome, Refused, TortureFailed, Wish
-from ares.testing.torture.wishes import SERVERS_MIN, random_wish
+from ares.testing.torture.records import Declined, Failed, Installed, Killed, Outcome, Stage, Timeline, TortureFailed, Wish
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
@@ -32,6 +38,106 @@ QUICKLY_S = (0.0, 0.2)
 DIES_WITHIN_S = 0.15
 FINISH_ATTEMPTS = 8
 FINISH_PAUSE_S = 1.0
+
+
+Trouble = Literal["dead", "stopped", "partitioned"]
+
+
+class _Pending(Struct):
+    """A configuration that somebody wants or wanted; ``begun`` and ``ended`` count beginnings and ends of attempts (None: still at it)."""
+
+    configuration: Configuration
+    begun: int
+    ended: int | None = None
+
+
+class NemesisLedger:
+    """``initial``: c0, under the identities that its servers have at first."""
+
+    def __init__(self, initial: Configuration, identities: Mapping[ServerId, str], members: Iterable[ServerId]) -> None:
+        self.identities = dict(identities)
+        self.trouble: dict[ServerId, Trouble] = {}
+        self._members = tuple(members)
+        self._finalized = {initial.index: initial}  # from the last that was announced on
+        self._pending: dict[int, _Pending] = {}
+        self._clock = 0
+
+    # -- servers and members --------------------------------------------------------------------------------------------
+
+    @property
+    def well(self) -> list[ServerId]:
+        """Servers that a new configuration may name."""
+        return [server for server in self.identities if server not in self.trouble]
+
+    @property
+    def members_well(self) -> list[ServerId]:
+        """Consensus members that run and are connected."""
+        return [member for member in self._members if member not in self.trouble]
+
+    def lost(self, configuration: Configuration) -> set[ServerId]:
+        """The members of ``configuration`` that cannot answer in it now."""
+        return {server.id for server in configuration.servers if server.id in self.trouble or server.identity != self.identities[server.id]}
+
+    def may_hurt(self, who: ServerId) -> bool:
+        """Whether a server or consensus member that is well may be killed, stopped or cut off now."""
+        if who in self.trouble:
+            return False
+        if who in self._members:
+            return len(self._members) - len(self.members_well) < (len(self._members) - 1) // 2
+        return all(len(self.lost(configuration) | {who}) <= configuration.crashes_survived for configuration in self._naming(who))
+
+    def hurt(self, who: ServerId, how: Trouble) -> None:
+        """It is in trouble from now on. Ask :meth:`may_hurt` first. One in trouble may get into worse: dying costs nobody more than silence."""
+        self.trouble[who] = how
+
+    def recovered(self, who: ServerId, identity: str | None = None) -> None:
+        """It is well again; ``identity``: that of a server's new life."""
+        del self.trouble[who]
+        if identity is not None:
+            self.identities[who] = identity
+
+    # -- configurations -------------------------------------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> list[Configuration]:
+        """Configurations that clients may have to work with."""
+        return [*self._finalized.values(), *(pending.configuration for pending in self._pending.values())]
+
+    def wished(self, number: int, configuration: Configuration) -> None:
+        """Attempt ``number`` to install ``configuration`` begins."""
+        servers = tuple(Server(id, identity=self.identities[id]) for id in configuration.server_ids)
+        self._pending[number] = _Pending(structs.replace(configuration, servers=servers), self._tick())
+
+    def refused(self, number: int) -> None:
+        """The attempt ended before anything was proposed."""
+        del self._pending[number]
+
+    def left(self, number: int) -> None:
+        """The attempt ended nobody knows where; its configuration may be decided, and then somebody must finish it."""
+        self._pending[number].ended = self._tick()
+
+    def done(self, number: int, result: Installed) -> None:
+        """The attempt ended with ``result``. If that was announced, what came before is out of use: a client that is left behind finds its way.
+
+        So are the configurations of all attempts that had ended before this one began, since it found and finished what they had left. An attempt
+        that still goes on, or ended later, may yet have its own decided after this one.
+        """
+        begun = self._pending.pop(number).begun
+        index = result.configuration.index
+        if index >= min(self._finalized):
+            self._finalized[index] = result.configuration
+        if result.announced:
+            self._finalized = {other: configuration for other, configuration in self._finalized.items() if other >= index}
+            over = [other for other, pending in self._pending.items() if pending.ended is not None and pending.ended < begun]
+            for other in over:
+                del self._pending[other]
+
+    def _naming(self, who: ServerId) -> list[Configuration]:
+        return [configuration for configuration in self.in_use if who in configuration.server_ids and who not in self.lost(configuration)]
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
 
 
 class Victims(Protocol):
@@ -66,7 +172,7 @@ class Victims(Protocol):
 class Nemesis:
     """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
 
-    def __init__(self, victims: Victims, ledger: Ledger, chronicle: Chronicle, chance: Random) -> None:
+    def __init__(self, victims: Victims, ledger: NemesisLedger, chronicle: Timeline, chance: Random) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
         self._victims = victims
@@ -101,10 +207,10 @@ class Nemesis:
         outcome: Outcome | None = None
         for _ in range(FINISH_ATTEMPTS):
             outcome = await self._reconfigure()
-            if not isinstance(outcome, Refused):
+            if not isinstance(outcome, Declined):
                 break
             await asyncio.sleep(FINISH_PAUSE_S)
-        if not isinstance(outcome, Done):
+        if not isinstance(outcome, Installed):
             self.problems.append(f"when everything was healed, a reconfiguration did not succeed: {outcome}")
 
     def _now(self) -> float:
@@ -245,11 +351,11 @@ class Nemesis:
     def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:
         text = wish.configuration().describe()
         match outcome:
-            case Done(configuration, ours):
+            case Installed(configuration, ours):
                 self._count("done", text if ours else f"{text}; somebody else's was decided: {configuration.describe()}")
                 self._chronicle.reigns_now(configuration, begin)
                 self._ledger.done(wish.number, outcome)
-            case Refused(error):
+            case Declined(error):
                 self._count("refused", f"{text}: {error}")
                 self._ledger.refused(wish.number)
             case Killed(begun):
@@ -266,3 +372,27 @@ class Nemesis:
     def _count(self, what: str, detail: str, *, fault: bool = False) -> None:
         self.reconfigurations[what] += 1
         self._chronicle.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
+
+
+SERVERS_MIN = 3
+"""Fewer survive no crash."""
+
+DELTAS = (8, 12, 16)
+"""At least the number of clients that write one object at once."""
+
+OBJECTS_BEFORE_DEATH_MAX = 20
+
+_STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "finalize-config", "gc-config")
+
+
+def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random) -> Wish:
+    """Some of the servers, at least SERVERS_MIN, under any algorithm and parameters that survive a crash; ``dangerous``: its reconfigurer may die."""
+    servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, len(well))))
+    wish = Wish(number, "abd", servers, fresh=chance.random() < 0.3)
+    if chance.random() < 0.6:
+        k_max = len(servers) - 2
+        wish = replace(wish, dap="ec", k=chance.randint(min(2, k_max), k_max), delta=chance.choice(DELTAS))
+    if dangerous and chance.random() < 0.2:
+        stage = chance.choice(_STAGES)
+        wish = replace(wish, dies_in=stage, dies_after=chance.randint(1, OBJECTS_BEFORE_DEATH_MAX) if stage == "update-config" else 1)
+    return wish

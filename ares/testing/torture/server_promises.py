@@ -35,7 +35,7 @@ _NOTED = (GetTag, GetData, PutData, ReadConfig, WriteConfig, CollectConfig, List
 _ASKED_MAX = 100_000
 
 
-class Versions(Struct, frozen=True):
+class PromisedVersions(Struct, frozen=True):
     """``stored``: tags acknowledged that no reply has yet said to be superseded. ``newest``: the highest tag shown or acknowledged."""
 
     configuration: ConfigurationId
@@ -94,11 +94,11 @@ class Promises:
 
     # -- what must be true ----------------------------------------------------------------------------------------------
 
-    def versions(self) -> list[Versions]:
+    def versions(self) -> list[PromisedVersions]:
         """Of every object that the server spoke of, as it stands now."""
         self._forget_collected()
         return [
-            Versions(
+            PromisedVersions(
                 *key,
                 frozenset(self._stored.get(key, ())),
                 self._newest.get(key, TAG_ZERO),
@@ -107,7 +107,7 @@ class Promises:
             for key in self._newest.keys() | self._stored.keys()
         ]
 
-    def broken_by_data(self, versions: Versions, reply: AnyMessage) -> str:
+    def broken_by_data(self, versions: PromisedVersions, reply: AnyMessage) -> str:
         """What of ``versions``, noted before it was asked, the answer to a get-data for the newest element contradicts; nothing if it is right."""
         key = (versions.configuration, versions.object)
         if isinstance(reply, DataReply) and key in self._stored:
@@ -137,7 +137,7 @@ class Promises:
                 del tags[key]
 
 
-def _broken(versions: Versions, reply: AnyMessage, may_be_gone: bool) -> str:
+def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool) -> str:
     what = f"{versions.object!r} in {versions.configuration.hex()}"
     if isinstance(reply, Refused):
         return f"{what}: refused, {reply.reason.name}: {reply.detail}"

@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ares.testing.torture.events import Chronicle
 from ares.testing.torture.page import PAGE
-from ares.testing.torture.records import Record
+from ares.testing.torture.records import Record, Timeline
 from ares.testing.torture.verdict import Summary
 
 KINDS = ("read", "write", "delete")
@@ -19,7 +18,7 @@ STATES = ("up", "dead", "stopped", "partitioned")
 FINDINGS_MAX = 50
 
 
-def render(records: Sequence[Record], chronicle: Chronicle, summary: Summary) -> str:
+def render(records: Sequence[Record], chronicle: Timeline, summary: Summary) -> str:
     """The page: complete in itself, nothing is loaded from elsewhere."""
     end = max([chronicle.end, *(record.ended for record in records)])
     data = {
@@ -53,7 +52,7 @@ def _clients(records: Sequence[Record]) -> dict[str, Any]:
     return {"clients": names, "operations": list(operations.values())}
 
 
-def _processes(chronicle: Chronicle) -> dict[str, Any]:
+def _processes(chronicle: Timeline) -> dict[str, Any]:
     """``spells``: for each process, ``[begin, end, state, life]`` in order."""
     names = sorted({spell.target for spell in chronicle.spells}, key=lambda name: (not name.startswith("s"), len(name), name))
     spells: dict[str, list[list[Any]]] = {name: [] for name in names}
@@ -62,7 +61,7 @@ def _processes(chronicle: Chronicle) -> dict[str, Any]:
     return {"processes": names, "spells": list(spells.values())}
 
 
-def _configurations(chronicle: Chronicle) -> list[list[Any]]:
+def _configurations(chronicle: Timeline) -> list[list[Any]]:
     """``[wished or null, finalized, until, index, text]``."""
     reigns = chronicle.reigns
     ends = [*(reign.finalized for reign in reigns[1:]), chronicle.end]

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.records import Record
+from ares.testing.torture.records import Record, Timeline
 from ares.testing.verify.linearizability import check
 from ares.testing.verify.tag_order import check_tags
 
@@ -97,7 +96,7 @@ def count_operations(records: Sequence[Record]) -> dict[str, dict[str, int]]:
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 
-def latencies(records: Sequence[Record], chronicle: Chronicle) -> tuple[Latency, Latency]:
+def latencies(records: Sequence[Record], chronicle: Timeline) -> tuple[Latency, Latency]:
     """Of all operations that succeeded, and of those during which at least one process was in trouble."""
     troubled = chronicle.troubled()
     ends = [end for _, end in troubled]
