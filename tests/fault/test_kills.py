@@ -1,4 +1,4 @@
-"""kill -9 in loops, in short; `python -P -m ares.torture.kills` does it by the thousand."""
+"""kill -9 in loops, in short; `python -P -m ares.testing.kills.kills` does it by the thousand."""
 
 import os
 import signal

@@ -132,7 +132,7 @@ def rage(seed: int, servers: int, book: type[NemesisLedger] = NemesisLedger, sec
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
 
         async def run() -> Nemesis:
-            nemesis = Nemesis(world, ledger, Timeline(), Random(seed))
+            nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(seed))
             await nemesis.rage(seconds)
             return nemesis
 
@@ -166,7 +166,7 @@ async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
     world = World(6, Random(1))
     ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
     ledger.hurt("s1", "stopped")
-    nemesis = Nemesis(world, ledger, Timeline(), Random(2))
+    nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(2))
     wishes = [nemesis.wish(dangerous=True) for _ in range(300)]
     configurations = [wish.configuration() for wish in wishes]
     assert all("s1" not in wish.servers for wish in wishes)
@@ -203,7 +203,7 @@ class Ends(World):
 async def test_a_server_that_ended_by_itself_is_told_of_and_started_again():
     world = Ends(5, Random(1))
     ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
-    nemesis = Nemesis(world, ledger, Timeline(), Random(2))
+    nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(2))
     nemesis._freeze("s0")
     nemesis._notice_ended()
     await nemesis.heal()
@@ -230,7 +230,7 @@ def test_the_last_reconfiguration_is_tried_again_but_not_for_ever(deaf_to, probl
     ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
 
     async def run() -> Nemesis:
-        nemesis = Nemesis(world, ledger, Timeline(), Random(3))
+        nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(3))
         await nemesis.rage(0)
         return nemesis
 

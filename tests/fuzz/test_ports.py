@@ -1,4 +1,4 @@
-"""Garbage on live ports, in short form: ``python -P -m ares.torture.fuzz`` is the long one."""
+"""Garbage on live ports, in short form: ``python -P -m ares.testing.fuzz.fuzz`` is the long one."""
 
 import asyncio
 from collections.abc import AsyncIterator

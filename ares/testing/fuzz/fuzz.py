@@ -1,4 +1,4 @@
-"""``python -P -m ares.torture.fuzz``: garbage by the million on live ports. Exit status 1 if anything gave way.
+"""``python -P -m ares.testing.fuzz.fuzz``: garbage by the million on live ports. Exit status 1 if anything gave way.
 
 Without --address it makes small clusters of its own, without keys and with, and attacks a storage server and a consensus member of each in turn.
 Afterwards each must run, answer, hold no more memory and no more descriptors than before, and have counted the batches that it could not read.
@@ -177,7 +177,7 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
 
 def main() -> None:
     """See ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -P -m ares.torture.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -P -m ares.testing.fuzz.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)")
     parser.add_argument("--address", help="HOST:PORT of what to attack: a process without keys that nobody needs")
     parser.add_argument("--kind", choices=("server", "consensus"), default="server", help="what listens at --address")

@@ -1,4 +1,4 @@
-"""``python -P -m ares.torture.kills``: kill -9 by the thousand, and a report of what was lost. Exit status 1 if anything was."""
+"""``python -P -m ares.testing.kills.kills``: kill -9 by the thousand, and a report of what was lost. Exit status 1 if anything was."""
 
 import argparse
 import math
@@ -34,7 +34,7 @@ def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) 
 
 def main() -> None:
     """See ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -P -m ares.torture.kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -P -m ares.testing.kills.kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--of", choices=("servers", "consensus"), default="servers", help="whom to kill")
     parser.add_argument("--kills", type=int, default=3000, help="how often (default 3000)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after so long, too (default: never)")

@@ -65,7 +65,7 @@ def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
 
 
 class SimRun:
-    """Everything of one run; the clients' :class:`ares.testing.sim.simulated_client.Surroundings`."""
+    """Everything of one run."""
 
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan

@@ -4,29 +4,32 @@ Versioned writes are over the version that the client last saw of the key: t0 in
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ares.dap.primitives import Found
 from ares.fragment.block import genesis_name
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration
 from ares.model.errors import ObjectNotFound, Unavailable
-from ares.model.identity import ClientId, DomainName, ObjectName, ServerId
+from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
 from ares.objects.coverable import Covered, read_versioned, write_versioned
 from ares.objects.operations import delete, read, write
 from ares.objects.survey import Names, list_mentioned
-from ares.operation.effects import Agree, Announce, Operation
+from ares.operation.effects import Operation
 from ares.operation.session import Session
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import FileChronicle, FileOperation
+from ares.testing.sim.chronicle import FileOperation
 from ares.testing.sim.files import Files
-from ares.testing.sim.invariants import PromiseBroken, Values
-from ares.testing.sim.plan import SimClientPlan, SimStep, SimWish
-from ares.testing.sim.world import World, name_configuration
+from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.plan import SimClientPlan, SimStep
+from ares.testing.sim.world import name_configuration
 from ares.testing.verify.history import Event
+
+if TYPE_CHECKING:
+    from ares.testing.sim.run import SimRun
 
 PATIENCE_S = 100_000.0
 """Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
@@ -40,24 +43,10 @@ PADDING = b"."
 """What makes values longer than the history needs."""
 
 
-class Surroundings(Protocol):
-    """What a client needs of the run it is in."""
-
-    world: World
-    events: list[Event]
-    chronicle: FileChronicle
-    values: Values
-
-    def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
-    def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
-    def hint(self, client: "SimClient", domain: DomainName, answer: Callable[[Configuration | None], None]) -> None: ...
-    def wished(self, wish: SimWish) -> Configuration: ...
-
-
 class SimClient:
     """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again. ``running``: what each lane has under way."""
 
-    def __init__(self, run: Surroundings, plan: SimClientPlan, number: int, c0: Configuration) -> None:
+    def __init__(self, run: "SimRun", plan: SimClientPlan, number: int, c0: Configuration) -> None:
         self.name = plan.name
         self.dead = False
         self.running: dict[int, Event] = {}

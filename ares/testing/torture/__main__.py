@@ -1,4 +1,4 @@
-"""The processes of clients in a torture run: ``python -P -m ares.torture ROLE JSON``. For people there is `ares-cli torture`."""
+"""The processes of clients in a torture run: ``python -P -m ares.testing.torture ROLE JSON``. For people there is `ares-cli torture`."""
 
 import sys
 

@@ -99,7 +99,7 @@ class Log:
         sys.stdout.buffer.flush()
 
 
-class Client:
+class RecordedClient:
     """One client: ``name`` is unique in the run."""
 
     def __init__(self, name: str, store: Manager, chance: Random, log: Log, timeout_s: float) -> None:
@@ -181,7 +181,7 @@ async def run_clients(plan: TrafficPlan) -> None:
         reporter = asyncio.create_task(_report(log))
         stores = [await connect(_with(settings, role.switches)) for role in ROLES]
         clients = [
-            Client(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log, plan.timeout_s)
+            RecordedClient(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log, plan.timeout_s)
             for role, store in zip(ROLES, stores, strict=True)
         ]
         for key in cold:
@@ -199,7 +199,7 @@ async def run_final_reader(plan: TrafficPlan) -> None:
     keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
     with Log(plan.out) as log:
         async with connect(Settings.load(plan.cluster)) as store:
-            client = Client("final", store, Random(plan.seed), log, plan.timeout_s)
+            client = RecordedClient("final", store, Random(plan.seed), log, plan.timeout_s)
             for key in keys:
                 await client.operate("read", key)
 

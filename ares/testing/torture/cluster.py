@@ -18,8 +18,15 @@ from ares.cluster.home import CLAIM_NAME
 from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
 from ares.model.identity import ServerId
-from ares.testing.torture.partition import Network
+from ares.testing.torture.partition import Direction, Network
 from ares.testing.torture.records import TortureFailed
+
+CLIENTS = ("a", "b")
+"""The hosts of the client processes."""
+
+RECONFIGURERS = "c"
+"""The host of the processes that reconfigure."""
+
 
 READY_S = 60.0
 STOP_S = 5.0
@@ -46,6 +53,8 @@ class Cluster:
         self.deciders = tuple(etcd or settings.members)
         self._etcd = etcd or {}
         self._network = network
+        self.hosts = (*CLIENTS, RECONFIGURERS)
+        self.has_network = network is not None
         self._logs = settings.path.parent / "logs"
         self._children: dict[ServerId, subprocess.Popen[bytes]] = {}
         self._logs.mkdir(exist_ok=True)
@@ -94,6 +103,16 @@ class Cluster:
         """SIGCONT."""
         self._children[id].send_signal(signal.SIGCONT)
 
+    def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None:
+        """Drop packets between ``id`` and ``peers``; for a cluster with a network."""
+        assert self._network is not None
+        self._network.cut(id, peers, direction)
+
+    def mend(self, id: ServerId) -> None:
+        """Drop no more packets of ``id``."""
+        assert self._network is not None
+        self._network.mend(id)
+
     def ended(self) -> list[ServerId]:
         """Those that ended by themselves, each told once."""
         ended = [id for id, child in self._children.items() if child.poll() is not None]
@@ -135,7 +154,7 @@ class Cluster:
 
 
 class Helper:
-    """A process of clients (``python -P -m ares.torture ROLE PLAN``), spoken with in JSON lines."""
+    """A process of clients (``python -P -m ares.testing.torture ROLE PLAN``), spoken with in JSON lines."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process

@@ -166,16 +166,19 @@ class Victims(Protocol):
 
     def ended(self) -> list[ServerId]: ...
 
-    async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome: ...
+
+Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
+"""Has a wish tried; with a number of seconds, the process that tries it is killed so long after it was asked to, if it is still at it."""
 
 
 class Nemesis:
     """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
 
-    def __init__(self, victims: Victims, ledger: NemesisLedger, chronicle: Timeline, chance: Random) -> None:
+    def __init__(self, victims: Victims, reconfigure: Reconfigure, ledger: NemesisLedger, chronicle: Timeline, chance: Random) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
         self._victims = victims
+        self._try = reconfigure
         self._ledger = ledger
         self._chronicle = chronicle
         self._chance = chance
@@ -336,7 +339,7 @@ class Nemesis:
         kill_after_s = self._chance.uniform(0, DIES_WITHIN_S) if dangerous and wish.dies_in is None and self._chance.random() < 0.15 else None
         begin = self._chronicle.now()
         self._ledger.wished(wish.number, configuration)
-        outcome = await self._victims.reconfigure(wish, kill_after_s)
+        outcome = await self._try(wish, kill_after_s)
         self._settle(wish, outcome, begin)
         return outcome
 

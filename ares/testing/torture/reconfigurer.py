@@ -16,12 +16,10 @@ from ares.client.connect import connect, consensus_of
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable
-from ares.model.identity import ServerId
 from ares.net.port import Consensus
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
-from ares.testing.torture.cluster import Cluster, Helper
-from ares.testing.torture.partition import Direction, Network
+from ares.testing.torture.cluster import RECONFIGURERS, Cluster, Helper
 from ares.testing.torture.records import Begun, Declined, Failed, Installed, Killed, Outcome, Reply, Wish, encoder
 
 HINT_S = 5.0
@@ -96,12 +94,6 @@ def _tell(reply: Reply) -> None:
     sys.stdout.buffer.flush()
 
 
-CLIENTS = ("a", "b")
-"""The hosts of the client processes."""
-
-RECONFIGURERS = "c"
-"""The host of the processes that reconfigure."""
-
 STUCK_S = 90.0
 
 _reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -161,30 +153,3 @@ class Reconfigurers:
                 return
             heard.begun = True
         await helper.end()
-
-
-class Processes:
-    """``network``: None if nobody can be cut off."""
-
-    def __init__(self, cluster: Cluster, network: Network | None, reconfigurers: Reconfigurers) -> None:
-        self._cluster = cluster
-        self._network = network
-        self.hosts = (*CLIENTS, RECONFIGURERS)
-        self.has_network = network is not None
-        self.kill = cluster.kill
-        self.freeze = cluster.freeze
-        self.thaw = cluster.thaw
-        self.launch = cluster.launch
-        self.identity = cluster.identity
-        self.ended = cluster.ended
-        self.reconfigure = reconfigurers.reconfigure
-
-    def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None:
-        """Drop packets between ``id`` and ``peers``."""
-        assert self._network is not None, "who has no network is not cut off"
-        self._network.cut(id, peers, direction)
-
-    def mend(self, id: ServerId) -> None:
-        """Drop no more."""
-        assert self._network is not None, "who has no network is not cut off"
-        self._network.mend(id)

@@ -1,14 +1,14 @@
-"""timeline.html: what every client and server was doing, on one page for a person (page.py has its looks and its few lines of JavaScript).
+"""What every client and server was doing, on one page for a person: timeline.html beside this file has its looks and its few lines of JavaScript.
 
 Data goes into the page as JSON; times are milliseconds since the run began.
 """
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import msgspec
 
-from ares.testing.torture.page import PAGE
 from ares.testing.torture.records import Record, Timeline
 from ares.testing.torture.verdict import Summary
 
@@ -35,7 +35,8 @@ def render(records: Sequence[Record], chronicle: Timeline, summary: Summary) -> 
         "configurations": _configurations(chronicle),
         "marks": [[_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in chronicle.marks],
     }
-    return PAGE.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
+    page = files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
+    return page.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
 
 
 def _clients(records: Sequence[Record]) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from ares.cluster.cluster_file import Durability, Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
 from ares.testing.torture.clients import TrafficPlan
-from ares.testing.torture.cluster import Cluster, EtcdMembers, Helper
+from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, EtcdMembers, Helper
 from ares.testing.torture.cluster import ids as etcd_ids
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger
 from ares.testing.torture.partition import Network, obstacle
-from ares.testing.torture.reconfigurer import CLIENTS, RECONFIGURERS, Processes, Reconfigurers
+from ares.testing.torture.reconfigurer import Reconfigurers
 from ares.testing.torture.records import Counts, Record, Timeline, encoder, load_records
 from ares.testing.torture.timeline import render
 from ares.testing.torture.verdict import Summary, count_operations, judge, latencies, longest_pause_s
@@ -79,7 +79,6 @@ class TortureRun:
         self._chronicle = Timeline()
         self._cluster = cluster
         self._reconfigurers = Reconfigurers(self._cluster, TIMEOUT_S)
-        self._victims = Processes(self._cluster, network, self._reconfigurers)
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
         self._problems: list[str] = []
@@ -95,7 +94,8 @@ class TortureRun:
             self._chronicle.reigns_now(settings.initial, None)
             identities = {server: self._cluster.identity(server) for server in settings.servers}
             ledger = NemesisLedger(settings.initial, identities, self._cluster.deciders)
-            nemesis = Nemesis(self._victims, ledger, self._chronicle, Random(f"{self._options.seed} nemesis"))
+            chance = Random(f"{self._options.seed} nemesis")
+            nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._chronicle, chance)
             await self._traffic(nemesis)
             await self._end_clients()
             await self._read_everything()
