@@ -19,8 +19,8 @@ from ares.model.messages import AnyMessage, Describe, Description, GetData
 from ares.reconfig.view import Switches
 from ares.testing.kills.keepers import Keeper, KeeperTally, end
 from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll
+from ares.testing.promises import Promises, Witness
 from ares.testing.torture.nemesis import random_wish
-from ares.testing.torture.server_promises import Promises, Witness
 
 KEEPERS = 6
 ALONE_S = (0.0, 0.25)

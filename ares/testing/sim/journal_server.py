@@ -19,10 +19,9 @@ from ares.server.durable_host import DurableHost
 from ares.server.durable_server import recovered
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
-from ares.testing.sim.invariants import PromiseBroken, ServerWatch
+from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
-from ares.testing.sim.promises import Promises
 from ares.testing.sim.simulated_server import Respond, SimServer, changes
 from ares.testing.sim.world import World
 
@@ -124,7 +123,7 @@ class JournalServer(SimServer):
     """
 
     _disk: ModelDisk
-    _promises: Promises
+    _promises: SimPromises
 
     def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond, segment_bytes: int) -> None:
         super().__init__(world, number, c0, watch, respond)
@@ -236,4 +235,4 @@ class JournalServer(SimServer):
     def _erase(self) -> None:
         self._robbed = False
         self._disk = ModelDisk(self._world.rng)
-        self._promises = Promises(self.name)
+        self._promises = SimPromises(self.name)
