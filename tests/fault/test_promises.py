@@ -24,7 +24,6 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.testing.kills.keepers import Known
 from ares.testing.kills.kill_members import Decisions
 from ares.testing.promises import Promises, Witness
 
@@ -190,20 +189,6 @@ def test_a_witness_notes_each_reply_once_and_passes_everything_on():
     assert (promises[ServerId("s0")].count, promises[ServerId("s1")].count) == (1, 0)
     [versions] = promises[ServerId("s0")].versions()
     assert versions.told == {tag(3)}
-
-
-def test_what_a_key_may_hold():
-    known = Known()
-    assert known.read(None)
-    assert not known.read("a")
-    known.acknowledged("a")
-    assert not known.read(None)
-    known.unknown("b")
-    assert known.read("a")
-    assert known.read("b")
-    assert not known.read("a"), "it has been seen to be overwritten"
-    known.acknowledged("c")
-    assert not known.read("b")
 
 
 def test_two_decisions_for_one_place_are_noticed():

@@ -14,8 +14,7 @@ from ares.consensus.remote import RemoteConsensus
 from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName, ServerId
-from ares.testing.kills.keepers import end
-from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, end
 
 PROPOSERS = 4
 DOMAINS = 3

@@ -146,6 +146,15 @@ def _serve(kind: str, file: str, id: str, log: str, compact_after: int | None) -
         sys.exit(f"error: {error}")
 
 
+async def end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel what never ends by itself. Raises what any of it raised before."""
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
 class Storm:
     """Over the processes ``ids`` of ``nursery``, which run.
 

@@ -19,7 +19,6 @@ from ares.fragment.read import FileState, fm_read
 from ares.fragment.remove import fm_remove
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WHOLE_FILE
-from ares.fragment.shared_memory import SharedMemory
 from ares.fragment.writing import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.tag import TAG_ZERO
@@ -68,7 +67,7 @@ class Files:
     def __init__(self, name: str, number: int, view: View, world: World, chronicle: FileChronicle) -> None:
         self._name = name
         self._number = number
-        self._memory = SharedMemory(view)
+        self._view = view
         self._world = world
         self._chronicle = chronicle
         self._ids = BlockIds(number)
@@ -90,7 +89,7 @@ class Files:
     def _open(self, kind: Kind, file: str, mine: bool = False) -> tuple[FileOperation, Recorder]:
         operation = FileOperation(self._name, kind, file, self._world.now, mine)
         self._chronicle.operations.append(operation)
-        return operation, Recorder(self._memory, operation, self._chronicle, self._world)
+        return operation, Recorder(self._view, operation, self._chronicle, self._world)
 
     def _now_s(self) -> int:
         return _seconds(self._world.now)
