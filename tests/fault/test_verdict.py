@@ -63,7 +63,7 @@ def test_counts_and_the_longest_pause():
 
 def test_latencies_during_faults_are_those_of_operations_that_overlap_with_one():
     chronicle = Timeline()
-    chronicle._spells = [Spell("s0", "dead", 1, 2.95, 3.05), Spell("s1", "up", 1, 0.0, 9.0), Spell("s2", "stopped", 1, 5.15, 6.05)]
+    chronicle.spells = [Spell("s0", "dead", 1, 2.95, 3.05), Spell("s1", "up", 1, 0.0, 9.0), Spell("s2", "stopped", 1, 5.15, 6.05)]
     overall, during = latencies(records(10), chronicle)
     assert (overall.count, overall.p50_ms) == (20, 100.0)
     assert during.count == 3  # the writes that began at 3 and at 6, the read that began at 5.2

@@ -21,7 +21,7 @@ from ares.operation.effects import Operation
 from ares.operation.session import Session
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import FileOperation
+from ares.testing.sim.chronicle import FileOperation, pair
 from ares.testing.sim.files import Files
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import SimClientPlan, SimStep
@@ -93,7 +93,7 @@ class SimClient:
         base = self._versions.get(step.key, TAG_ZERO) if step.operation in ("write-versioned", "delete-versioned") else None
         operation = self._operation(step, value, base)
         client = f"{self.name}.{lane}" if self._lanes > 1 else self.name
-        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=_pair(base) if base is not None else None)
+        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=pair(base))
         self.running[lane] = event
         if self._world.story is not None:
             over = f"over {_told(base)}" if step.operation in ("write-versioned", "delete-versioned") else ""
@@ -161,7 +161,7 @@ class SimClient:
         tag = settled.tag if settled is not None else TAG_ZERO
         value = self._run.values.of(self.view.domain, name, tag)
         told = None if value is TOMBSTONE else _text(value) if isinstance(value, bytes) else "what nobody wrote"
-        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=_pair(tag)))
+        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=pair(tag)))
 
     def _see(self, key: str, result: Any) -> None:
         """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""
@@ -224,11 +224,11 @@ class SimClient:
 
 def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
     if isinstance(result, Tag):
-        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=_pair(result))
-    tag = _pair(result.tag)
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=pair(result))
+    tag = pair(result.tag)
     if isinstance(result, Covered) and result.changed:
         assert result.base is not None, "a changed write has a base"
-        base = event.base or _pair(result.base)
+        base = event.base or pair(result.base)
         return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=tag, base=base)
     value = None if result.value is TOMBSTONE else _text(result.value) if isinstance(result.value, bytes) else "WITHHELD"
     return Event(event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base)
@@ -237,10 +237,6 @@ def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
 def _text(value: bytes) -> str:
     """As histories have it."""
     return value.rstrip(PADDING).decode()
-
-
-def _pair(tag: Tag) -> tuple[int, int]:
-    return tag.number, tag.writer
 
 
 def _shown(value: Answered) -> str:

@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
+from ares.testing.torture.cluster import Cluster
 from ares.testing.torture.partition import Direction
 from ares.testing.torture.records import Declined, Failed, Installed, Killed, Outcome, Stage, Timeline, TortureFailed, Wish
 
@@ -140,33 +141,6 @@ class NemesisLedger:
         return self._clock
 
 
-class Victims(Protocol):
-    """What can be done to the processes. ``network`` tells whether they can be cut off."""
-
-    @property
-    def has_network(self) -> bool: ...
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Where clients are."""
-
-    def kill(self, id: ServerId) -> None: ...
-
-    def freeze(self, id: ServerId) -> None: ...
-
-    def thaw(self, id: ServerId) -> None: ...
-
-    def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None: ...
-
-    def mend(self, id: ServerId) -> None: ...
-
-    async def launch(self, id: ServerId) -> None: ...
-
-    def identity(self, server: ServerId) -> str: ...
-
-    def ended(self) -> list[ServerId]: ...
-
-
 Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
 """Has a wish tried; with a number of seconds, the process that tries it is killed so long after it was asked to, if it is still at it."""
 
@@ -174,10 +148,10 @@ Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
 class Nemesis:
     """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
 
-    def __init__(self, victims: Victims, reconfigure: Reconfigure, ledger: NemesisLedger, chronicle: Timeline, chance: Random) -> None:
+    def __init__(self, cluster: Cluster, reconfigure: Reconfigure, ledger: NemesisLedger, chronicle: Timeline, chance: Random) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
-        self._victims = victims
+        self._cluster = cluster
         self._try = reconfigure
         self._ledger = ledger
         self._chronicle = chronicle
@@ -236,27 +210,27 @@ class Nemesis:
         if not allowed:
             return
         who = self._chance.choice(allowed)
-        faults = [self._kill, self._freeze, *([self._cut] * 2 if self._victims.has_network else [])]
+        faults = [self._kill, self._freeze, *([self._cut] * 2 if self._cluster.has_network else [])]
         fault = self._kill if self._deadly else self._chance.choice(faults)
         fault(who)
 
     def _kill(self, who: ServerId) -> None:
         self._hurt(who, "dead", "kill")
-        self._victims.kill(who)
+        self._cluster.kill(who)
         self._recover(partial(self._relaunch, who))
 
     def _freeze(self, who: ServerId) -> None:
         self._hurt(who, "stopped", "stop")
-        self._victims.freeze(who)
+        self._cluster.freeze(who)
         dies = self._chance.random() < 0.2
         self._recover(partial(self._die_frozen if dies else self._thaw, who))
 
     def _cut(self, who: ServerId) -> None:
-        others = [*self._victims.hosts, *self._ledger.members_well]
+        others = [*self._cluster.hosts, *self._ledger.members_well]
         direction: Direction = self._chance.choice(("in", "out", "both"))
-        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._victims.hosts[0]]
+        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._cluster.hosts[0]]
         self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
-        self._victims.cut(who, peers, direction)
+        self._cluster.cut(who, peers, direction)
         self._recover(partial(self._mend, who))
 
     def _hurt(self, who: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
@@ -266,7 +240,7 @@ class Nemesis:
         self._chronicle.state(who, trouble)
 
     def _notice_ended(self) -> None:
-        for who in self._victims.ended():
+        for who in self._cluster.ended():
             self.problems.append(f"{who} ended by itself; see its log")
             recovering = who in self._ledger.trouble
             self._hurt(who, "dead", "ended by itself")
@@ -289,8 +263,8 @@ class Nemesis:
             self.problems.append(str(error))
 
     async def _relaunch(self, who: ServerId) -> None:
-        await self._victims.launch(who)
-        identity = self._victims.identity(who) if who in self._ledger.identities else None
+        await self._cluster.launch(who)
+        identity = self._cluster.identity(who) if who in self._ledger.identities else None
         forgot = identity is not None and identity != self._ledger.identities[who]
         self._ledger.recovered(who, identity)
         self._chronicle.mark("new life" if forgot else "restarted", who)
@@ -298,17 +272,17 @@ class Nemesis:
 
     async def _thaw(self, who: ServerId) -> None:
         if self._ledger.trouble[who] == "stopped":
-            self._victims.thaw(who)
+            self._cluster.thaw(who)
         await self._well_again(who, "continued")
 
     async def _die_frozen(self, who: ServerId) -> None:
         if self._ledger.trouble[who] == "stopped":
             self._hurt(who, "dead", "kill")
-            self._victims.kill(who)
+            self._cluster.kill(who)
         await self._relaunch(who)
 
     async def _mend(self, who: ServerId) -> None:
-        self._victims.mend(who)
+        self._cluster.mend(who)
         await self._well_again(who, "connected")
 
     async def _well_again(self, who: ServerId, kind: str) -> None:

@@ -172,7 +172,7 @@ class Timeline:
         self.end = 0.0
         self.marks: list[Moment] = []
         self.reigns: list[Reign] = []
-        self._spells: list[Spell] = []
+        self.spells: list[Spell] = []  # in the order in which they ended
         self._now: dict[str, tuple[State, int, float]] = {}
 
     def now(self) -> float:
@@ -202,11 +202,6 @@ class Timeline:
             self._close(target, self.end)
 
     @property
-    def spells(self) -> list[Spell]:
-        """In the order in which they ended."""
-        return self._spells
-
-    @property
     def faults(self) -> Counter[str]:
         """How many there were of each kind."""
         return Counter(mark.kind for mark in self.marks if mark.fault)
@@ -214,7 +209,7 @@ class Timeline:
     def troubled(self) -> list[tuple[float, float]]:
         """When at least one process was not up: intervals in order, apart from each other."""
         merged: list[tuple[float, float]] = []
-        for begin, end in sorted((spell.begin, spell.end) for spell in self._spells if spell.state != "up"):
+        for begin, end in sorted((spell.begin, spell.end) for spell in self.spells if spell.state != "up"):
             if merged and begin <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
@@ -224,4 +219,4 @@ class Timeline:
     def _close(self, target: str, now: float) -> None:
         if target in self._now:
             state, life, since = self._now.pop(target)
-            self._spells.append(Spell(target, state, life, since, now))
+            self.spells.append(Spell(target, state, life, since, now))

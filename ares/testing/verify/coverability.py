@@ -27,6 +27,7 @@ told one version that nobody else made, it made that one. Where more than one wr
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -225,24 +226,15 @@ def _nobodys(others: tuple[Event, ...]) -> str:
 
 def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
     """Consolidation: changed writes over a base that was known not to be the latest before they were invoked."""
-    ended = sorted((_Known(event.tag, event) for event in sound if event.tag is not None), key=lambda known: response(known.event))
-    over = [response(known.event) for known in ended]
-    highest = list(accumulate(ended, _higher))
+    ended = sorted(((event.tag, event) for event in sound if event.tag is not None), key=lambda told: response(told[1]))
+    over = [response(event) for _, event in ended]
+    highest: list[tuple[Pair, Event]] = list(accumulate(ended, lambda one, other: max(one, other, key=itemgetter(0))))
     for event in filter(is_changed, sound):
         count = bisect_left(over, event.invoked)
-        if count and event.base is not None and event.base < highest[count - 1].version:
+        if count and event.base is not None and event.base < highest[count - 1][0]:
             version, earlier = highest[count - 1]
             why = f"{_subject(event)} covered version {shown(event.base)}, although {shown(version)} was known before it began"
             yield Contradiction(why, (earlier, event))
-
-
-class _Known(NamedTuple):
-    version: Pair
-    event: Event
-
-
-def _higher(one: _Known, other: _Known) -> _Known:
-    return one if one.version >= other.version else other
 
 
 def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
