@@ -191,7 +191,7 @@ def framed(body: bytes, more: bool) -> bytes:
 class RawConnection(asyncio.Protocol):
     """One connection to the port; what comes back is counted and thrown away. ``met``: the other side has said who it is, or is gone.
 
-    Whoever sends a batch before that is hung up on.
+    A client that sends a batch before that is hung up on.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Consensus members killed by the thousand while clients propose: one index never has two decisions, whoever is asked."""
+"""Consensus members killed by the thousand while clients propose: one index never has two decisions, whichever member is asked."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ Place = tuple[DomainName, int]
 
 
 class MembersReport(Struct, frozen=True):
-    """``proposals``: answered ones, each of which was told the decision for its place. ``checked``: decisions asked for anew of one member."""
+    """``proposals``: answered ones, each of which was told the decision for its place. ``checked``: decisions asked for again, of one member."""
 
     seconds: float
     toll: Toll

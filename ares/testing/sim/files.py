@@ -108,7 +108,7 @@ class Files:
         return operation
 
     def _put(self, step: SimStep) -> Operation[FileOperation]:
-        """Who has no copy gets one first; a file that is not there is made."""
+        """A client without a copy gets one first; a file that is not there is made."""
         file, change = step.key, step.change
         assert change is not None, "a put changes something"
         if file not in self._held:
@@ -182,7 +182,7 @@ TOKEN_BYTES = 16
 """Files are made of tokens, each written by one put, so that their content shows what became of every piece."""
 
 FIRST_TOKENS = 90
-"""How much more a put writes that makes a file, or makes it anew: some eight blocks."""
+"""How much more a put writes that makes a file, or rewrites it: some eight blocks."""
 
 
 _token = re.compile(rb"<[0-9a-f]{14}>")

@@ -116,8 +116,8 @@ class Process:
 
 
 class JournalServer(SimServer):
-    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins anew, as
-    somebody else.
+    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins again,
+    with a new identity.
 
     ``host``, ``journal``: of the process that runs, or ran last.
     """

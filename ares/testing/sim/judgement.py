@@ -158,7 +158,7 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
 
 
 def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: ObjectName) -> None:
-    """Whoever wrote a block looked at it once more, and a version that stood there instead of the write was told.
+    """The writer of a block looked at it once more, and a version that stood there instead of the write was told.
 
     Versions only tell the one that they were written over: behind two of them one cannot see.
     """

@@ -180,7 +180,7 @@ class Nemesis:
             await asyncio.gather(*self._recoveries)
 
     async def _finish(self) -> None:
-        """A server that was cut off takes a moment to be heard again, as long as TCP waits before it sends anew, and is refused until then."""
+        """A server that was cut off takes a moment to be heard again, as long as TCP waits before it sends again, and is refused until then."""
         outcome: Outcome | None = None
         for _ in range(FINISH_ATTEMPTS):
             outcome = await self._reconfigure()

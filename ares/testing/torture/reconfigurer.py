@@ -115,7 +115,7 @@ class Reconfigurers:
         self._busy: set[Helper] = set()
 
     async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome:
-        """Have the wish tried; ``kill_after_s``: kill -9 who tries it so long after it was asked to, if it is still at it."""
+        """Have the wish tried; ``kill_after_s``: its process is killed so long after it was asked to, if it is still at it."""
         helper = self._idle.pop() if self._idle else await Helper.start(self._cluster.inside(RECONFIGURERS), "reconfigurer", self._plan, self._log)
         self._busy.add(helper)
         helper.say(encoder.encode(wish))

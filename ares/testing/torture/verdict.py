@@ -112,7 +112,7 @@ def latencies(records: Sequence[Record], chronicle: Timeline) -> tuple[Latency, 
 
 
 def longest_pause_s(records: Sequence[Record]) -> float:
-    """The longest time between one success and the next, whoever had them."""
+    """The longest time between one success and the next, of any clients."""
     ends = sorted(record.ended for record in records if record.event.outcome == "ok")
     return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 

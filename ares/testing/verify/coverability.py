@@ -27,7 +27,6 @@ told one version that nobody else made, it made that one. Where more than one wr
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -228,7 +227,7 @@ def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]
     """Consolidation: changed writes over a base that was known not to be the latest before they were invoked."""
     ended = sorted(((event.tag, event) for event in sound if event.tag is not None), key=lambda told: response(told[1]))
     over = [response(event) for _, event in ended]
-    highest: list[tuple[Pair, Event]] = list(accumulate(ended, lambda one, other: max(one, other, key=itemgetter(0))))
+    highest: list[tuple[Pair, Event]] = list(accumulate(ended, lambda one, other: max(one, other, key=lambda told: told[0])))
     for event in filter(is_changed, sound):
         count = bisect_left(over, event.invoked)
         if count and event.base is not None and event.base < highest[count - 1][0]:
