@@ -227,13 +227,17 @@ def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]
     """Consolidation: changed writes over a base that was known not to be the latest before they were invoked."""
     ended = sorted(((event.tag, event) for event in sound if event.tag is not None), key=lambda told: response(told[1]))
     over = [response(event) for _, event in ended]
-    highest: list[tuple[Pair, Event]] = list(accumulate(ended, lambda one, other: max(one, other, key=lambda told: told[0])))
+    highest = list(accumulate(ended, _higher))
     for event in filter(is_changed, sound):
         count = bisect_left(over, event.invoked)
         if count and event.base is not None and event.base < highest[count - 1][0]:
             version, earlier = highest[count - 1]
             why = f"{_subject(event)} covered version {shown(event.base)}, although {shown(version)} was known before it began"
             yield Contradiction(why, (earlier, event))
+
+
+def _higher(one: tuple[Pair, Event], other: tuple[Pair, Event]) -> tuple[Pair, Event]:
+    return one if one[0] >= other[0] else other
 
 
 def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
