@@ -71,10 +71,10 @@ class ServersReport(Struct, frozen=True):
 class Auditor:
     """Asks servers that were started again whether their words are still true."""
 
-    def __init__(self, settings: Settings, nursery: ForkedProcesses, promises: dict[ServerId, Promises]) -> None:
+    def __init__(self, settings: Settings, processes: ForkedProcesses, promises: dict[ServerId, Promises]) -> None:
         self.checked = 0
         self._settings = settings
-        self._nursery = nursery
+        self._processes = processes
         self._promises = promises
 
     async def audit(self, server: ServerId) -> list[str]:
@@ -86,7 +86,7 @@ class Auditor:
             async with asyncio.timeout(SILENCE_S):
                 replies = await self._ask(server, [Describe(CallId(1)), *data])
         except TimeoutError:
-            return [f"it does not serve again: {self._nursery.last_words(server)}"]
+            return [f"it does not serve again: {self._processes.last_words(server)}"]
         self.checked += len(replies)
         description, *answers = replies
         if not isinstance(description, Description):
@@ -105,7 +105,7 @@ class Auditor:
                 _, knocking = await asyncio.open_connection(host, port)
                 knocking.close()
                 break
-            if self._nursery.ended(server):
+            if self._processes.ended(server):
                 raise TimeoutError
             await asyncio.sleep(KNOCK_S)
         replies: dict[CallId, AnyMessage] = {}
@@ -119,7 +119,7 @@ class Auditor:
         connections = connections_of(self._settings)
         connections.open(deliver)
         connections.learn(server, self._settings.servers[server].address)
-        while not complete.is_set() and not self._nursery.ended(server):
+        while not complete.is_set() and not self._processes.ended(server):
             connections.post(server, [question for question in questions if question.call not in replies])
             with suppress(TimeoutError):
                 await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
@@ -137,7 +137,7 @@ class ServersRun:
         self._limits = limits
         self._chance = Random(f"{seed} kills")
         self._promises = {server: Promises() for server in settings.servers}
-        self._nursery = ForkedProcesses(settings)
+        self._processes = ForkedProcesses(settings)
         self._clients: list[RecordedClient] = []
         self._records: list[Record] = []
         self._unanswered = 0
@@ -149,13 +149,13 @@ class ServersRun:
         begin = time.monotonic()
         try:
             for process in self._settings.processes():
-                self._nursery.start(process.id)
-            auditor = Auditor(self._settings, self._nursery, self._promises)
-            storm = Storm(self._nursery, list(self._settings.servers), self._chance, self._rest, auditor.audit)
+                self._processes.start(process.id)
+            auditor = Auditor(self._settings, self._processes, self._promises)
+            storm = Storm(self._processes, list(self._settings.servers), self._chance, self._rest, auditor.audit)
             findings = await self._under_load(storm)
             findings += [f"{id}: {finding}" for id in self._settings.servers for finding in await auditor.audit(id)]
         finally:
-            await self._nursery.close()
+            await self._processes.close()
         replies = sum(promises.count for promises in self._promises.values())
         seconds = round(time.monotonic() - begin, 1)
         return ServersReport(seconds, storm.toll, self._tally(), replies, auditor.checked, self._reconfigurations, findings)

@@ -156,7 +156,7 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 class Storm:
-    """Over the processes ``ids`` of ``nursery``, which run.
+    """Over those of ``processes`` that ``ids`` names, which run.
 
     ``rest`` is awaited before each round: how long they are left alone. ``audit(id)`` is awaited when a process was started again, and returns what
     is wrong with it, in words; it must end early if the process did.
@@ -164,7 +164,7 @@ class Storm:
 
     def __init__(
         self,
-        nursery: ForkedProcesses,
+        processes: ForkedProcesses,
         ids: Sequence[ServerId],
         chance: Random,
         rest: Callable[[], Awaitable[None]],
@@ -172,7 +172,7 @@ class Storm:
     ) -> None:
         self.toll = Toll()
         self.findings: list[str] = []
-        self._nursery = nursery
+        self._processes = processes
         self._ids = list(ids)
         self._chance = chance
         self._rest = rest
@@ -187,9 +187,9 @@ class Storm:
 
     async def _round(self) -> None:
         victims = self._victims()
-        for id in (id for id in victims if self._nursery.ended(id)):
-            self.findings.append(f"{id} ended by itself: {self._nursery.last_words(id)}")
-        await self._nursery.kill(*victims)
+        for id in (id for id in victims if self._processes.ended(id)):
+            self.findings.append(f"{id} ended by itself: {self._processes.last_words(id)}")
+        await self._processes.kill(*victims)
         self.toll.kills += len(victims)
         self.toll.rounds += 1
         self.toll.all_at_once += len(victims) == len(self._ids)
@@ -205,13 +205,13 @@ class Storm:
                 return list(self._ids)
 
     async def _revive(self, id: ServerId) -> None:
-        self._nursery.start(id)
+        self._processes.start(id)
         while self._chance.random() < DIES_AGAIN:
             await asyncio.sleep(self._chance.uniform(*STARTING_S))
-            if self._nursery.ended(id):
+            if self._processes.ended(id):
                 break
-            await self._nursery.kill(id)
+            await self._processes.kill(id)
             self.toll.kills += 1
             self.toll.starting += 1
-            self._nursery.start(id)
+            self._processes.start(id)
         self.findings.extend(f"{id}: {finding}" for finding in await self._audit(id))

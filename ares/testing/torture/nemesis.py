@@ -148,13 +148,13 @@ Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
 class Nemesis:
     """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
 
-    def __init__(self, cluster: Cluster, reconfigure: Reconfigure, ledger: NemesisLedger, chronicle: Timeline, chance: Random) -> None:
+    def __init__(self, cluster: Cluster, reconfigure: Reconfigure, ledger: NemesisLedger, timeline: Timeline, chance: Random) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
         self._cluster = cluster
         self._try = reconfigure
         self._ledger = ledger
-        self._chronicle = chronicle
+        self._timeline = timeline
         self._chance = chance
         self._peace = asyncio.Event()
         self._recoveries: set[asyncio.Task[None]] = set()
@@ -236,8 +236,8 @@ class Nemesis:
     def _hurt(self, who: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
         self._ledger.hurt(who, trouble)
         what = kind if who in self._ledger.identities else f"{kind} consensus"
-        self._chronicle.mark(what, who, detail, fault=True)
-        self._chronicle.state(who, trouble)
+        self._timeline.mark(what, who, detail, fault=True)
+        self._timeline.state(who, trouble)
 
     def _notice_ended(self) -> None:
         for who in self._cluster.ended():
@@ -267,8 +267,8 @@ class Nemesis:
         identity = self._cluster.identity(who) if who in self._ledger.identities else None
         forgot = identity is not None and identity != self._ledger.identities[who]
         self._ledger.recovered(who, identity)
-        self._chronicle.mark("new life" if forgot else "restarted", who)
-        self._chronicle.state(who, "up", new_life=True)
+        self._timeline.mark("new life" if forgot else "restarted", who)
+        self._timeline.state(who, "up", new_life=True)
 
     async def _thaw(self, who: ServerId) -> None:
         if self._ledger.trouble[who] == "stopped":
@@ -291,8 +291,8 @@ class Nemesis:
             await self._relaunch(who)
         else:
             self._ledger.recovered(who)
-            self._chronicle.mark(kind, who)
-            self._chronicle.state(who, "up")
+            self._timeline.mark(kind, who)
+            self._timeline.state(who, "up")
 
     # -- reconfigurations -----------------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class Nemesis:
             return None
         configuration = wish.configuration()
         kill_after_s = self._chance.uniform(0, DIES_WITHIN_S) if dangerous and wish.dies_in is None and self._chance.random() < 0.15 else None
-        begin = self._chronicle.now()
+        begin = self._timeline.now()
         self._ledger.wished(wish.number, configuration)
         outcome = await self._try(wish, kill_after_s)
         self._settle(wish, outcome, begin)
@@ -330,7 +330,7 @@ class Nemesis:
         match outcome:
             case Installed(configuration, ours):
                 self._count("done", text if ours else f"{text}; somebody else's was decided: {configuration.describe()}")
-                self._chronicle.reigns_now(configuration, begin)
+                self._timeline.reigns_now(configuration, begin)
                 self._ledger.done(wish.number, outcome)
             case Declined(error):
                 self._count("refused", f"{text}: {error}")
@@ -348,7 +348,7 @@ class Nemesis:
 
     def _count(self, what: str, detail: str, *, fault: bool = False) -> None:
         self.reconfigurations[what] += 1
-        self._chronicle.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
+        self._timeline.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
 
 
 SERVERS_MIN = 3

@@ -76,7 +76,7 @@ class TortureRun:
         self._network = network
         self._notes = notes
         self._show = show
-        self._chronicle = Timeline()
+        self._timeline = Timeline()
         self._cluster = cluster
         self._reconfigurers = Reconfigurers(self._cluster, TIMEOUT_S)
         self._clients: dict[str, Helper] = {}
@@ -89,13 +89,13 @@ class TortureRun:
         try:
             await self._cluster.start()
             for process in self._cluster.processes():
-                self._chronicle.state(process, "up", new_life=True)
+                self._timeline.state(process, "up", new_life=True)
             settings = self._cluster.settings
-            self._chronicle.reigns_now(settings.initial, None)
+            self._timeline.reigns_now(settings.initial, None)
             identities = {server: self._cluster.identity(server) for server in settings.servers}
             ledger = NemesisLedger(settings.initial, identities, self._cluster.deciders)
             chance = Random(f"{self._options.seed} nemesis")
-            nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._chronicle, chance)
+            nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._timeline, chance)
             await self._traffic(nemesis)
             await self._end_clients()
             await self._read_everything()
@@ -104,7 +104,7 @@ class TortureRun:
                 await helper.kill()
             await self._reconfigurers.close()
             self._cluster.stop()
-        self._chronicle.close()
+        self._timeline.close()
         return self._report(nemesis)
 
     def _listen_for_endings(self) -> None:
@@ -152,10 +152,10 @@ class TortureRun:
     async def _tell(self, nemesis: Nemesis) -> None:
         while True:
             counts = Counts(sum(each.operations for each in self._counts.values()), sum(each.errors for each in self._counts.values()))
-            chronicle = self._chronicle
-            reign = chronicle.reigns[-1]
+            timeline = self._timeline
+            reign = timeline.reigns[-1]
             configuration = f"{reign.index}: {reign.text}"
-            self._show(TortureProgress(chronicle.now(), counts, chronicle.faults.total(), nemesis.reconfigurations, configuration))
+            self._show(TortureProgress(timeline.now(), counts, timeline.faults.total(), nemesis.reconfigurations, configuration))
             await asyncio.sleep(_PROGRESS_S)
 
     async def _end_clients(self) -> None:
@@ -186,28 +186,28 @@ class TortureRun:
         return self._home / f"{role}-{name}.jsonl"
 
     def _report(self, nemesis: Nemesis) -> Summary:
-        options, chronicle = self._options, self._chronicle
-        records = load_records(sorted(self._home.glob("*.jsonl")), chronicle.origin)
+        options, timeline = self._options, self._timeline
+        records = load_records(sorted(self._home.glob("*.jsonl")), timeline.origin)
         summary = self._summary(records, nemesis)
         (options.out / "history.jsonl").write_bytes(dump(record.event for record in records))
-        (options.out / "timeline.html").write_text(render(records, chronicle, summary), encoding="utf-8")
+        (options.out / "timeline.html").write_text(render(records, timeline, summary), encoding="utf-8")
         return summary
 
     def _summary(self, records: list[Record], nemesis: Nemesis) -> Summary:
-        options, chronicle = self._options, self._chronicle
+        options, timeline = self._options, self._timeline
         findings = judge(records)
-        overall, during_faults = latencies(records, chronicle)
+        overall, during_faults = latencies(records, timeline)
         problems = [*self._problems, *nemesis.problems]
         return Summary(
             seed=options.seed,
-            seconds=round(chronicle.end, 1),
+            seconds=round(timeline.end, 1),
             servers=options.servers,
             consensus=options.consensus,
             partitions=self._network is not None,
             operations=count_operations(records),
-            faults=dict(sorted(chronicle.faults.items())),
+            faults=dict(sorted(timeline.faults.items())),
             reconfigurations=nemesis.reconfigurations,
-            configurations=chronicle.reigns[-1].index + 1,
+            configurations=timeline.reigns[-1].index + 1,
             latency=overall,
             latency_during_faults=during_faults,
             longest_pause_s=round(longest_pause_s(records), 3),

@@ -96,9 +96,9 @@ def count_operations(records: Sequence[Record]) -> dict[str, dict[str, int]]:
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 
-def latencies(records: Sequence[Record], chronicle: Timeline) -> tuple[Latency, Latency]:
+def latencies(records: Sequence[Record], timeline: Timeline) -> tuple[Latency, Latency]:
     """Of all operations that succeeded, and of those during which at least one process was in trouble."""
-    troubled = chronicle.troubled()
+    troubled = timeline.troubled()
     ends = [end for _, end in troubled]
     everything, during = [], []
     for record in records:
