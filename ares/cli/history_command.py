@@ -12,7 +12,7 @@ from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
     from ares.testing.verify.coverability import CoverabilityReport
-    from ares.testing.verify.findings import Report, Violation
+    from ares.testing.verify.history import HistoryReport, Violation
 
 HISTORY_BYTES_MAX = 512 << 20
 HISTORY_WAIT_S = 3600.0
@@ -72,7 +72,7 @@ def check_history(
         raise typer.Exit(1)
 
 
-def _verdict(report: "Report") -> list[str]:
+def _verdict(report: "HistoryReport") -> list[str]:
     what = f"{report.operations} operations on {report.keys} keys"
     if report.ok:
         return [f"linearizable: {what}"]

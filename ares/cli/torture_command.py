@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ares.testing.torture.torture_run import Progress
+    from ares.testing.torture.torture_run import TortureProgress
     from ares.testing.torture.verdict import Latency, Summary
 
 MINUTES_MAX = 24 * 60.0
@@ -48,8 +48,8 @@ def torture(
     from rich.console import Console
 
     from ares.machine.trusted_files import let_nobody_else_write
-    from ares.testing.torture.place import torture as run
     from ares.testing.torture.torture_run import Options
+    from ares.testing.torture.torture_run import torture as run
 
     let_nobody_else_write()
     console = Console(stderr=True, highlight=False)
@@ -67,11 +67,11 @@ def torture(
     raise typer.Exit(0 if summary.ok else 1)
 
 
-def _progress(console: "Console", update: "Callable[[str], None]", name: str) -> "Callable[[Progress], None]":
+def _progress(console: "Console", update: "Callable[[str], None]", name: str) -> "Callable[[TortureProgress], None]":
     """Shows how it goes: in one line that changes on a terminal, else in a line now and then."""
     next_line_s = PROGRESS_LINE_S
 
-    def show(progress: "Progress") -> None:
+    def show(progress: "TortureProgress") -> None:
         nonlocal next_line_s
         counts, reconfigurations = progress.counts, progress.reconfigurations
         line = (

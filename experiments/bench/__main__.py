@@ -21,13 +21,16 @@ import msgspec
 
 from ares.model.version import VERSION
 from experiments.bench import baseline
+from experiments.bench.cassandra import CASSANDRA
+from experiments.bench.etcd import Etcd
 from experiments.bench.faults import faults
 from experiments.bench.figures import Report, fault_points, points
 from experiments.bench.page import page
+from experiments.bench.peers import ARES, Peer
 from experiments.bench.peers import QUICK as QUICK_PEERS
-from experiments.bench.peers import Peer, all_peers
 from experiments.bench.points import Settings, turns
 from experiments.bench.processes import end_on_sigterm, is_on_memory
+from experiments.bench.redis import REDIS
 from experiments.bench.text import text
 from experiments.bench.workload import FULL, QUICK, Workload
 
@@ -64,7 +67,7 @@ def machine() -> str:
 
 def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:
     """The stores to measure and what to ask of them; ``missing`` is told of the others."""
-    peers = list(all_peers())
+    peers: list[Peer] = [*ARES, *REDIS, Etcd(), *CASSANDRA]
     wanted = given.only.split(",") if given.only else QUICK_PEERS if given.quick else [peer.name for peer in peers]
     unknown = set(wanted) - {peer.name for peer in peers}
     if unknown:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ares.machine.loop import run
 from experiments.bench.closed_loop import ClosedLoop, Loop, Record
-from experiments.bench.stores import Clients, Store, connected
+from experiments.bench.stores import AresStore, Clients, EtcdStore, RedisStore, Store
 from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
 
@@ -26,6 +26,25 @@ SLOT_S = 0.001
 
 BUCKETS_PER_E = 100
 """Latencies are counted in buckets a hundredth part wide."""
+
+
+async def connected(store: Store, count: int) -> Clients:
+    """``count`` clients of ``store``. What a store needs is imported only where it is used."""
+    if isinstance(store, AresStore):
+        from experiments.bench.ares_client import ares_clients
+
+        return await ares_clients(store)
+    if isinstance(store, RedisStore):
+        from experiments.bench.redis_client import redis_clients
+
+        return await redis_clients(store, count)
+    if isinstance(store, EtcdStore):
+        from experiments.bench.etcd_client import etcd_clients
+
+        return await etcd_clients(store)
+    from experiments.bench.cassandra_client import cassandra_clients
+
+    return await cassandra_clients(store)
 
 
 class Plan(Struct, frozen=True):

@@ -106,15 +106,6 @@ ARES: tuple[Ares, ...] = (
 )
 
 
-def all_peers() -> tuple[Peer, ...]:
-    """In the order of the tables."""
-    from experiments.bench.cassandra import CASSANDRA
-    from experiments.bench.etcd import Etcd
-    from experiments.bench.redis import REDIS
-
-    return (*ARES, *REDIS, Etcd(), *CASSANDRA)
-
-
 QUICK = ("ares-abd", "ares-ec", "ares-abd-fsync", "ares-ec-fsync", "redis-wait", "redis-wait-aof", "etcd")
 """Those of the quick bench."""
 

@@ -90,22 +90,3 @@ class Coroutines:
             except self._errors as error:
                 loop.failed(f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)
-
-
-async def connected(store: Store, count: int) -> Clients:
-    """``count`` clients of ``store``. What a store needs is imported only where it is used."""
-    if isinstance(store, AresStore):
-        from experiments.bench.ares_client import ares_clients
-
-        return await ares_clients(store)
-    if isinstance(store, RedisStore):
-        from experiments.bench.redis_client import redis_clients
-
-        return await redis_clients(store, count)
-    if isinstance(store, EtcdStore):
-        from experiments.bench.etcd_client import etcd_clients
-
-        return await etcd_clients(store)
-    from experiments.bench.cassandra_client import cassandra_clients
-
-    return await cassandra_clients(store)

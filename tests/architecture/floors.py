@@ -57,7 +57,7 @@ LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
-FOLDER_FILES_MAX = 21
+FOLDER_FILES_MAX = 15
 JUNK_DRAWERS = {"utils", "util", "helpers", "common", "misc"}
 SHARED_NAMES = {"__init__", "__main__", "port"}
 """Module names that may occur more than once."""

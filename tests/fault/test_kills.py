@@ -1,4 +1,4 @@
-"""kill -9 in loops, in short; `python -P -m ares.torture.kills` does it by the thousand."""
+"""kill -9 in loops, in short; `python -P -m ares.testing.kills.kills` does it by the thousand."""
 
 import os
 import signal
@@ -9,13 +9,13 @@ import pytest
 
 from ares.machine.interpreter import python
 from ares.testing.kills.kills import kill_members, kill_servers
-from ares.testing.kills.storm import Limits
+from ares.testing.kills.storm import StormLimits
 
 pytestmark = pytest.mark.process
 
 
 def servers(directory, kills: int, durability: str, seed: int):
-    return kill_servers(directory / "c", Limits(kills), 5, seed, durability)
+    return kill_servers(directory / "c", StormLimits(kills), 5, seed, durability)
 
 
 def test_servers_that_are_killed_lose_nothing(tmp_path):
@@ -34,7 +34,7 @@ def test_servers_that_forget_are_caught(tmp_path):
 
 
 def test_consensus_members_that_are_killed_never_decide_twice(tmp_path):
-    report = kill_members(tmp_path / "c", Limits(20), 3, 3)
+    report = kill_members(tmp_path / "c", StormLimits(20), 3, 3)
     assert report.findings == []
     assert report.toll.kills >= 20
     assert report.decisions > 0

@@ -4,8 +4,8 @@ import pytest
 
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
-from ares.testing.torture.ledger import Ledger
-from ares.testing.torture.records import Done
+from ares.testing.torture.nemesis import NemesisLedger
+from ares.testing.torture.records import Installed
 
 NAMES = [ServerId(f"s{number}") for number in range(5)]
 
@@ -20,12 +20,12 @@ def configuration(names: list[str], index: int, ids: dict[ServerId, str] | None 
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1", "r2"])
+def ledger() -> NemesisLedger:
+    return NemesisLedger(configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1", "r2"])
 
 
-def done(config: Configuration, announced: bool = True) -> Done:
-    return Done(config, True, 0, announced)
+def done(config: Configuration, announced: bool = True) -> Installed:
+    return Installed(config, True, 0, announced)
 
 
 def test_no_more_than_f_servers_of_a_configuration(ledger):
@@ -107,4 +107,4 @@ def test_never_more_than_a_minority_of_the_consensus_members(ledger):
     assert ledger.may_hurt("r0")
     ledger.hurt("r0", "dead")
     assert not ledger.may_hurt("r1")
-    assert not Ledger(configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1"]).may_hurt("r0")
+    assert not NemesisLedger(configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1"]).may_hurt("r0")

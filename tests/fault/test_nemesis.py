@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.ledger import Ledger
-from ares.testing.torture.nemesis import Nemesis
-from ares.testing.torture.records import Done, Killed, Outcome, Refused, Wish
+from ares.testing.torture.nemesis import Nemesis, NemesisLedger
+from ares.testing.torture.records import Declined, Installed, Killed, Outcome, Timeline, Wish
 
 MEMBERS = ("r0", "r1", "r2")
 
@@ -102,7 +100,7 @@ class World:
         chance = self.chance
         await asyncio.sleep(chance.uniform(0, 0.2))
         if self.ailing & set(wish.servers):
-            return Refused("silent")
+            return Declined("silent")
         index, content = self.index + 1, wish.configuration()
         placed = Configuration(content.dap, self.named(wish.servers).servers, content.k, content.delta, content.backend, index=index)
         await asyncio.sleep(chance.uniform(0, 0.5))
@@ -118,23 +116,23 @@ class World:
         announced = chance.random() < 0.9
         if announced:
             self.in_use = [each for each in self.in_use if each.index >= decided.index]
-        return Done(decided, decided == placed, 0, announced)
+        return Installed(decided, decided == placed, 0, announced)
 
 
-class Reckless(Ledger):
+class Reckless(NemesisLedger):
     """Forgets that a server which was restarted is lost to the configurations that name it."""
 
     def lost(self, configuration):
         return {server.id for server in configuration.servers if server.id in self.trouble}
 
 
-def rage(seed: int, servers: int, book: type[Ledger] = Ledger, seconds: float = 300.0) -> tuple[World, Nemesis]:
+def rage(seed: int, servers: int, book: type[NemesisLedger] = NemesisLedger, seconds: float = 300.0) -> tuple[World, Nemesis]:
     world = World(servers, Random(f"{seed} world"))
     ledger = book(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
 
         async def run() -> Nemesis:
-            nemesis = Nemesis(world, ledger, Chronicle(), Random(seed))
+            nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(seed))
             await nemesis.rage(seconds)
             return nemesis
 
@@ -166,9 +164,9 @@ def test_the_same_seed_has_the_same_intentions():
 
 async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
     world = World(6, Random(1))
-    ledger = Ledger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+    ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
     ledger.hurt("s1", "stopped")
-    nemesis = Nemesis(world, ledger, Chronicle(), Random(2))
+    nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(2))
     wishes = [nemesis.wish(dangerous=True) for _ in range(300)]
     configurations = [wish.configuration() for wish in wishes]
     assert all("s1" not in wish.servers for wish in wishes)
@@ -204,8 +202,8 @@ class Ends(World):
 
 async def test_a_server_that_ended_by_itself_is_told_of_and_started_again():
     world = Ends(5, Random(1))
-    ledger = Ledger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
-    nemesis = Nemesis(world, ledger, Chronicle(), Random(2))
+    ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+    nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(2))
     nemesis._freeze("s0")
     nemesis._notice_ended()
     await nemesis.heal()
@@ -222,17 +220,17 @@ class Mute(World):
 
     async def reconfigure(self, wish, kill_after_s):
         self.attempts += 1
-        return Refused("silent") if self.attempts <= self.deaf_to else await super().reconfigure(wish, kill_after_s)
+        return Declined("silent") if self.attempts <= self.deaf_to else await super().reconfigure(wish, kill_after_s)
 
 
 @pytest.mark.parametrize(("deaf_to", "problems"), [(3, 0), (1000, 1)])
 def test_the_last_reconfiguration_is_tried_again_but_not_for_ever(deaf_to, problems):
     world = Mute(4, Random(1))
     world.deaf_to = deaf_to
-    ledger = Ledger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
+    ledger = NemesisLedger(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
 
     async def run() -> Nemesis:
-        nemesis = Nemesis(world, ledger, Chronicle(), Random(3))
+        nemesis = Nemesis(world, world.reconfigure, ledger, Timeline(), Random(3))
         await nemesis.rage(0)
         return nemesis
 

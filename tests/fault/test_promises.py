@@ -24,9 +24,8 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.testing.kills.keepers import Known
 from ares.testing.kills.kill_members import Decisions
-from ares.testing.torture.server_promises import Promises, Witness
+from ares.testing.promises import Promises, Witness
 
 NAMES = ("s0", "s1", "s2")
 C0 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at("default", 0)
@@ -85,9 +84,9 @@ def test_what_is_right(promises, reply):
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (DataReply(CALL, (), -1, TAG_ZERO, None, None), "2 versions that it acknowledged are lost"),
-        (data(3), "1 versions that it acknowledged are lost"),
-        (data(4), "1 versions that it acknowledged are lost"),
+        (DataReply(CALL, (), -1, TAG_ZERO, None, None), "2 versions that it told of are lost"),
+        (data(3), "1 versions that it told of are lost"),
+        (data(4), "1 versions that it told of are lost"),
         (data(3, trimmed=2), "are lost"),
         (data(4, tags=(4, 3), its=element(3)), "is not what was stored"),
         (data(4, tags=(4, 3), its=hollow(element(4))), "is not what was stored"),
@@ -111,14 +110,19 @@ def test_what_is_forgotten(promises, reply, words):
 )
 def test_what_was_shown_is_promised_as_well(promises, request_, reply):
     promises.told(request_, reply)
-    assert "it had" in broken(promises, data(4, trimmed=3))
+    assert "1 versions that it told of are lost" in broken(promises, data(4, trimmed=3))
     assert broken(promises, data(5, trimmed=4)) == ""
+
+
+def test_what_was_dropped_stays_dropped(promises):
+    promises.told(GetData(CALL, ID, KEY, False), data(5, trimmed=4))
+    assert "it had" in broken(promises, data(5, tags=(5, 4), trimmed=3))
 
 
 def test_what_is_trimmed_is_asked_for_no_more(promises):
     assert broken(promises, data(9, trimmed=4)) == ""
     [versions] = promises.versions()
-    assert versions.stored == frozenset()
+    assert versions.told == frozenset()
 
 
 def test_what_may_be_collected_may_be_gone_and_only_with_a_successor_that_is_finalized(promises):
@@ -184,21 +188,7 @@ def test_a_witness_notes_each_reply_once_and_passes_everything_on():
     assert heard == [(server, Ack(CALL, None)) for server in ("s1", "s0", "s0")]
     assert (promises[ServerId("s0")].count, promises[ServerId("s1")].count) == (1, 0)
     [versions] = promises[ServerId("s0")].versions()
-    assert versions.stored == {tag(3)}
-
-
-def test_what_a_key_may_hold():
-    known = Known()
-    assert known.read(None)
-    assert not known.read("a")
-    known.acknowledged("a")
-    assert not known.read(None)
-    known.unknown("b")
-    assert known.read("a")
-    assert known.read("b")
-    assert not known.read("a"), "it has been seen to be overwritten"
-    known.acknowledged("c")
-    assert not known.read("b")
+    assert versions.told == {tag(3)}
 
 
 def test_two_decisions_for_one_place_are_noticed():

@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ares.model.configuration import Configuration, Server
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.records import Record
+from ares.testing.torture.records import Record, Timeline
 from ares.testing.torture.timeline import render
 from ares.testing.torture.verdict import Latency, Summary
 from ares.testing.verify.history import Event
@@ -43,8 +42,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def chronicle() -> Chronicle:
-    made = Chronicle()
+def chronicle() -> Timeline:
+    made = Timeline()
     made.state("s0", "up", new_life=True)
     made.state("r0", "up", new_life=True)
     first = Configuration.abd([Server(name, "h:1", "1") for name in ("s0", "s1", "s2")]).at("default", 0)

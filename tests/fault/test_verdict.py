@@ -4,8 +4,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ares.testing.torture.events import Chronicle, Spell
-from ares.testing.torture.records import Record, load_records, name_of, value_of
+from ares.testing.torture.records import Record, Spell, Timeline, load_records, name_of, value_of
 from ares.testing.torture.verdict import Latency, Summary, count_operations, judge, latencies, longest_pause_s
 from ares.testing.verify.history import Event
 
@@ -63,8 +62,8 @@ def test_counts_and_the_longest_pause():
 
 
 def test_latencies_during_faults_are_those_of_operations_that_overlap_with_one():
-    chronicle = Chronicle()
-    chronicle._spells = [Spell("s0", "dead", 1, 2.95, 3.05), Spell("s1", "up", 1, 0.0, 9.0), Spell("s2", "stopped", 1, 5.15, 6.05)]
+    chronicle = Timeline()
+    chronicle.spells = [Spell("s0", "dead", 1, 2.95, 3.05), Spell("s1", "up", 1, 0.0, 9.0), Spell("s2", "stopped", 1, 5.15, 6.05)]
     overall, during = latencies(records(10), chronicle)
     assert (overall.count, overall.p50_ms) == (20, 100.0)
     assert during.count == 3  # the writes that began at 3 and at 6, the read that began at 5.2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ares.model.codec import VERSION, decode, encode
 from ares.model.errors import BadMessage
-from ares.testing.fuzz.fuzz_frames import Mint
+from ares.testing.fuzz.fuzz_attacks import Mint
 
 from ..property.strategies import messages
 

@@ -1,4 +1,4 @@
-"""Garbage on live ports, in short form: ``python -P -m ares.torture.fuzz`` is the long one."""
+"""Garbage on live ports, in short form: ``python -P -m ares.testing.fuzz.fuzz`` is the long one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,8 +8,7 @@ import pytest
 
 from ares.cluster.cluster_file import Plan, create
 from ares.testing.fuzz import fuzz, fuzz_attacks
-from ares.testing.fuzz.fuzz import GROWN_BYTES_MAX, fuzz_processes, judge
-from ares.testing.fuzz.fuzz_target import Held, Target, asked, refuses, serves
+from ares.testing.fuzz.fuzz import GROWN_BYTES_MAX, FuzzTarget, ProcessSize, asked, fuzz_processes, judge, refuses, serves
 from ares.testing.torture.cluster import Cluster
 
 FRAMES = 6_000
@@ -35,18 +34,18 @@ def test_a_server_and_a_member_stand_a_hose_of_garbage(tmp_path: Path, security:
 @pytest.mark.parametrize(
     ("after", "answers", "finding"),
     [
-        (Held(GROWN_BYTES_MAX + 101, 10, 9), True, "its memory grew"),
-        (Held(100, 30, 9), True, "it keeps 20 descriptors more"),
-        (Held(100, 10, 5), True, "it counted no bad batch"),
-        (Held(100, 10, 9), False, "it does not answer"),
+        (ProcessSize(GROWN_BYTES_MAX + 101, 10, 9), True, "its memory grew"),
+        (ProcessSize(100, 30, 9), True, "it keeps 20 descriptors more"),
+        (ProcessSize(100, 10, 5), True, "it counted no bad batch"),
+        (ProcessSize(100, 10, 9), False, "it does not answer"),
     ],
 )
-def test_what_gives_way_is_found(after: Held, answers: bool, finding: str) -> None:
+def test_what_gives_way_is_found(after: ProcessSize, answers: bool, finding: str) -> None:
     """The control: see what the verdict says of a process that did."""
-    before = Held(100, 10, 5)
+    before = ProcessSize(100, 10, 5)
     [found] = judge(before, after, answers, 1000)
     assert found.startswith(finding)
-    assert judge(before, Held(200, 11, 9), True, 1000) == []
+    assert judge(before, ProcessSize(200, 11, 9), True, 1000) == []
 
 
 class Leaky(asyncio.Protocol):
@@ -59,13 +58,13 @@ class Leaky(asyncio.Protocol):
 
 
 @pytest.fixture
-async def mute() -> AsyncIterator[Target]:
+async def mute() -> AsyncIterator[FuzzTarget]:
     server = await asyncio.get_running_loop().create_server(Leaky, "127.0.0.1", 0)
-    yield Target("server", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    yield FuzzTarget("server", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
     server.close()
 
 
-async def test_what_does_not_answer_is_found(mute: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_does_not_answer_is_found(mute: FuzzTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "SERVES_S", 0.3)
     monkeypatch.setattr(fuzz_attacks, "CONNECT_S", 1.0)  # it never greets, however long it is waited for
     outcome = await fuzz.fuzz(mute, 50, 1)

@@ -10,9 +10,8 @@ from ares.model.codec import decode, encode
 from ares.model.messages import AnyMessage, GetData, ListObjects, WriteConfig
 from ares.security import roles as admission
 from ares.security.roles import Admission, Client, Role
-from ares.testing.sim.plan import draw
+from ares.testing.sim.plan import SCENARIOS, draw
 from ares.testing.sim.run import run_plan
-from ares.testing.sim.scenarios import SCENARIOS
 from ares.testing.sim.simulated_server import SimServer
 
 SEEDS = 12

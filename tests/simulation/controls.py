@@ -23,8 +23,8 @@ from ares.reconfig.view import View
 from ares.replica import replica
 from ares.testing.sim.plan import draw
 from ares.testing.sim.run import run_plan
-from ares.testing.sim.simulated_consensus import SimConsensus
 from ares.testing.sim.simulated_server import LateServer
+from ares.testing.sim.world import SimConsensus
 from tests.simulation.coverable_controls import (
     held_versions_that_hide_newer_ones,
     put_data_skipped_for_what_was_only_seen,

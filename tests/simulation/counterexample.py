@@ -5,9 +5,8 @@ python -m tests.simulation.counterexample > docs/piggyback-counterexample.md
 
 import sys
 
-from ares.testing.sim.plan import Plan, draw
-from ares.testing.sim.run import Verdict, run_plan
-from ares.testing.sim.shrink import shrink
+from ares.testing.sim.plan import SimPlan, draw
+from ares.testing.sim.run import SimVerdict, run_plan, shrink
 from tests.simulation.controls import CONTROLS, hunt
 
 NAME = "published piggyback (no R1)"
@@ -53,7 +52,7 @@ def main() -> None:
     sys.stdout.write(page(plan, verdict))
 
 
-def page(plan: Plan, verdict: Verdict) -> str:
+def page(plan: SimPlan, verdict: SimVerdict) -> str:
     """The document."""
     story = "\n".join(line[:200] for line in verdict.story if "VIOLATION" not in line and not line.startswith(" " * 14))
     violation = str(verdict.violation).replace("\n", " ")

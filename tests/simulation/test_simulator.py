@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from ares.machine.interpreter import python
-from ares.testing.sim.plan import Plan, draw
-from ares.testing.sim.run import run_plan
-from ares.testing.sim.scenarios import SCENARIOS
-from ares.testing.sim.shrink import shrink
+from ares.testing.sim.plan import SCENARIOS, SimPlan, draw
+from ares.testing.sim.run import run_plan, shrink
 from tests.simulation.controls import CONTROLS, hunt
 
 FIXED_SEEDS = 25
@@ -28,7 +26,7 @@ def test_fixed_seeds_are_clean(scenario):
 
 @pytest.mark.parametrize("path", ONCE_FAILED, ids=lambda path: path.stem)
 def test_plans_that_once_failed_are_clean(path):
-    assert run_plan(msgspec.json.decode(path.read_bytes(), type=Plan)).violation is None
+    assert run_plan(msgspec.json.decode(path.read_bytes(), type=SimPlan)).violation is None
 
 
 def test_the_same_seed_gives_the_same_run():

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
-from ares.testing.verify.reference import is_linearizable
 from ares.testing.verify.register import Register
+from tests.verify.reference import is_linearizable
 
 from .histories import KINDS, atomic
 from .large import large

@@ -7,7 +7,7 @@ import pytest
 from ares.model.errors import BadInput
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
-from ares.testing.verify.reference import is_linearizable
+from tests.verify.reference import is_linearizable
 
 from .making import d, r, w
 

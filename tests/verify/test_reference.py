@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.testing.verify.reference import is_linearizable
+from tests.verify.reference import is_linearizable
 
 from .making import d, r, w
 

@@ -2,9 +2,8 @@
 
 from random import Random
 
-from ares.testing.verify.register import Register
+from ares.testing.verify.register import Register, zones_of
 from ares.testing.verify.search import Search
-from ares.testing.verify.zones import zones_of
 
 from .large import large
 from .making import d, r, w

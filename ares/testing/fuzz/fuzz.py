@@ -1,4 +1,4 @@
-"""``python -P -m ares.torture.fuzz``: garbage by the million on live ports. Exit status 1 if anything gave way.
+"""``python -P -m ares.testing.fuzz.fuzz``: garbage by the million on live ports. Exit status 1 if anything gave way.
 
 Without --address it makes small clusters of its own, without keys and with, and attacks a storage server and a consensus member of each in turn.
 Afterwards each must run, answer, hold no more memory and no more descriptors than before, and have counted the batches that it could not read.
@@ -8,11 +8,13 @@ import argparse
 import asyncio
 import os
 import random
+import re
 import secrets
 import shutil
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -22,10 +24,11 @@ from msgspec import Struct
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
-from ares.model.identity import ServerId
-from ares.testing.fuzz.fuzz_attacks import Attacker
-from ares.testing.fuzz.fuzz_frames import Mint
-from ares.testing.fuzz.fuzz_target import Held, Target, configuration_of, held, refuses, serves
+from ares.model.identity import CallId, ServerId
+from ares.model.messages import AnyMessage, Describe, DescribeConsensus, Description, Reason, Refused
+from ares.net.zmq.zmq_client import ZmqConnections
+from ares.security.keys import SecretKey, keyed
+from ares.testing.fuzz.fuzz_attacks import Attacker, Mint
 from ares.testing.torture.cluster import Cluster
 
 AT_ONCE = 8
@@ -43,7 +46,26 @@ SETTLE_S = 30.0
 SERVES_S = 30.0
 
 
-class Outcome(Struct, frozen=True):
+class FuzzTarget(Struct, frozen=True):
+    """``address``: host:port. ``key``: its public one; empty where there are none. ``client``: a key that it knows. ``http``: its pages."""
+
+    kind: str
+    address: str
+    key: str = ""
+    client: SecretKey | None = None
+    http: str = ""
+    pid: int = 0
+
+
+class ProcessSize(Struct, frozen=True):
+    """What a process has at a moment; -1: not known."""
+
+    memory_bytes: int = -1
+    descriptors: int = -1
+    bad_batches: int = -1
+
+
+class PortReport(Struct, frozen=True):
     """Of one port. ``strangers``: keys that it did not know and had no service for. ``findings``: what gave way."""
 
     target: str
@@ -51,12 +73,12 @@ class Outcome(Struct, frozen=True):
     by_attack: dict[str, int]
     strangers: int
     seconds: float
-    before: Held
-    after: Held
+    before: ProcessSize
+    after: ProcessSize
     findings: list[str]
 
 
-def judge(before: Held, after: Held, answers: bool, batches: int) -> list[str]:
+def judge(before: ProcessSize, after: ProcessSize, answers: bool, batches: int) -> list[str]:
     """What gave way under ``batches`` frames of batches, in sentences."""
     findings = [] if answers else ["it does not answer any more"]
     grown = after.memory_bytes - before.memory_bytes
@@ -70,7 +92,7 @@ def judge(before: Held, after: Held, answers: bool, batches: int) -> list[str]:
     return findings
 
 
-async def fuzz(target: Target, frames: int, seed: int, strangers: int = STRANGERS) -> Outcome:
+async def fuzz(target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS) -> PortReport:
     """Throw so many at one port; if it asks for keys, try so many of one's own making."""
     known = await configuration_of(target, SERVES_S)
     descriptors_max = (await held(target)).descriptors + DESCRIPTORS_MORE_MAX
@@ -81,14 +103,14 @@ async def fuzz(target: Target, frames: int, seed: int, strangers: int = STRANGER
     refused = await _strangers(target, strangers) if target.key else 0
     seconds = time.monotonic() - begin_s
     answers = await serves(target, SERVES_S) is not None
-    after = await _settled(target, before.descriptors + DESCRIPTORS_MORE_MAX) if answers else Held()
+    after = await _settled(target, before.descriptors + DESCRIPTORS_MORE_MAX) if answers else ProcessSize()
     findings = judge(before, after, answers, thrown["batches"])
     if target.key and refused < strangers:
         findings.append(f"it refused {refused} of {strangers} unknown keys")
-    return Outcome(f"{target.kind} at {target.address}", thrown.total(), dict(thrown), refused, round(seconds, 1), before, after, findings)
+    return PortReport(f"{target.kind} at {target.address}", thrown.total(), dict(thrown), refused, round(seconds, 1), before, after, findings)
 
 
-async def _throw(target: Target, frames: int, seed: int, known: bytes | None) -> Counter[str]:
+async def _throw(target: FuzzTarget, frames: int, seed: int, known: bytes | None) -> Counter[str]:
     attackers = []
     for number in range(AT_ONCE):
         chance = random.Random(f"{seed} {number}")
@@ -100,7 +122,7 @@ async def _throw(target: Target, frames: int, seed: int, known: bytes | None) ->
     return sum((attacker.frames for attacker in attackers), Counter())
 
 
-async def _strangers(target: Target, many: int) -> int:
+async def _strangers(target: FuzzTarget, many: int) -> int:
     """How many of so many unknown keys were refused."""
     refused = 0
     for begun in range(0, many, STRANGERS_AT_ONCE):
@@ -108,7 +130,7 @@ async def _strangers(target: Target, many: int) -> int:
     return refused
 
 
-async def _settled(target: Target, descriptors_max: int) -> Held:
+async def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
     """What it holds, once it has had time to find out who has left."""
     deadline_s = time.monotonic() + SETTLE_S
     while (now := await held(target)).descriptors > descriptors_max and time.monotonic() < deadline_s:  # noqa: ASYNC110 (another process)
@@ -116,21 +138,21 @@ async def _settled(target: Target, descriptors_max: int) -> Held:
     return now
 
 
-def targets(settings: Settings, cluster: Cluster) -> list[Target]:
+def targets(settings: Settings, cluster: Cluster) -> list[FuzzTarget]:
     """What runs."""
     security = settings.security
     client = None if security is None else security.client_key(settings.client.key)
-    servers = [Target("server", it.address, it.public_key, client, it.http, cluster.pid(it.id)) for it in settings.servers.values()]
-    members = [Target("consensus", it.address, it.public_key, client, it.http, cluster.pid(it.id)) for it in settings.members.values()]
+    servers = [FuzzTarget("server", it.address, it.public_key, client, it.http, cluster.pid(it.id)) for it in settings.servers.values()]
+    members = [FuzzTarget("consensus", it.address, it.public_key, client, it.http, cluster.pid(it.id)) for it in settings.members.values()]
     return [*servers, *members]
 
 
-def fuzz_processes(settings: Settings, frames: int, seed: int, strangers: int = STRANGERS) -> list[Outcome]:
+def fuzz_processes(settings: Settings, frames: int, seed: int, strangers: int = STRANGERS) -> list[PortReport]:
     """Start the processes of a cluster file, and throw so many at each, one after the other."""
     return run(_fuzz_processes(settings, frames, seed, strangers))
 
 
-async def _fuzz_processes(settings: Settings, frames: int, seed: int, strangers: int) -> list[Outcome]:
+async def _fuzz_processes(settings: Settings, frames: int, seed: int, strangers: int) -> list[PortReport]:
     cluster = Cluster(settings, None)
     try:
         await cluster.start()
@@ -144,9 +166,9 @@ async def _fuzz_processes(settings: Settings, frames: int, seed: int, strangers:
         cluster.stop()
 
 
-def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[Outcome]:
+def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
     """So many at a server and a consensus member, half at each, and a share of them at two with keys."""
-    outcomes: list[Outcome] = []
+    outcomes: list[PortReport] = []
     for security, share in (("none", 0.5), ("curve", SECURED_SHARE)):
         plan = Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory")
         outcomes += fuzz_processes(create(directory / security, plan), round(frames * share), seed)
@@ -155,7 +177,7 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[Outcome]:
 
 def main() -> None:
     """See ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -P -m ares.torture.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -P -m ares.testing.fuzz.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)")
     parser.add_argument("--address", help="HOST:PORT of what to attack: a process without keys that nobody needs")
     parser.add_argument("--kind", choices=("server", "consensus"), default="server", help="what listens at --address")
@@ -166,7 +188,7 @@ def main() -> None:
         parser.error("--frames is more than 0, and --pid the number of a process")
     seed = secrets.randbelow(1_000_000) if words.seed is None else words.seed
     if words.address is not None:
-        outcomes = [run(fuzz(Target(words.kind, words.address, pid=words.pid), words.frames, seed))]
+        outcomes = [run(fuzz(FuzzTarget(words.kind, words.address, pid=words.pid), words.frames, seed))]
     else:
         home = Path(tempfile.mkdtemp(prefix="ares-fuzz-"))
         try:
@@ -180,3 +202,65 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+ANSWER_S = 30.0
+_ASK_AGAIN_S = 0.05
+_TARGET = ServerId("target")
+_BAD_BATCHES = re.compile(r"^ares_bad_batches_total(?:{.*})? ([0-9.e+]+)$", re.MULTILINE)
+
+
+async def asked(target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S) -> AnyMessage | None:
+    """What it answers to the question who it is; None: nothing within ``patience_s``. ``key``: the client's, None for one without."""
+    answers: asyncio.Queue[AnyMessage] = asyncio.Queue()
+    connections = ZmqConnections(key)
+    connections.open(lambda _, messages: answers.put_nowait(messages[0]))
+    connections.learn(_TARGET, keyed(target.address, target.key))
+    question = DescribeConsensus(CallId(1)) if target.kind == "consensus" else Describe(CallId(1), True)
+    try:
+        async with asyncio.timeout(patience_s):
+            while answers.empty():
+                connections.post(_TARGET, [question])
+                await asyncio.sleep(_ASK_AGAIN_S)
+            return answers.get_nowait()
+    except TimeoutError:
+        return None
+    finally:
+        await connections.close()
+
+
+async def serves(target: FuzzTarget, patience_s: float = ANSWER_S) -> AnyMessage | None:
+    """Its description of itself, if it gives one."""
+    answer = await asked(target, target.client, patience_s)
+    return None if isinstance(answer, Refused) else answer
+
+
+async def configuration_of(target: FuzzTarget, patience_s: float = ANSWER_S) -> bytes | None:
+    """The id of the first configuration of its cluster."""
+    answer = await serves(target, patience_s)
+    return answer.cluster if isinstance(answer, Description) else None
+
+
+async def refuses(target: FuzzTarget) -> bool:
+    """Whether it has no service for a key made up just now."""
+    answer = await asked(target, SecretKey.generate())
+    return isinstance(answer, Refused) and answer.reason is Reason.NOT_AUTHORIZED
+
+
+async def held(target: FuzzTarget) -> ProcessSize:
+    """What it holds now."""
+    return ProcessSize(
+        *(_of_process(target.pid) if target.pid else (-1, -1)), await asyncio.to_thread(_bad_batches, target.http) if target.http else -1
+    )
+
+
+def _of_process(pid: int) -> tuple[int, int]:
+    """Resident memory, and how many descriptors."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def _bad_batches(http: str) -> int:
+    with urllib.request.urlopen(f"http://{http}/metrics", timeout=ANSWER_S) as page:
+        found = _BAD_BATCHES.search(page.read().decode())
+    return -1 if found is None else int(float(found[1]))

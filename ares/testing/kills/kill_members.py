@@ -1,4 +1,4 @@
-"""Consensus members killed by the thousand while clients propose: one index never has two decisions, whoever is asked."""
+"""Consensus members killed by the thousand while clients propose: one index never has two decisions, whichever member is asked."""
 
 import asyncio
 import itertools
@@ -14,9 +14,7 @@ from ares.consensus.remote import RemoteConsensus
 from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName, ServerId
-from ares.testing.kills.keepers import end
-from ares.testing.kills.nursery import Nursery
-from ares.testing.kills.storm import Limits, Storm, Toll
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, end
 
 PROPOSERS = 4
 DOMAINS = 3
@@ -34,7 +32,7 @@ Place = tuple[DomainName, int]
 
 
 class MembersReport(Struct, frozen=True):
-    """``proposals``: answered ones, each of which was told the decision for its place. ``checked``: decisions asked for anew of one member."""
+    """``proposals``: answered ones, each of which was told the decision for its place. ``checked``: decisions asked for again, of one member."""
 
     seconds: float
     toll: Toll
@@ -60,7 +58,6 @@ class Decisions:
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
             self.findings.append(f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told {decided.describe()}")
-
         for many, enough in self._waiting:
             if len(self.known) >= many:
                 enough.set()
@@ -82,11 +79,11 @@ class Decisions:
 class MembersRun:
     """On the cluster of ``settings``, which is set up and not started; its storage servers stay out of it."""
 
-    def __init__(self, settings: Settings, limits: Limits, seed: int, compact_after: int) -> None:
+    def __init__(self, settings: Settings, limits: StormLimits, seed: int, compact_after: int) -> None:
         self._settings = settings
         self._limits = limits
         self._chance = Random(f"{seed} kills of members")
-        self._nursery = Nursery(settings, compact_after)
+        self._processes = ForkedProcesses(settings, compact_after)
         self._decisions = Decisions()
         self._unanswered = 0
         self._checked = 0
@@ -95,10 +92,10 @@ class MembersRun:
         """All of it. An interruption leaves nothing running."""
         begin = time.monotonic()
         members = list(self._settings.members)
-        storm = Storm(self._nursery, members, self._chance, self._rest, self._audit_some)
+        storm = Storm(self._processes, members, self._chance, self._rest, self._audit_some)
         try:
             for member in members:
-                self._nursery.start(member)
+                self._processes.start(member)
             proposers = [asyncio.create_task(self._keep_proposing(number)) for number in range(PROPOSERS)]
             try:
                 await storm.rage(self._limits)
@@ -107,7 +104,7 @@ class MembersRun:
             proposals = self._decisions.told
             lost = [finding for member in members for finding in await self._audit(member, list(self._decisions.known))]
         finally:
-            await self._nursery.close()
+            await self._processes.close()
         findings = [*storm.findings, *self._decisions.findings, *lost]
         seconds = round(time.monotonic() - begin, 1)
         return MembersReport(seconds, storm.toll, proposals, self._unanswered, len(self._decisions.known), self._checked, findings)
@@ -152,7 +149,7 @@ class MembersRun:
     async def _audit_some(self, member: ServerId) -> list[str]:
         """Only whether it runs: with others dead it need not be able to answer."""
         await asyncio.sleep(0)
-        return [f"it does not start: {self._nursery.last_words(member)}"] if self._nursery.ended(member) else []
+        return [f"it does not start: {self._processes.last_words(member)}"] if self._processes.ended(member) else []
 
     async def _audit(self, member: ServerId, places: list[Place]) -> list[str]:
         """Propose something else for every place, to this member alone: it must tell what it applied for the place before."""

@@ -4,9 +4,11 @@ import asyncio
 import itertools
 import secrets
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 from msgspec import Struct
 
@@ -17,11 +19,12 @@ from ares.model.errors import AresError, ConfigurationRefused
 from ares.model.identity import CallId, ClientId, ServerId
 from ares.model.messages import AnyMessage, Describe, Description, GetData
 from ares.reconfig.view import Switches
-from ares.testing.kills.keepers import Keeper, Tally, end
-from ares.testing.kills.nursery import Nursery
-from ares.testing.kills.storm import Limits, Storm, Toll
-from ares.testing.torture.server_promises import Promises, Witness
-from ares.testing.torture.wishes import random_wish
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, end
+from ares.testing.promises import Promises, Witness
+from ares.testing.torture.clients import RecordedClient
+from ares.testing.torture.nemesis import random_wish
+from ares.testing.torture.records import Record
+from ares.testing.torture.verdict import judge
 
 KEEPERS = 6
 ALONE_S = (0.0, 0.25)
@@ -34,12 +37,31 @@ ASK_AGAIN_S = 1.0
 SILENCE_S = 60.0
 
 
+SMALL_KEYS = 12
+LARGE_KEYS = 1
+SMALL_BYTES = (1, 3000)
+LARGE_BYTES = 2**20
+LARGE = 0.04
+KINDS = {"read": 5, "write": 14, "delete": 1}
+TIMEOUT_S = 30.0
+
+
+class KeeperTally(Struct):
+    """Of all keepers together. ``unanswered``: operations that were given up; each may be done or not."""
+
+    writes: int = 0
+    deletes: int = 0
+    reads: int = 0
+    large: int = 0
+    unanswered: int = 0
+
+
 class ServersReport(Struct, frozen=True):
     """``replies``: of servers, each of which is a promise; ``checked``: questions asked after restarts. ``findings``: what was lost, in words."""
 
     seconds: float
     toll: Toll
-    operations: Tally
+    operations: KeeperTally
     replies: int
     checked: int
     reconfigurations: int
@@ -49,10 +71,10 @@ class ServersReport(Struct, frozen=True):
 class Auditor:
     """Asks servers that were started again whether their words are still true."""
 
-    def __init__(self, settings: Settings, nursery: Nursery, promises: dict[ServerId, Promises]) -> None:
+    def __init__(self, settings: Settings, processes: ForkedProcesses, promises: dict[ServerId, Promises]) -> None:
         self.checked = 0
         self._settings = settings
-        self._nursery = nursery
+        self._processes = processes
         self._promises = promises
 
     async def audit(self, server: ServerId) -> list[str]:
@@ -64,7 +86,7 @@ class Auditor:
             async with asyncio.timeout(SILENCE_S):
                 replies = await self._ask(server, [Describe(CallId(1)), *data])
         except TimeoutError:
-            return [f"it does not serve again: {self._nursery.last_words(server)}"]
+            return [f"it does not serve again: {self._processes.last_words(server)}"]
         self.checked += len(replies)
         description, *answers = replies
         if not isinstance(description, Description):
@@ -83,7 +105,7 @@ class Auditor:
                 _, knocking = await asyncio.open_connection(host, port)
                 knocking.close()
                 break
-            if self._nursery.ended(server):
+            if self._processes.ended(server):
                 raise TimeoutError
             await asyncio.sleep(KNOCK_S)
         replies: dict[CallId, AnyMessage] = {}
@@ -97,7 +119,7 @@ class Auditor:
         connections = connections_of(self._settings)
         connections.open(deliver)
         connections.learn(server, self._settings.servers[server].address)
-        while not complete.is_set() and not self._nursery.ended(server):
+        while not complete.is_set() and not self._processes.ended(server):
             connections.post(server, [question for question in questions if question.call not in replies])
             with suppress(TimeoutError):
                 await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
@@ -110,13 +132,15 @@ class Auditor:
 class ServersRun:
     """On the cluster of ``settings``, which is set up and not started. Its consensus members are left alone."""
 
-    def __init__(self, settings: Settings, limits: Limits, seed: int) -> None:
+    def __init__(self, settings: Settings, limits: StormLimits, seed: int) -> None:
         self._settings = settings
         self._limits = limits
         self._chance = Random(f"{seed} kills")
         self._promises = {server: Promises() for server in settings.servers}
-        self._nursery = Nursery(settings)
-        self._tally = Tally()
+        self._processes = ForkedProcesses(settings)
+        self._clients: list[RecordedClient] = []
+        self._records: list[Record] = []
+        self._unanswered = 0
         self._reconfigurations = 0
         self._wishes = itertools.count(1)
 
@@ -125,31 +149,57 @@ class ServersRun:
         begin = time.monotonic()
         try:
             for process in self._settings.processes():
-                self._nursery.start(process.id)
-            auditor = Auditor(self._settings, self._nursery, self._promises)
-            storm = Storm(self._nursery, list(self._settings.servers), self._chance, self._rest, auditor.audit)
+                self._processes.start(process.id)
+            auditor = Auditor(self._settings, self._processes, self._promises)
+            storm = Storm(self._processes, list(self._settings.servers), self._chance, self._rest, auditor.audit)
             findings = await self._under_load(storm)
             findings += [f"{id}: {finding}" for id in self._settings.servers for finding in await auditor.audit(id)]
         finally:
-            await self._nursery.close()
+            await self._processes.close()
         replies = sum(promises.count for promises in self._promises.values())
         seconds = round(time.monotonic() - begin, 1)
-        return ServersReport(seconds, storm.toll, self._tally, replies, auditor.checked, self._reconfigurations, findings)
+        return ServersReport(seconds, storm.toll, self._tally(), replies, auditor.checked, self._reconfigurations, findings)
 
     async def _under_load(self, storm: Storm) -> list[str]:
+        """What the storm found, and what is wrong with what keepers saw: clients that each have keys to themselves."""
         stores = [self._client() for _ in range(KEEPERS + 2)]
-        keepers = [Keeper(f"keeper{number}", store, Random(f"{self._chance.random()}"), self._tally) for number, store in enumerate(stores[:KEEPERS])]
-        tasks = [asyncio.create_task(keeper.work()) for keeper in keepers]
-        tasks.append(asyncio.create_task(self._keep_reconfiguring(stores[-1])))
+        over = asyncio.Event()
+        keeping = [asyncio.create_task(self._keep(f"keeper{number}", store, over)) for number, store in enumerate(stores[:KEEPERS])]
+        reconfiguring = asyncio.create_task(self._keep_reconfiguring(stores[-1]))
         try:
             await storm.rage(self._limits)
+            over.set()
+            await asyncio.gather(*keeping)
         finally:
-            await end(tasks)
-        for keeper in keepers:
-            await keeper.read_everything(stores[-2])
+            await end([*keeping, reconfiguring])
+        final = self._recorded("final", stores[-2])
+        for key in sorted({record.event.key for record in self._records}):
+            await final.operate("read", key)
         for store in stores:
             await store.close()
-        return [*storm.findings, *(finding for keeper in keepers for finding in keeper.findings)]
+        verdict = judge(self._records)
+        faults = [fault for client in self._clients for fault in client.faults]
+        return [*storm.findings, *verdict.violations, *verdict.undecided, *faults]
+
+    def _recorded(self, name: str, store: Manager) -> RecordedClient:
+        client = RecordedClient(name, store, Random(f"{self._chance.random()}"), self._records.append, TIMEOUT_S)
+        self._clients.append(client)
+        return client
+
+    async def _keep(self, name: str, store: Manager, over: asyncio.Event) -> None:
+        """An operation after the other."""
+        chance, client = Random(f"{self._chance.random()}"), self._recorded(name, store)
+        while not over.is_set():
+            large = chance.random() < LARGE
+            key = f"{name}/large/{chance.randrange(LARGE_KEYS)}" if large else f"{name}/{chance.randrange(SMALL_KEYS)}"
+            kind: Any = chance.choices(list(KINDS), list(KINDS.values()))[0]
+            await client.operate(kind, key, size_bytes=LARGE_BYTES if large else chance.randint(*SMALL_BYTES))
+
+    def _tally(self) -> KeeperTally:
+        done = Counter(record.event.operation for record in self._records if record.event.outcome == "ok")
+        large = sum(record.event.operation == "write" and "/large/" in record.event.key for record in self._records if not record.error)
+        errors = sum(bool(record.error) for record in self._records)
+        return KeeperTally(done["write"], done["delete"], done["read"], large, errors + self._unanswered)
 
     def _client(self) -> Manager:
         settings = self._settings
@@ -171,6 +221,6 @@ class ServersRun:
             except ConfigurationRefused:
                 continue  # one of its servers was dead when it was asked
             except AresError:
-                self._tally.unanswered += 1
+                self._unanswered += 1
                 continue
             self._reconfigurations += 1

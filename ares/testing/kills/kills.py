@@ -1,4 +1,4 @@
-"""``python -P -m ares.torture.kills``: kill -9 by the thousand, and a report of what was lost. Exit status 1 if anything was."""
+"""``python -P -m ares.testing.kills.kills``: kill -9 by the thousand, and a report of what was lost. Exit status 1 if anything was."""
 
 import argparse
 import math
@@ -14,19 +14,19 @@ from ares.cluster.cluster_file import Durability, Plan, create
 from ares.machine.loop import run
 from ares.testing.kills.kill_members import MembersReport, MembersRun
 from ares.testing.kills.kill_servers import ServersReport, ServersRun
-from ares.testing.kills.storm import Limits
+from ares.testing.kills.storm import StormLimits
 
 DUMP_AFTER_ENTRIES = 200
 """Consensus members dump their table this often here, so that they are killed while they do."""
 
 
-def kill_servers(directory: Path, limits: Limits, servers: int, seed: int, durability: Durability = "fsync") -> ServersReport:
+def kill_servers(directory: Path, limits: StormLimits, servers: int, seed: int, durability: Durability = "fsync") -> ServersReport:
     """Make a cluster in ``directory`` and kill its servers under load."""
     settings = create(directory, Plan(servers, consensus=1, base_port=0, durability=durability))
     return run(ServersRun(settings, limits, seed).perform())
 
 
-def kill_members(directory: Path, limits: Limits, members: int, seed: int) -> MembersReport:
+def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) -> MembersReport:
     """Make a cluster in ``directory`` and kill its consensus members while clients propose."""
     settings = create(directory, Plan(servers=3, consensus=members, base_port=0))
     return run(MembersRun(settings, limits, seed, DUMP_AFTER_ENTRIES).perform())
@@ -34,7 +34,7 @@ def kill_members(directory: Path, limits: Limits, members: int, seed: int) -> Me
 
 def main() -> None:
     """See ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -P -m ares.torture.kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -P -m ares.testing.kills.kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--of", choices=("servers", "consensus"), default="servers", help="whom to kill")
     parser.add_argument("--kills", type=int, default=3000, help="how often (default 3000)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after so long, too (default: never)")
@@ -46,7 +46,7 @@ def main() -> None:
         parser.error("--kills, --minutes and --processes are more than 0")
     seed = secrets.randbelow(1_000_000) if words.seed is None else words.seed
     home = Path(tempfile.mkdtemp(prefix="ares-kills-", dir=words.dir))
-    limits = Limits(words.kills, 60 * words.minutes)
+    limits = StormLimits(words.kills, 60 * words.minutes)
     report: ServersReport | MembersReport | None = None
     try:
         if words.of == "servers":

@@ -1,15 +1,27 @@
-"""kill -9 at random instants, again and again: one process, some or all at once, and some again while they start."""
+"""kill -9 at random instants, again and again: one process, some or all at once, and some again while they start.
+
+The processes are servers and consensus members that start in milliseconds: forked from a process that has imported everything, then like any other.
+Starting one the usual way takes about half a second, nearly all of it imports, which is too long where thousands are to be killed within minutes.
+What runs after the fork is what `ares-cli server` and `ares-cli consensus` run, down to the lock of the data directory.
+"""
 
 import asyncio
 import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from random import Random
 
 from msgspec import Struct
 
+from ares.cluster.settings import Settings
+from ares.model.errors import AresError
 from ares.model.identity import ServerId
-from ares.testing.kills.nursery import Nursery
 
 STARTING_S = (0.0, 0.15)
 """How long after its start a process is killed that shall not come to serve, or hardly."""
@@ -18,7 +30,7 @@ DIES_AGAIN = 0.3
 VICTIMS = (("one", 60), ("some", 25), ("all", 15))
 
 
-class Limits(Struct, frozen=True):
+class StormLimits(Struct, frozen=True):
     """A storm ends at either."""
 
     kills: int
@@ -34,8 +46,117 @@ class Toll(Struct):
     all_at_once: int = 0
 
 
+_PRELOADED = [
+    "ares.server.process",
+    "ares.autopilot.pilot",
+    "ares.consensus.member_host",
+    "ares.store.journal.log",
+    "ares.server.durable_server",
+    "ares.server.host",
+    "ares.testing.kills.kill_members",
+    "ares.testing.kills.kill_servers",
+    "uvloop",
+]
+
+
+_LOG_LINES = 12
+
+
+class ForkedProcesses:
+    """The processes of a cluster file. ``compact_after``: consensus members dump their table after so many entries; None: when they usually do.
+
+    Close it at the end; its processes end by themselves if this one dies first.
+    """
+
+    def __init__(self, settings: Settings, compact_after: int | None = None) -> None:
+        self._settings = settings
+        self._compact_after = compact_after
+        self._logs = settings.path.parent / "logs"
+        self._logs.mkdir(exist_ok=True)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(_PRELOADED)
+        self._running: dict[ServerId, multiprocessing.context.ForkServerProcess] = {}
+
+    def start(self, id: ServerId) -> None:
+        """Start a process that does not run; it may end at once, see :meth:`ended`."""
+        kind = "server" if id in self._settings.servers else "consensus"
+        words = (kind, str(self._settings.path), str(id), str(self._log(id)), self._compact_after)
+        process = self._context.Process(target=_serve, args=words, daemon=True)
+        process.start()
+        self._running[id] = process
+
+    def ended(self, id: ServerId) -> bool:
+        """Whether it ended by itself."""
+        return self._running[id].exitcode is not None
+
+    async def kill(self, *ids: ServerId) -> None:
+        """kill -9, all at once; they are gone when this returns."""
+        processes = [self._running.pop(id) for id in ids]
+        for process in processes:
+            process.kill()
+        for process in processes:
+            await _end_of(process.sentinel)
+            process.join()
+            process.close()
+
+    async def close(self) -> None:
+        """Kill everything that runs."""
+        await self.kill(*self._running)
+
+    def last_words(self, id: ServerId) -> str:
+        """The end of its log."""
+        return "\n".join(self._log(id).read_text(errors="replace").splitlines()[-_LOG_LINES:])
+
+    def _log(self, id: ServerId) -> Path:
+        return self._logs / f"{id}.log"
+
+
+async def _end_of(sentinel: int) -> None:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sentinel, ended.set_result, None)
+    try:
+        await ended
+    finally:
+        loop.remove_reader(sentinel)
+
+
+def _end_with_parent() -> None:
+    """The process that forked this one does not end before it does, so the kernel's signal for that would not come."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _serve(kind: str, file: str, id: str, log: str, compact_after: int | None) -> None:
+    """What a forked process does."""
+    from ares.consensus.raft import replicated as raft_consensus
+    from ares.server.process import run_consensus_member, run_storage_server
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    if compact_after is not None:
+        raft_consensus.COMPACT_AFTER_ENTRIES = compact_after
+    try:
+        (run_storage_server if kind == "server" else run_consensus_member)(Path(file), id)
+    except AresError as error:
+        sys.exit(f"error: {error}")
+
+
+async def end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel what never ends by itself. Raises what any of it raised before."""
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
 class Storm:
-    """Over the processes ``ids`` of ``nursery``, which run.
+    """Over those of ``processes`` that ``ids`` names, which run.
 
     ``rest`` is awaited before each round: how long they are left alone. ``audit(id)`` is awaited when a process was started again, and returns what
     is wrong with it, in words; it must end early if the process did.
@@ -43,7 +164,7 @@ class Storm:
 
     def __init__(
         self,
-        nursery: Nursery,
+        processes: ForkedProcesses,
         ids: Sequence[ServerId],
         chance: Random,
         rest: Callable[[], Awaitable[None]],
@@ -51,13 +172,13 @@ class Storm:
     ) -> None:
         self.toll = Toll()
         self.findings: list[str] = []
-        self._nursery = nursery
+        self._processes = processes
         self._ids = list(ids)
         self._chance = chance
         self._rest = rest
         self._audit = audit
 
-    async def rage(self, limits: Limits) -> None:
+    async def rage(self, limits: StormLimits) -> None:
         """Until a limit is reached, or something is wrong; all run then."""
         end_s = time.monotonic() + limits.seconds
         while self.toll.kills < limits.kills and time.monotonic() < end_s and not self.findings:
@@ -66,9 +187,9 @@ class Storm:
 
     async def _round(self) -> None:
         victims = self._victims()
-        for id in (id for id in victims if self._nursery.ended(id)):
-            self.findings.append(f"{id} ended by itself: {self._nursery.last_words(id)}")
-        await self._nursery.kill(*victims)
+        for id in (id for id in victims if self._processes.ended(id)):
+            self.findings.append(f"{id} ended by itself: {self._processes.last_words(id)}")
+        await self._processes.kill(*victims)
         self.toll.kills += len(victims)
         self.toll.rounds += 1
         self.toll.all_at_once += len(victims) == len(self._ids)
@@ -84,13 +205,13 @@ class Storm:
                 return list(self._ids)
 
     async def _revive(self, id: ServerId) -> None:
-        self._nursery.start(id)
+        self._processes.start(id)
         while self._chance.random() < DIES_AGAIN:
             await asyncio.sleep(self._chance.uniform(*STARTING_S))
-            if self._nursery.ended(id):
+            if self._processes.ended(id):
                 break
-            await self._nursery.kill(id)
+            await self._processes.kill(id)
             self.toll.kills += 1
             self.toll.starting += 1
-            self._nursery.start(id)
+            self._processes.start(id)
         self.findings.extend(f"{id}: {finding}" for finding in await self._audit(id))

@@ -11,11 +11,8 @@ import multiprocessing
 import sys
 import time
 
-from ares.testing.sim.many import Named, quiet, run_many
-from ares.testing.sim.plan import Plan, draw
-from ares.testing.sim.run import Verdict, run_plan
-from ares.testing.sim.scenarios import SCENARIOS
-from ares.testing.sim.shrink import shrink
+from ares.testing.sim.plan import SCENARIOS, SimPlan, draw
+from ares.testing.sim.run import Named, quiet, run_many, run_plan, shrink
 
 STORY_LINES = 120
 FAILURES_MAX = 20
@@ -49,12 +46,13 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _one(plan: Plan, story: bool, smaller: bool) -> int:
+def _one(plan: SimPlan, story: bool, smaller: bool) -> int:
     verdict = run_plan(plan)
     if verdict.violation is not None and smaller:
         plan = shrink(plan)
     verdict = run_plan(plan, keep_story=True)
-    print(f"seed {plan.seed}, scenario {plan.scenario}: {verdict.violation or 'clean'} ({_figures([verdict])}; digest {verdict.digest})")
+    figures = f"{verdict.operations} operations, {verdict.messages} messages; digest {verdict.digest}"
+    print(f"seed {plan.seed}, scenario {plan.scenario}: {verdict.violation or 'clean'} ({figures})")
     if verdict.violation is not None or story:
         print(plan.describe())
         lines = verdict.story if story and verdict.violation is None else verdict.story[-STORY_LINES:]
@@ -85,12 +83,6 @@ def _many(scenarios: list[str], first: int, runs: int, minutes: float | None, jo
         f"{len(failed)} violations, {done / (time.monotonic() - begin):.0f} runs/s"
     )
     return failed
-
-
-def _figures(verdicts: list[Verdict]) -> str:
-    operations = sum(verdict.operations for verdict in verdicts)
-    messages = sum(verdict.messages for verdict in verdicts)
-    return f"{operations} operations, {messages} messages"
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ from ares.fragment.divide import digest
 from ares.fragment.read import FileState
 from ares.fragment.report import WriteReport
 from ares.fragment.shared_memory import Blocks
-from ares.model.identity import DomainName, ObjectName
+from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
 from ares.objects.coverable import Covered
 from ares.operation.effects import Operation
-from ares.testing.sim.invariants import Violation
+from ares.reconfig.view import View
+from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.world import World
 from ares.testing.verify.history import Event, Pair
 
@@ -71,7 +72,7 @@ class FileOperation(Struct, eq=False):
         return f"{self.client} {self.kind} {self.file}, {told}"
 
 
-class Chronicle:
+class FileChronicle:
     """``values``: of every version of a block that anybody saw or wrote; None for a tombstone. ``dead``: clients that go on with nothing."""
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class Chronicle:
     def learn(self, name: ObjectName, tag: Tag, value: Value) -> None:
         """A version has one value."""
         if self.values.setdefault((name, tag), value) != value:
-            raise Violation(f"version {tag} of {name!r} has two values")
+            raise PromiseBroken(f"version {tag} of {name!r} has two values")
 
     def data(self, name: ObjectName, tag: Tag) -> bytes | None:
         """What a version of a block holds, if anybody knows."""
@@ -157,33 +158,29 @@ def pair(tag: Tag | None) -> Pair | None:
 
 
 class Recorder(Blocks):
-    """Blocks over others, writing down what ``operation`` does there."""
+    """The blocks of a domain, writing down what ``operation`` does there."""
 
-    def __init__(self, blocks: Blocks, operation: FileOperation, chronicle: Chronicle, world: World) -> None:
-        self._blocks = blocks
+    def __init__(self, view: View, operation: FileOperation, chronicle: FileChronicle, world: World) -> None:
+        super().__init__(view)
         self._operation = operation
         self._chronicle = chronicle
         self._world = world
 
-    @property
-    def domain(self) -> DomainName:
-        return self._blocks.domain
-
     def read(self, name: ObjectName, held: Tag | None = None) -> Operation[Found]:
         begun = self._begin(name, False, None, None)
-        found = yield from self._blocks.read(name, held)
+        found = yield from super().read(name, held)
         self._end(begun, found.tag, found.value)
         return found
 
     def create(self, name: ObjectName, value: bytes) -> Operation[Tag]:
         begun = self._begin(name, True, value, TAG_ZERO)
-        tag = yield from self._blocks.create(name, value)
+        tag = yield from super().create(name, value)
         self._end(begun, tag, value)
         return tag
 
     def write(self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None) -> Operation[Covered]:
         begun = self._begin(name, True, value, version)
-        covered = yield from self._blocks.write(name, value, version, number=number, beside=beside)
+        covered = yield from super().write(name, value, version, number=number, beside=beside)
         if covered.changed:
             begun.base = covered.base if version is None else version
             if begun.base is not None and begun.base.number == 0:
@@ -196,20 +193,8 @@ class Recorder(Blocks):
 
     def delete(self, name: ObjectName) -> Operation[None]:
         begun = self._begin(name, True, TOMBSTONE, None)
-        yield from self._blocks.delete(name)
+        yield from super().delete(name)
         begun.responded = self._world.now
-
-    def names(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
-        return self._blocks.names(prefix, after)
-
-    def mention(self, name: ObjectName) -> Operation[None]:
-        return self._blocks.mention(name)
-
-    def mentioned(self, prefix: str, after: str) -> Operation[tuple[list[ObjectName], str | None]]:
-        return self._blocks.mentioned(prefix, after)
-
-    def advance(self, name: ObjectName, floor: int, by: int) -> Operation[Tag]:
-        return self._blocks.advance(name, floor, by)
 
     def _begin(self, name: ObjectName, writes: bool, value: Value | None, base: Tag | None) -> BlockOperation:
         begun = BlockOperation(name, self._world.now, writes, value, base)

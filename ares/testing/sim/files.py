@@ -4,6 +4,8 @@ A file whose name begins with ATOMIC is atomic, others are shared. As with real 
 and its content is what the client has, whether or not all of that is in the file.
 """
 
+import re
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -11,20 +13,17 @@ from msgspec import Struct
 
 from ares.fragment.block import BLOCK_NAMES, BlockIds, Genesis, Part, decode_block
 from ares.fragment.collect import fm_collect, fm_remove
-from ares.fragment.divide import Content, Sizes, divide
+from ares.fragment.divide import Content, Sizes, digest, divide
 from ares.fragment.read import FileState, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WHOLE_FILE
-from ares.fragment.shared_memory import Blocks
 from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.tag import TAG_ZERO
 from ares.operation.effects import Operation
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import Chronicle, FileOperation, Recorder
-from ares.testing.sim.content import apply, make_tokens
-from ares.testing.sim.plan import Step
-from ares.testing.sim.scenarios import ATOMIC
+from ares.testing.sim.chronicle import FileChronicle, FileOperation, Recorder
+from ares.testing.sim.plan import ATOMIC, Change, SimStep
 from ares.testing.sim.world import World
 
 SIZES = Sizes(64, 256, 1024)
@@ -35,7 +34,7 @@ SECONDS_PER_S = 20
 Kind = Literal["get", "put", "remove", "collect"]
 
 
-class Held(Struct, frozen=True):
+class FileCopy(Struct, frozen=True):
     """A client's copy of a file: what it is based on, what it holds, and the blocks of the last get."""
 
     state: FileState
@@ -43,7 +42,7 @@ class Held(Struct, frozen=True):
     blocks: dict[Part, bytes]
 
 
-class Taken:
+class BlockSink:
     """A sink that keeps the blocks, and wants those that it does not know ``before``."""
 
     def __init__(self, before: dict[Part, bytes]) -> None:
@@ -63,17 +62,17 @@ class Taken:
 class Files:
     """The files of the client ``name``; ``number`` tells its blocks and tokens from others'."""
 
-    def __init__(self, name: str, number: int, view: View, world: World, chronicle: Chronicle) -> None:
+    def __init__(self, name: str, number: int, view: View, world: World, chronicle: FileChronicle) -> None:
         self._name = name
         self._number = number
-        self._memory = Blocks(view)
+        self._view = view
         self._world = world
         self._chronicle = chronicle
         self._ids = BlockIds(number)
         self._puts = 0
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, FileCopy] = {}
 
-    def operation(self, step: Step) -> Operation[FileOperation]:
+    def operation(self, step: SimStep) -> Operation[FileOperation]:
         """What a step of a plan does."""
         match step.operation:
             case "put-file":
@@ -88,7 +87,7 @@ class Files:
     def _open(self, kind: Kind, file: str, mine: bool = False) -> tuple[FileOperation, Recorder]:
         operation = FileOperation(self._name, kind, file, self._world.now, mine)
         self._chronicle.operations.append(operation)
-        return operation, Recorder(self._memory, operation, self._chronicle, self._world)
+        return operation, Recorder(self._view, operation, self._chronicle, self._world)
 
     def _now_s(self) -> int:
         return _seconds(self._world.now)
@@ -96,18 +95,18 @@ class Files:
     def _get(self, file: str) -> Operation[FileOperation]:
         operation, blocks = self._open("get", file)
         held = self._held.get(file)
-        taken = Taken(held.blocks if held is not None else {})
+        taken = BlockSink(held.blocks if held is not None else {})
         try:
             operation.state = yield from fm_read(blocks, file, held.state if held is not None else None, taken)
             operation.content = b"".join(data for _, data in taken.blocks)
-            self._held[file] = Held(operation.state, operation.content, dict(taken.blocks))
+            self._held[file] = FileCopy(operation.state, operation.content, dict(taken.blocks))
         except ObjectNotFound:
             self._held.pop(file, None)
         operation.responded = self._world.now
         return operation
 
-    def _put(self, step: Step) -> Operation[FileOperation]:
-        """Who has no copy gets one first; a file that is not there is made."""
+    def _put(self, step: SimStep) -> Operation[FileOperation]:
+        """A client without a copy gets one first; a file that is not there is made."""
         file, change = step.key, step.change
         assert change is not None, "a put changes something"
         if file not in self._held:
@@ -116,7 +115,7 @@ class Files:
         held = self._held.get(file)
         if held is None:
             base = FileState(Genesis(self._ids.life(file), file.startswith(ATOMIC), SIZES, None, ()), TAG_ZERO, ())
-            held, change = Held(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
+            held, change = FileCopy(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
         self._puts += 1
         put = self._puts
         operation.base, operation.wanted = held.state, apply(change, held.content, lambda count: make_tokens(self._number, put, count))
@@ -130,7 +129,7 @@ class Files:
         self._keep(operation, held)
         return operation
 
-    def _keep(self, operation: FileOperation, held: Held) -> None:
+    def _keep(self, operation: FileOperation, held: FileCopy) -> None:
         """Of a file that was replaced or made by another the client has no copy any more."""
         assert operation.report is not None
         assert operation.state is not None
@@ -138,7 +137,7 @@ class Files:
         if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
             self._held.pop(operation.file, None)
         else:
-            self._held[operation.file] = Held(operation.state, operation.wanted, held.blocks)
+            self._held[operation.file] = FileCopy(operation.state, operation.wanted, held.blocks)
 
     def _remove(self, file: str) -> Operation[FileOperation]:
         operation, blocks = self._open("remove", file)
@@ -175,3 +174,43 @@ def content_of(data: bytes) -> Content:
 
 def _seconds(now: float) -> int:
     return EPOCH_S + int(now * SECONDS_PER_S)
+
+
+TOKEN_BYTES = 16
+"""Files are made of tokens, each written by one put, so that their content shows what became of every piece."""
+
+FIRST_TOKENS = 90
+"""How much more a put writes that makes a file, or rewrites it: some eight blocks."""
+
+
+_token = re.compile(rb"<[0-9a-f]{14}>")
+
+
+def apply(change: Change, content: bytes, new: Callable[[int], bytes]) -> bytes:
+    """The changed content; ``new(count)`` gives tokens that nobody has written before."""
+    start = int(change.at * (len(content) // TOKEN_BYTES)) * TOKEN_BYTES
+    stop = start + change.tokens * TOKEN_BYTES
+    match change.kind:
+        case "replace":
+            return content[:start] + new(change.tokens) + content[stop:]
+        case "insert":
+            return content[:start] + new(change.tokens) + content[start:]
+        case "delete":
+            return content[:start] + content[stop:]
+        case "truncate":
+            return content[:start]
+        case "append":
+            return content + new(change.tokens)
+        case "rewrite":
+            return new(FIRST_TOKENS + change.tokens)
+
+
+def make_tokens(client: int, put: int, count: int) -> bytes:
+    """``count`` tokens of a client's put; half of each is a digest, for the sake of the rolling hash that cuts files."""
+    names = (f"{client:02x}{put:02x}{number:03x}" for number in range(count))
+    return b"".join(f"<{name}{digest(name.encode()).hex()[:7]}>".encode() for name in names)
+
+
+def tokens_of(content: bytes) -> list[bytes]:
+    """The whole tokens in it."""
+    return _token.findall(content)

@@ -1,18 +1,22 @@
-"""What must hold after every step at every server, and everywhere (docs/protocol.md, Invariants)."""
+"""What must hold after every step at every server, and everywhere (docs/protocol.md, Invariants); and that a server stands by its words."""
+
+from collections.abc import Sequence
 
 from ares.dap.coding import Parts, coding_for
 from ares.dap.registry import capacity
 from ares.model.configuration import Configuration, Status, Successor
+from ares.model.element import intact, is_hollow
 from ares.model.errors import AresError
-from ares.model.identity import ConfigurationId, DomainName, ObjectName
-from ares.model.messages import DELETED, Element, Introduce, PutData, Request
+from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName
+from ares.model.messages import DELETED, Ack, AnyMessage, DataReply, Describe, Element, GetData, Introduce, ObjectsReply, PutData, Request, TagReply
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
+from ares.testing.promises import Promises, rank
 
 
-class Violation(AresError):
+class PromiseBroken(AresError):
     """A promise was broken."""
 
 
@@ -25,7 +29,7 @@ class Places:
     def see(self, configuration: Configuration) -> None:
         held = self._ids.setdefault((configuration.domain, configuration.index), configuration.id)
         if held != configuration.id:
-            raise Violation(f"two configurations for index {configuration.index} of {configuration.domain!r}")
+            raise PromiseBroken(f"two configurations for index {configuration.index} of {configuration.domain!r}")
 
 
 class Values:
@@ -47,7 +51,7 @@ class Values:
                 return
             self._values[key] = value
         if not self._fits(configuration, put.element, self._values[key]):
-            raise Violation(f"tag {put.tag} of {put.object!r} stands for two values")
+            raise PromiseBroken(f"tag {put.tag} of {put.object!r} stands for two values")
 
     def of(self, domain: DomainName, object: ObjectName, tag: Tag) -> Value | None:
         """The value of a version, if enough of it ever came to a server."""
@@ -90,7 +94,7 @@ class ServerWatch:
                 self._look_at_object(hosting, request.object)
                 self._values.see(hosting.configuration, request)
             if hosting.collected and (hosting.objects or hosting.bytes):
-                raise Violation(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
+                raise PromiseBroken(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
 
     def restarted(self, replica: Replica) -> None:
         """Unsynced changes are gone, and nobody was told of them: start over from what is there."""
@@ -102,11 +106,11 @@ class ServerWatch:
         if new is old:
             return
         if new is None or (old is not None and rank(new) < rank(old)):
-            raise Violation(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
+            raise PromiseBroken(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
         self._places.see(new.configuration)
         self._pointers[hosting.configuration.id] = new
         if hosting.collected and new.status is not Status.FINALIZED:
-            raise Violation(f"configuration {hosting.configuration.index} was collected before its successor was finalized")
+            raise PromiseBroken(f"configuration {hosting.configuration.index} was collected before its successor was finalized")
 
     def _look_at_object(self, hosting: Hosting, object: ObjectName) -> None:
         versions = hosting.objects.get(object)
@@ -114,12 +118,58 @@ class ServerWatch:
             return
         key = (hosting.configuration.id, object)
         if versions.newest < self._newest.get(key, TAG_ZERO):
-            raise Violation(f"the tag of {object!r} went back to {versions.newest}")
+            raise PromiseBroken(f"the tag of {object!r} went back to {versions.newest}")
         self._newest[key] = versions.newest
         if len(versions.entries) > capacity(hosting.configuration):
-            raise Violation(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
+            raise PromiseBroken(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
 
 
-def rank(successor: Successor) -> tuple[int, int]:
-    """nextC moves to higher ones only."""
-    return (successor.configuration.index, successor.status)
+class SimPromises:
+    """What one server told, in one life: it still stands by it after a restart, and never tells or holds what nobody gave it.
+
+    ``rotten``: bits of its disk turned over: what it holds may be damaged, and still nothing that it tells.
+    """
+
+    def __init__(self, server: str) -> None:
+        self.rotten = False
+        self._server = server
+        self._book = Promises()
+        self._asked: dict[tuple[str, int], Request] = {}
+        self._given: set[tuple[ConfigurationId, ObjectName, Tag, int]] = set()
+
+    def asked(self, client: str, requests: Sequence[Request]) -> None:
+        """What came, before it is handled."""
+        for request in requests:
+            if not isinstance(request, Introduce):  # it is answered only when it is refused, and has the call of another request
+                self._asked[client, request.call] = request
+            if isinstance(request, PutData):
+                self._given.add((request.configuration, request.object, request.tag, request.element.checksum))
+
+    def told(self, client: str, replies: Sequence[AnyMessage]) -> None:
+        """What leaves. Raises :class:`PromiseBroken` if it has data that nobody gave."""
+        for reply in replies:
+            if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
+                request = self._asked[client, reply.call]
+                self._book.told(request, reply)
+                if isinstance(request, GetData) and isinstance(reply, DataReply) and reply.element is not None:
+                    self._judge(request.configuration, request.object, request.wanted or reply.tags[0], reply.element)
+
+    def kept(self, replica: Replica) -> None:
+        """Raises :class:`PromiseBroken` if ``replica``, put together from the disk, does not stand by what was told."""
+        broken = self._book.broken_by(replica.describe(Describe(CallId(1))), *self._book.pointers())
+        for versions in self._book.versions() if not broken else ():
+            if not replica.hosted[versions.configuration].collected:
+                reply = replica.handle(GetData(CallId(1), versions.configuration, versions.object, element=False))
+                assert reply is not None
+                broken += filter(None, [self._book.broken_by_data(versions, reply, element=False)])
+        if broken:
+            raise PromiseBroken(f"{self._server} restarted: {'; '.join(broken[:3])}")
+        for id, hosting in replica.hosted.items():
+            for object, held in hosting.objects.items():
+                for tag, element in held.entries:
+                    if not self.rotten or (not is_hollow(element) and intact(id, object, tag, element)):
+                        self._judge(id, object, tag, element)
+
+    def _judge(self, id: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> None:
+        if (id, object, tag, element.checksum) not in self._given or not intact(id, object, tag, element):
+            raise PromiseBroken(f"{self._server} has data of {object!r} at {tag} that nobody gave it")

@@ -19,10 +19,9 @@ from ares.server.durable_host import DurableHost
 from ares.server.durable_server import recovered
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
-from ares.testing.sim.invariants import ServerWatch, Violation
+from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
-from ares.testing.sim.promises import Promises
 from ares.testing.sim.simulated_server import Respond, SimServer, changes
 from ares.testing.sim.world import World
 
@@ -117,14 +116,14 @@ class Process:
 
 
 class JournalServer(SimServer):
-    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins anew, as
-    somebody else.
+    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins again,
+    with a new identity.
 
     ``host``, ``journal``: of the process that runs, or ran last.
     """
 
     _disk: ModelDisk
-    _promises: Promises
+    _promises: SimPromises
 
     def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond, segment_bytes: int) -> None:
         super().__init__(world, number, c0, watch, respond)
@@ -197,7 +196,7 @@ class JournalServer(SimServer):
                 self._erase()
                 return False
             if not _is_broken(error.__cause__):
-                raise Violation(f"{self.name} does not start: {error}") from error
+                raise PromiseBroken(f"{self.name} does not start: {error}") from error
             self._disk.lose_process()
             return False
         self._disk.patience = None
@@ -222,7 +221,7 @@ class JournalServer(SimServer):
 
     def _fail(self, error: OSError) -> None:
         if not _is_broken(error):
-            raise Violation(f"the store of {self.name} failed: {error}") from error
+            raise PromiseBroken(f"the store of {self.name} failed: {error}") from error
         self._world.tell(f"{self.name} ENDS because of its disk")
         self.crash(False)
         if self._healed:
@@ -236,4 +235,4 @@ class JournalServer(SimServer):
     def _erase(self) -> None:
         self._robbed = False
         self._disk = ModelDisk(self._world.rng)
-        self._promises = Promises(self.name)
+        self._promises = SimPromises(self.name)

@@ -6,35 +6,40 @@ Of shared files, over and above the coverability of every block:
 - a *list* of blocks, in a genesis block or in what a client remembers, never lies about the versions that it names;
 - a *put* covers only versions that its client had seen, unless it is to go over others' changes (``mine``); what it does not report as a conflict
   got in, and was not overtaken by a version that was there when it looked again;
-- what came of it all in the end is judged in ares/testing/sim/lineage.py.
+- what is there in the end is what the *lineages* of its blocks lead to. Every block tells which version it was written over, so the version that
+  stands in the end has a lineage, back to the creation of the block. A version outside of it was replaced by a write over the same version at the
+  same time (weak coverability), which its writer could not see in every case: where a put lost one like that without being told, nothing is judged
+  but the chain. Whatever the lineage of a block in the file ever pointed to, once it was published, is in the file. A token that a put without
+  conflicts brought, and that no such put took out, is in the file once; one that such a put took out is not. Tokens in blocks that a put touched
+  which had conflicts, or whose client died, may have got in, moved or gone or not; so may those in blocks that two puts changed in the same way.
 
 Atomic files are registers of whole contents: gets and publications are linearizable, so every get returns the content of one put, and a put that
 reports a conflict without having published is never seen. After a collection with nothing under way every block that a file names is there, and no
 other.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from ares.fragment.block import Genesis, Part, block_name, decode_block, genesis_name
+from ares.fragment.block import BlockId, Genesis, Part, block_name, decode_block, genesis_name
 from ares.fragment.divide import digest
 from ares.fragment.read import FileState, builds_on
 from ares.fragment.report import WHOLE_FILE
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Mark
-from ares.testing.sim.chronicle import BlockOperation, Chronicle, FileOperation, pair
-from ares.testing.sim.files import content_of
-from ares.testing.sim.invariants import Violation
-from ares.testing.sim.lineage import judge_end
-from ares.testing.sim.scenarios import ATOMIC
+from ares.testing.sim.chronicle import BlockOperation, FileChronicle, FileOperation, pair
+from ares.testing.sim.files import TOKEN_BYTES, content_of, tokens_of
+from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.plan import ATOMIC
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
 from ares.testing.verify.tag_order import check_tags
 
 
-def judge_files(chronicle: Chronicle) -> None:
-    """Raises :class:`Violation`."""
+def judge_files(chronicle: FileChronicle) -> None:
+    """Raises :class:`PromiseBroken`."""
     if not chronicle.operations:
         return
     for name, tag, genesis in chronicle.geneses():
@@ -58,56 +63,56 @@ def judge_files(chronicle: Chronicle) -> None:
 # -- gets and lists -----------------------------------------------------------------------------------------------------------
 
 
-def _judge_list(chronicle: Chronicle, state: FileState, what: str) -> None:
+def _judge_list(chronicle: FileChronicle, state: FileState, what: str) -> None:
     """Every block is described as it was at that version, as far as anybody knows that."""
     for part in state.parts:
         name = block_name(state.genesis.file, part.id)
         value = chronicle.values.get((name, part.tag))
         if isinstance(value, Mark):
-            raise Violation(f"{what} names block {part.id} at version {part.tag}, which deleted it")
+            raise PromiseBroken(f"{what} names block {part.id} at version {part.tag}, which deleted it")
         if value is not None:
             block = decode_block(value, name)
             if (part.length, part.digest, part.next) != (len(block.data), digest(block.data), block.next):
-                raise Violation(f"{what} does not describe block {part.id} as it was at version {part.tag}")
+                raise PromiseBroken(f"{what} does not describe block {part.id} as it was at version {part.tag}")
 
 
-def _judge_genesis(chronicle: Chronicle, operation: FileOperation, state: FileState) -> None:
+def _judge_genesis(chronicle: FileChronicle, operation: FileOperation, state: FileState) -> None:
     there = chronicle.genesis(genesis_name(operation.file), state.tag)
     if there is not None and (there.file, there.first, there.atomic) != (state.genesis.file, state.genesis.first, state.genesis.atomic):
-        raise Violation(f"{operation.describe()}: its genesis block is not that of version {state.tag}")
+        raise PromiseBroken(f"{operation.describe()}: its genesis block is not that of version {state.tag}")
 
 
-def _judge_get(chronicle: Chronicle, operation: FileOperation, state: FileState) -> None:
+def _judge_get(chronicle: FileChronicle, operation: FileOperation, state: FileState) -> None:
     what = operation.describe()
     told = {(block.name, block.tag) for block in operation.blocks}
     if (genesis_name(operation.file), state.tag) not in told:
-        raise Violation(f"{what}: it did not look at the genesis block")
+        raise PromiseBroken(f"{what}: it did not look at the genesis block")
     if not state.genesis.atomic:
         for part in state.parts:
             if (block_name(state.genesis.file, part.id), part.tag) not in told:
-                raise Violation(f"{what}: nobody told it that block {part.id} is at version {part.tag}")
+                raise PromiseBroken(f"{what}: nobody told it that block {part.id} is at version {part.tag}")
         _judge_links(state, what)
     content = chronicle.content(state)
     if content is not None and content != operation.content:
-        raise Violation(f"{what}: the content is not that of the blocks")
+        raise PromiseBroken(f"{what}: the content is not that of the blocks")
 
 
 def _judge_links(state: FileState, what: str) -> None:
     links = [state.genesis.first, *(part.next for part in state.parts)]
     if links != [*(part.id for part in state.parts), None] or len(set(links)) != len(links):
-        raise Violation(f"{what}: the chain of blocks is broken")
+        raise PromiseBroken(f"{what}: the chain of blocks is broken")
 
 
 # -- puts of shared files -----------------------------------------------------------------------------------------------------
 
 
-def _judge_put(chronicle: Chronicle, operation: FileOperation) -> None:
+def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
     assert operation.base is not None
     assert operation.report is not None
     assert operation.wanted is not None
     for block in operation.writes:
         if not operation.mine and not _had_seen(chronicle, operation, operation.base, block):
-            raise Violation(f"{operation.describe()}: it covered version {block.base} of {block.name!r}, which it had not seen")
+            raise PromiseBroken(f"{operation.describe()}: it covered version {block.base} of {block.name!r}, which it had not seen")
     if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
         return
     _judge_report(operation, operation.base, operation.wanted)
@@ -120,7 +125,7 @@ def _judge_put(chronicle: Chronicle, operation: FileOperation) -> None:
         _judge_look(chronicle, operation, genesis_name(operation.file))
 
 
-def _had_seen(chronicle: Chronicle, operation: FileOperation, base: FileState, block: BlockOperation) -> bool:
+def _had_seen(chronicle: FileChronicle, operation: FileOperation, base: FileState, block: BlockOperation) -> bool:
     """Whether the version that a write covered is of the client's last look at the file, or of the same put.
 
     Of a genesis block of a shared file only the first pointer matters: others may have written a new hint.
@@ -144,16 +149,16 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
     for chunk in chunks:
         told = any(c.offset <= chunk.offset and chunk.offset + chunk.length <= c.offset + c.length for c in conflicts)
         if not told and chunk.digest not in there and not (operation.mine and chunk.digest in before):
-            raise Violation(f"{operation.describe()}: {chunk.length} bytes at {chunk.offset} did not get in, and are not told as a conflict")
+            raise PromiseBroken(f"{operation.describe()}: {chunk.length} bytes at {chunk.offset} did not get in, and are not told as a conflict")
     after, left = {chunk.digest for chunk in chunks}, {part.id: part.digest for part in operation.state.parts}
     refused = {conflict.block for conflict in conflicts}
     for part in base.parts:
         if part.length and part.digest not in after and left.get(part.id) == part.digest and part.id not in refused:
-            raise Violation(f"{operation.describe()}: block {part.id} was to go and is there, and that is not told as a conflict")
+            raise PromiseBroken(f"{operation.describe()}: block {part.id} was to go and is there, and that is not told as a conflict")
 
 
-def _judge_look(chronicle: Chronicle, operation: FileOperation, name: ObjectName) -> None:
-    """Whoever wrote a block looked at it once more, and a version that stood there instead of the write was told.
+def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: ObjectName) -> None:
+    """The writer of a block looked at it once more, and a version that stood there instead of the write was told.
 
     Versions only tell the one that they were written over: behind two of them one cannot see.
     """
@@ -165,25 +170,25 @@ def _judge_look(chronicle: Chronicle, operation: FileOperation, name: ObjectName
     assert last.tag is not None
     looks = [block for block in operation.blocks if block.name == name and not block.writes and block.invoked >= last.responded]
     if not looks:
-        raise Violation(f"{operation.describe()}: it did not look again at {name!r}")
+        raise PromiseBroken(f"{operation.describe()}: it did not look again at {name!r}")
     seen = looks[-1].tag
     if seen is not None and chronicle.follows(name, seen, last.tag) is False and not builds_on(chronicle.lineage(name, seen)[1], last.tag):
-        raise Violation(f"{operation.describe()}: {name!r} was overtaken by {seen}, which does not build on {last.tag}, and that is not told")
+        raise PromiseBroken(f"{operation.describe()}: {name!r} was overtaken by {seen}, which does not build on {last.tag}, and that is not told")
 
 
 # -- atomic files -------------------------------------------------------------------------------------------------------------
 
 
-def _judge_registers(chronicle: Chronicle) -> None:
+def _judge_registers(chronicle: FileChronicle) -> None:
     events = list(_register_events(chronicle))
     report = check(events)
     if not report.ok:
-        raise Violation("; ".join(violation.describe() for violation in report.violations) or "the history of a file could not be judged")
+        raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or "the history of a file could not be judged")
     for violation in check_tags(events)[:1]:
-        raise Violation(violation.describe())
+        raise PromiseBroken(violation.describe())
 
 
-def _register_events(chronicle: Chronicle) -> Iterator[Event]:
+def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
     """Publications and gets of atomic files; values are named after the puts."""
     names: dict[bytes, str] = {}
     for number, operation in enumerate(chronicle.operations):
@@ -208,7 +213,7 @@ def _register_events(chronicle: Chronicle) -> Iterator[Event]:
 # -- collections --------------------------------------------------------------------------------------------------------------
 
 
-def _judge_collections(chronicle: Chronicle) -> None:
+def _judge_collections(chronicle: FileChronicle) -> None:
     """Before and after the last collection the files are the same, and no block that none of them names holds data."""
     places = [place for place, operation in enumerate(chronicle.operations) if operation.kind == "collect" and operation.responded is not None]
     if not places:
@@ -222,14 +227,14 @@ def _judge_collections(chronicle: Chronicle) -> None:
         now = next(operation for operation in after if operation.file == file)
         changed = {name for name, _ in _versions(was) ^ _versions(now)} - {genesis_name(file)}  # which is written over itself, as a fence
         if changed and not changed & uncertain:
-            raise Violation(f"{file!r} was changed by a collection")
+            raise PromiseBroken(f"{file!r} was changed by a collection")
         for operation in (was, now):
             named |= {name for name, _ in _versions(operation)}
             if operation.state is not None:
                 named |= {block_name(operation.state.genesis.file, id) for id, _ in operation.state.genesis.retired}
     left = sorted(there - named - uncertain)
     if left:
-        raise Violation(f"no file names {left[0]!r} (and {len(left) - 1} others), and a collection left it")
+        raise PromiseBroken(f"no file names {left[0]!r} (and {len(left) - 1} others), and a collection left it")
 
 
 def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
@@ -238,3 +243,139 @@ def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
     genesis: Genesis = operation.state.genesis
     parts: tuple[Part, ...] = operation.state.parts
     return {(genesis_name(operation.file), operation.state.tag), *((block_name(genesis.file, part.id), part.tag) for part in parts)}
+
+
+# -- the lineage of a shared file ---------------------------------------------------------------------------------------------
+
+
+def judge_end(chronicle: FileChronicle, file: str) -> None:
+    """Judge a file by the last get of it. Raises :class:`PromiseBroken`."""
+    gets = [operation for operation in chronicle.operations if operation.file == file and operation.kind == "get" and operation.responded is not None]
+    if not gets or gets[-1].state is None or gets[-1].state.genesis.atomic:
+        return
+    last = gets[-1].state
+    lineages = {name: chronicle.lineage(name, tag) for name, tag in _standing(file, last)}
+    _judge_pointers(chronicle, last, lineages)
+    puts = [operation for operation in chronicle.operations if operation.file == file and operation.wanted is not None]
+    removed = any(operation.file == file and operation.kind == "remove" for operation in chronicle.operations)
+    if not removed and not any(_lost_unseen(put, lineages) or _went_over_others(put) for put in puts):
+        _judge_tokens(chronicle, puts, gets[-1].content or b"")
+
+
+def _standing(file: str, state: FileState) -> Iterator[tuple[ObjectName, Tag]]:
+    yield genesis_name(file), state.tag
+    for part in state.parts:
+        yield block_name(state.genesis.file, part.id), part.tag
+
+
+def _judge_pointers(chronicle: FileChronicle, last: FileState, lineages: dict[ObjectName, list[Tag]]) -> None:
+    """No pointer of a lineage leads out of the file."""
+    reached = {part.id for part in last.parts}
+    makers = {(block.name, block.tag): operation for operation in chronicle.operations for block in operation.writes}
+    for name, lineage in lineages.items():
+        creator = makers.get((name, lineage[-1])) if lineage else None
+        published = True
+        for newer, tag in zip([None, *lineage], lineage, strict=False):
+            published = published and (newer is None or creator is None or makers.get((name, newer), creator) is not creator)
+            pointer = _pointer(chronicle, name, tag, last)
+            if published and pointer is not None and pointer not in reached:
+                raise PromiseBroken(f"version {tag} of {name!r} pointed to {pointer}, which is not in the file any more")
+
+
+def _pointer(chronicle: FileChronicle, name: ObjectName, tag: Tag, last: FileState) -> BlockId | None:
+    value = chronicle.values.get((name, tag))
+    if not isinstance(value, bytes):
+        return None
+    genesis = chronicle.genesis(name, tag)
+    if genesis is not None:
+        return genesis.first if genesis.file == last.genesis.file else None
+    return decode_block(value, name).next
+
+
+def _lost_unseen(put: FileOperation, lineages: dict[ObjectName, list[Tag]]) -> bool:
+    """Whether something that the put published, and does not know to be lost, does not stand in the end."""
+    if put.report is None or put.base is None:
+        return False
+    refused = {conflict.block for conflict in put.report.conflicts}
+    published = {block_name(put.base.genesis.file, part.id) for part in put.base.parts if part.id not in refused}
+    if None not in refused:
+        published.add(genesis_name(put.file))
+    newest = {block.name: block.tag for block in put.writes if block.name in published}
+    return any(tag not in lineages.get(name, []) for name, tag in newest.items())
+
+
+def _went_over_others(put: FileOperation) -> bool:
+    """Whether it may have covered versions that its client had not seen."""
+    if not put.mine or put.base is None:
+        return False
+    seen: set[tuple[ObjectName, Tag | None]] = {(block_name(put.base.genesis.file, part.id), part.tag) for part in put.base.parts}
+    seen |= {(genesis_name(put.file), put.base.tag)}
+    seen |= {(block.name, block.tag) for block in put.writes}
+    return put.responded is None or any(block.base != TAG_ZERO and (block.name, block.base) not in seen for block in put.writes)
+
+
+def _judge_tokens(chronicle: FileChronicle, puts: list[FileOperation], content: bytes) -> None:
+    brought: set[bytes] = set()
+    taken: set[bytes] = set()
+    unsure: set[bytes] = set()
+    touched: set[BlockId] = set()
+    states: list[FileState] = []
+    for put in puts:
+        assert put.base is not None
+        assert put.wanted is not None
+        seen = chronicle.content(put.base)
+        if seen is None:
+            return
+        before, after = set(tokens_of(seen)), set(tokens_of(put.wanted))
+        states.append(put.base)
+        if put.report is None or put.report.conflicts:
+            unsure |= (before ^ after) | _in_new_chunks(put.base, put.wanted)
+            touched |= _touched(put.base, put.wanted)
+        else:
+            brought |= after - before
+            taken |= before - after
+            touched |= _found_as_wanted(put)
+            states.extend([put.state] if put.state is not None else [])
+    for state in states:
+        unsure |= _in_blocks(chronicle, state, touched)
+    there = Counter(tokens_of(content))
+    for token in sorted(brought - unsure):
+        count, due = there[token], token not in taken
+        if count != due:
+            raise PromiseBroken(f"token {token!r} is in the file {count} times, and should be there {'once' if due else 'no more'}")
+
+
+def _in_new_chunks(base: FileState, wanted: bytes) -> set[bytes]:
+    known = {part.digest for part in base.parts}
+    new = [chunk for chunk in content_of(wanted).chunks if chunk.digest not in known]
+    return {token for chunk in new for token in _around(wanted, chunk.offset, chunk.length)}
+
+
+def _touched(base: FileState, wanted: bytes) -> set[BlockId]:
+    """Blocks that a put was to change."""
+    kept = {chunk.digest for chunk in content_of(wanted).chunks}
+    return {part.id for part in base.parts if part.digest not in kept}
+
+
+def _found_as_wanted(put: FileOperation) -> set[BlockId]:
+    """Blocks that somebody else had changed as this put was to: no conflict, though what it moved from there the other may have deleted."""
+    assert put.base is not None
+    assert put.state is not None
+    known = {(part.id, part.tag) for part in put.base.parts}
+    own = {(block.name, block.tag) for block in put.writes}
+    file = put.state.genesis.file
+    return {part.id for part in put.state.parts if (part.id, part.tag) not in known and (block_name(file, part.id), part.tag) not in own}
+
+
+def _in_blocks(chronicle: FileChronicle, state: FileState, ids: set[BlockId]) -> set[bytes]:
+    """The tokens that the file had at least a byte of in one of these blocks."""
+    content, offset, found = chronicle.content(state) or b"", 0, set()
+    for part in state.parts:
+        if part.id in ids:
+            found |= _around(content, offset, part.length)
+        offset += part.length
+    return found
+
+
+def _around(content: bytes, offset: int, length: int) -> set[bytes]:
+    return set(tokens_of(content[max(offset - TOKEN_BYTES + 1, 0) : offset + length + TOKEN_BYTES - 1]))

@@ -53,7 +53,7 @@ class _File:
             self.sizes.append(end)
 
     def _reach(self, size: int) -> None:
-        if size > len(self.content):  # anew, since it may be mapped: a map sees no more than what was there when it was made
+        if size > len(self.content):  # a new one, since it may be mapped: a map sees no more than what was there when it was made
             self.content = bytearray(self.content).ljust(size, b"\0")
             self.durable.extend(bytes(size - len(self.durable)))
 
@@ -135,7 +135,7 @@ class ModelDisk(Disk):
         return {name: bytes(file.content[: file.size]) for name, file in self._names.items()}
 
     def lose_process(self) -> None:
-        """Whoever used it is gone; what was written stays readable, and unsynced as far as it was."""
+        """The process that used it is gone; what was written stays readable, and unsynced as far as it was."""
         self._open.clear()
         self.patience = None
 

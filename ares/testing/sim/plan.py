@@ -1,4 +1,5 @@
-"""What a run is to be: who does what, which faults strike when. Drawn from a seed, and plain data, so that it can be printed and made smaller.
+"""What a run is to be: who does what, which faults strike when; and the scenarios that plans are drawn for. A plan is drawn from a seed and is plain
+data, so that it can be printed and made smaller.
 
 The network's own chances come from a second generator: leaving out a step of the plan does not reshuffle the rest.
 """
@@ -13,8 +14,6 @@ from msgspec import Struct
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.reconfig.view import Switches
-from ares.testing.sim.content import Change, draw_change
-from ares.testing.sim.scenarios import SCENARIOS, Shape
 
 VERSIONED = "v"
 """Keys that begin so are for versioned operations."""
@@ -27,7 +26,24 @@ def member(number: int, life: int = 0) -> Server:
     return Server(ServerId(f"s{number}"), f"s{number}:1", IDENTITY.format(life, number))
 
 
-class Wish(Struct, frozen=True):
+TOKENS_MAX = 24
+
+
+class Change(Struct, frozen=True):
+    """What a put does to the content that its client has: ``tokens`` tokens from the fraction ``at`` of it on. A truncation drops all that follow."""
+
+    kind: Literal["replace", "insert", "delete", "truncate", "append", "rewrite"]
+    at: float
+    tokens: int
+
+
+def draw_change(rng: Random) -> Change:
+    """Edits in the middle are the most common."""
+    kind = rng.choice(["replace", "replace", "replace", "insert", "insert", "delete", "delete", "append", "truncate", "rewrite"])
+    return msgspec.convert({"kind": kind, "at": round(rng.random(), 3), "tokens": rng.randint(1, TOKENS_MAX)}, Change)
+
+
+class SimWish(Struct, frozen=True):
     """A configuration that a reconfigurer would like; identities are those of the moment it asks."""
 
     dap: Literal["abd", "ec"]
@@ -40,7 +56,7 @@ class Wish(Struct, frozen=True):
         return Configuration.abd(members) if self.dap == "abd" else Configuration.ec(members, self.k, self.delta)
 
 
-class Step(Struct, frozen=True):
+class SimStep(Struct, frozen=True):
     """One operation of a client, ``pause_s`` after the one before it. A versioned write is over what the client last saw of the key.
 
     A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
@@ -53,18 +69,18 @@ class Step(Struct, frozen=True):
         "get-file", "put-file", "remove-file", "collect-files",
     ]  # fmt: skip
     key: str = ""
-    wish: Wish | None = None
+    wish: SimWish | None = None
     change: Change | None = None
     mine: bool = False
     value_bytes: int = 0
 
 
-class ClientPlan(Struct, frozen=True):
+class SimClientPlan(Struct, frozen=True):
     """``lanes``: how many of its steps a client has under way at once; they share its session and its configuration sequence."""
 
     name: str
     switches: Switches
-    steps: tuple[Step, ...]
+    steps: tuple[SimStep, ...]
     dies_at: float | None = None
     lanes: int = 1
 
@@ -98,7 +114,7 @@ class Chances(Struct, frozen=True):
     bad_links: float = 0.0
 
 
-class Plan(Struct, frozen=True):
+class SimPlan(Struct, frozen=True):
     """A whole run. ``chaos_s``: when faults end and everything must complete. ``live``: whether reads must complete too (delta suffices).
 
     ``segment_bytes``: of the servers' journals; 0: what they sync is simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: they verify
@@ -108,9 +124,9 @@ class Plan(Struct, frozen=True):
     scenario: str
     seed: int
     servers: int
-    initial: Wish
+    initial: SimWish
     chances: Chances
-    clients: tuple[ClientPlan, ...]
+    clients: tuple[SimClientPlan, ...]
     faults: tuple[Fault, ...]
     chaos_s: float
     live: bool = True
@@ -126,7 +142,113 @@ class Plan(Struct, frozen=True):
         return self.initial.configuration(lambda _: 0).at(DEFAULT_DOMAIN, 0)
 
 
-def draw(seed: int, scenario: str) -> Plan:
+SHARED, ATOMIC = "f", "a"
+"""Keys that begin so are names of files."""
+
+
+class Shape(Struct, frozen=True):
+    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``listings``, ``collections``: how
+    many of the steps of readers, and of clients that put files, are such."""
+
+    servers: tuple[int, int] = (5, 5)
+    writers: tuple[int, int] = (1, 3)
+    readers: tuple[int, int] = (1, 3)
+    reconfigurers: tuple[int, int] = (1, 2)
+    steps: tuple[int, int] = (3, 5)
+    reconfigurations: tuple[int, int] = (1, 2)
+    keys: tuple[int, int] = (1, 2)
+    faults: tuple[int, int] = (0, 4)
+    kinds: tuple[str, ...] = ("crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus")
+    daps: tuple[str, ...] = ("abd", "ec")
+    deaths: float = 0.15
+    dies_s: tuple[float, float] = (0.0, 0.5)
+    loss: tuple[float, ...] = (0.0, 0.025, 0.1)
+    tail: tuple[float, float] = (1.1, 3.0)
+    bad_links: tuple[float, ...] = (0.0, 0.0, 0.1)
+    chaos_s: float = 2.0
+    pause_s: float = 0.02
+    plain: float = 0.25
+    delta: int = 8
+    k: tuple[int, int] = (2, 3)
+    lanes: tuple[int, ...] = (1, 1, 2)
+    versioned_keys: tuple[int, int] | None = None
+    files: tuple[str, ...] = ()
+    removals: float = 0.0
+    listings: float = 0.0
+    collectors: tuple[int, int] = (0, 0)
+    collections: float = 0.0
+    segment_bytes: tuple[int, ...] = ()
+    value_bytes: tuple[int, ...] = ()
+    sync_s: tuple[float, ...] = ()
+    frail: int | None = None
+
+
+SCENARIOS: dict[str, Shape] = {
+    "general": Shape(),
+    "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
+    "crash": Shape(faults=(2, 6), kinds=("crash", "kill", "disk")),
+    "partition": Shape(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
+    "reconfigure": Shape(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
+    "consensus": Shape(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
+    "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
+    "moving": Shape(
+        writers=(2, 3), readers=(2, 3), reconfigurers=(1, 2), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
+        faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1, tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
+        pause_s=0.01, chaos_s=3.0,
+    ),
+    "listing": Shape(
+        servers=(3, 5), writers=(2, 4), readers=(2, 3), reconfigurers=(1, 2), steps=(3, 6), reconfigurations=(1, 3), keys=(1, 2), listings=0.6,
+        daps=("abd",), deaths=0.5, dies_s=(0.0, 0.1), faults=(0, 1), kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
+        bad_links=(0.0, 0.25), plain=0.1, pause_s=0.01,
+    ),
+    "duel": Shape(
+        servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
+        faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01, lanes=(1,),
+    ),
+    "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
+    "graves": Shape(
+        daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2), keys=(1, 1), faults=(0, 1),
+        deaths=0.9, dies_s=(0.02, 0.12), loss=(0.1,), pause_s=0.005, lanes=(1,),
+    ),
+    "coverable": Shape(
+        versioned_keys=(1, 2), keys=(0, 1), writers=(2, 4), readers=(1, 2), steps=(4, 7), deaths=0.3, dies_s=(0.0, 0.3), loss=(0.0, 0.1, 0.3),
+        faults=(0, 3), lanes=(1, 1, 2, 3),
+    ),
+    "files": Shape(
+        files=(SHARED,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
+        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
+    ),
+    "atomic": Shape(
+        files=(ATOMIC,), keys=(0, 0), writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 5), deaths=0.3,
+        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
+    ),
+    "fences": Shape(
+        files=(ATOMIC,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
+        collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0), loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
+        pause_s=0.01,
+    ),
+    "removals": Shape(
+        files=(SHARED, ATOMIC), removals=0.2, keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1),
+        steps=(2, 4), deaths=0.2, faults=(0, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
+    ),
+    "journal": Shape(
+        segment_bytes=(4096, 16_384, 49_152), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
+        kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
+        writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6,
+    ),
+    "rot": Shape(
+        segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
+        kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
+    ),
+    "gone": Shape(
+        segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(3, 7),
+        kinds=("gone", "gone", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
+    ),
+    "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
+}  # fmt: skip
+
+
+def draw(seed: int, scenario: str) -> SimPlan:
     """The plan of a seed."""
     rng, shape = Random(f"plan {scenario} {seed}"), SCENARIOS[scenario]
     servers = rng.randint(*shape.servers)
@@ -145,35 +267,35 @@ def draw(seed: int, scenario: str) -> Plan:
     if shape.collectors != (0, 0):
         clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
-    plan = Plan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
+    plan = SimPlan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
     return _with_journals(plan, rng, shape) if shape.segment_bytes else plan
 
 
-def _with_journals(plan: Plan, rng: Random, shape: Shape) -> Plan:
+def _with_journals(plan: SimPlan, rng: Random, shape: Shape) -> SimPlan:
     chances = msgspec.structs.replace(plan.chances, sync_s=rng.choice(shape.sync_s))
     return msgspec.structs.replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
 
 
-def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> ClientPlan:
+def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> SimClientPlan:
     switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7)
     if shape.versioned_keys is not None:
         switches = msgspec.structs.replace(switches, optimised=rng.random() < 0.7)
     count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
     dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
-    return ClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
+    return SimClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
 
 
-def _collector(rng: Random, shape: Shape, name: str) -> ClientPlan:
+def _collector(rng: Random, shape: Shape, name: str) -> SimClientPlan:
     """A client that does nothing but collect; its id is higher than those of the others."""
     pauses_s = [rng.expovariate(1 / (4 * shape.pause_s)) for _ in range(rng.randint(*shape.steps))]
-    return ClientPlan(name, Switches(), tuple(Step(pause_s, "collect-files") for pause_s in pauses_s))
+    return SimClientPlan(name, Switches(), tuple(SimStep(pause_s, "collect-files") for pause_s in pauses_s))
 
 
-def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> Step:
+def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> SimStep:
     pause_s = rng.expovariate(1 / shape.pause_s)
     if operation == "reconfigure":
-        return Step(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
+        return SimStep(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
     if shape.files:
         return _file_step(rng, shape, pause_s, operation, rng.choice(keys))
     often, seldom = ("write", "delete") if operation == "write" else ("read", "write")
@@ -184,27 +306,27 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
     elif kind == "read" and shape.listings and rng.random() < shape.listings:
         kind = "list"
     value_bytes = rng.choice(shape.value_bytes) if shape.value_bytes else 0
-    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, Step)
+    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, SimStep)
 
 
-def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> Step:
+def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> SimStep:
     if operation == "read" or rng.random() < 0.25:
-        return Step(pause_s, "get-file", key)
+        return SimStep(pause_s, "get-file", key)
     if shape.collections and rng.random() < shape.collections:
-        return Step(pause_s, "collect-files")
+        return SimStep(pause_s, "collect-files")
     if rng.random() < shape.removals:
-        return Step(pause_s, "remove-file", key)
-    return Step(pause_s, "put-file", key, change=draw_change(rng), mine=rng.random() < 0.15)
+        return SimStep(pause_s, "remove-file", key)
+    return SimStep(pause_s, "put-file", key, change=draw_change(rng), mine=rng.random() < 0.15)
 
 
-def _wish(rng: Random, shape: Shape, servers: int) -> Wish:
+def _wish(rng: Random, shape: Shape, servers: int) -> SimWish:
     while True:
         chosen = tuple(sorted(rng.sample(range(servers), rng.randint(3, servers))))
         if rng.choice(shape.daps) == "abd":
-            return Wish("abd", chosen)
+            return SimWish("abd", chosen)
         k = rng.randint(*shape.k)
         if len(chosen) - k >= 2:
-            return Wish("ec", chosen, k, shape.delta)
+            return SimWish("ec", chosen, k, shape.delta)
 
 
 def _fault(rng: Random, shape: Shape, servers: int) -> Fault:

@@ -1,9 +1,17 @@
-"""One run of a plan: chaos, then healing, then a look at everything from outside."""
+"""One run of a plan: chaos, then healing, then a look at everything from outside. Also many runs on many processors, and smaller plans that fail.
+
+Worker processes import this module: they cannot import from a package's ``__main__``.
+"""
 
 import itertools
-from collections.abc import Callable, Sequence
+import logging
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from ares.model.codec import encode
@@ -12,17 +20,15 @@ from ares.model.identity import DomainName
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
-from ares.testing.sim.chronicle import Chronicle
-from ares.testing.sim.invariants import Places, ServerWatch, Values, Violation
+from ares.testing.sim.chronicle import FileChronicle
+from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
 from ares.testing.sim.journal_server import JournalServer
 from ares.testing.sim.judgement import judge_files
-from ares.testing.sim.plan import ClientPlan, Fault, Plan, Step, Wish
+from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, SimWish, draw
 from ares.testing.sim.scrubber import Scrubber
 from ares.testing.sim.simulated_client import SimClient
-from ares.testing.sim.simulated_consensus import SimConsensus
 from ares.testing.sim.simulated_server import LateServer, SimServer
-from ares.testing.sim.story import name_configuration
-from ares.testing.sim.world import World
+from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
@@ -32,7 +38,7 @@ HEALING_S = 300.0
 STEPS_MAX = 400_000
 
 
-class Verdict(Struct, frozen=True):
+class SimVerdict(Struct, frozen=True):
     """``violation``: what was broken, or None. ``digest``: of everything that happened; the same plan gives the same."""
 
     violation: str | None
@@ -43,29 +49,29 @@ class Verdict(Struct, frozen=True):
     story: list[str]
 
 
-def run_plan(plan: Plan, keep_story: bool = False) -> Verdict:
+def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
     """Run it."""
-    run = Run(plan, keep_story)
+    run = SimRun(plan, keep_story)
     violation = None
     try:
         run.chaos()
         run.heal()
         run.look_back()
-    except (Violation, AssertionError) as broken:
+    except (PromiseBroken, AssertionError) as broken:
         violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
         run.world.tell(f"VIOLATION: {violation}")
     reconfigurations = run.consensus.table.count
-    return Verdict(violation, run.world.digest, len(run.events), run.world.messages, reconfigurations, run.world.story or [])
+    return SimVerdict(violation, run.world.digest, len(run.events), run.world.messages, reconfigurations, run.world.story or [])
 
 
-class Run:
-    """Everything of one run; the clients' :class:`ares.testing.sim.simulated_client.Surroundings`."""
+class SimRun:
+    """Everything of one run."""
 
-    def __init__(self, plan: Plan, keep_story: bool) -> None:
+    def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan
         self.world = World(plan, keep_story)
         self.events: list[Event] = []
-        self.chronicle = Chronicle()
+        self.chronicle = FileChronicle()
         places = Places()
         self.consensus = SimConsensus(self.world, places)
         self._c0 = plan.c0
@@ -90,7 +96,7 @@ class Run:
             return JournalServer(self.world, number, self._c0, watch, self._respond, self.plan.segment_bytes)
         return LateServer(self.world, number, self._c0, watch, self._respond)
 
-    def _join(self, plan: ClientPlan) -> SimClient:
+    def _join(self, plan: SimClientPlan) -> SimClient:
         client = SimClient(self, plan, len(self.clients) + 1, self._c0)
         self.clients[plan.name] = client
         client.begin()
@@ -115,7 +121,7 @@ class Run:
     def hint(self, client: SimClient, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
         self.consensus.hint(domain, answer)
 
-    def wished(self, wish: Wish) -> Configuration:
+    def wished(self, wish: SimWish) -> Configuration:
         return wish.configuration(lambda number: self.servers[number].life)
 
     # -- faults -----------------------------------------------------------------------------------------------------------
@@ -180,7 +186,7 @@ class Run:
         self._until(lambda: self._all_done() or self.world.now > end)
         stuck = [client.name for client in self.clients.values() if not client.dead and not client.done]
         if stuck and self.plan.live:
-            raise Violation(f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed")
+            raise PromiseBroken(f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed")
         for client in self.clients.values():
             client.die()
 
@@ -192,7 +198,7 @@ class Run:
         steps = {step.key: step for client in self.plan.clients for step in client.steps if step.key}
         looks = [_look(steps[key]) for key in sorted(steps)]
         if self.plan.live:
-            last = self._join(ClientPlan("z", Switches(), tuple(looks)))
+            last = self._join(SimClientPlan("z", Switches(), tuple(looks)))
             self._finish(last)
             self._await_repairs()
             self._crash_for_good(last)
@@ -200,7 +206,7 @@ class Run:
             self._finish(last)
             if any(look.operation == "get-file" for look in looks):
                 self._until(lambda: False)
-                last.extend([Step(0.001, "collect-files"), *looks])
+                last.extend([SimStep(0.001, "collect-files"), *looks])
                 self._finish(last)
         self._judge()
 
@@ -208,7 +214,7 @@ class Run:
         end = self.world.now + HEALING_S
         self._until(lambda: all(scrubber.done(self.servers) for scrubber in self._scrubbers.values()) or self.world.now > end)
         if self.world.now > end:
-            raise Violation(f"not everything was repaired in {HEALING_S:g} s after everything was healed")
+            raise PromiseBroken(f"not everything was repaired in {HEALING_S:g} s after everything was healed")
 
     def _crash_for_good(self, client: SimClient) -> None:
         finalized = client.view.sequence.last_finalized
@@ -237,7 +243,7 @@ class Run:
         end = self.world.now + HEALING_S
         self._until(lambda: client.done or self.world.now > end)
         if not client.done:
-            raise Violation(f"{client.name} could not read {list(client.running.values())}")
+            raise PromiseBroken(f"{client.name} could not read {list(client.running.values())}")
 
     def _all_done(self) -> bool:
         return all(client.dead or client.done for client in self.clients.values())
@@ -246,24 +252,96 @@ class Run:
         for _ in range(STEPS_MAX):
             if done() or not self.world.step():
                 return
-        raise Violation(f"no end after {STEPS_MAX} steps")
+        raise PromiseBroken(f"no end after {STEPS_MAX} steps")
 
     def _judge(self) -> None:
         events = [*self.events, *self.chronicle.events()]
         report = check(events)
         if not report.ok:
-            raise Violation("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
+            raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
         order = check_tags(events)
         if order:
-            raise Violation("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
+            raise PromiseBroken("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
         coverable = check_coverability(events)
         if not coverable.ok:
-            raise Violation("; ".join(violation.describe() for violation in coverable.violations[:3]))
+            raise PromiseBroken("; ".join(violation.describe() for violation in coverable.violations[:3]))
         judge_files(self.chronicle)
 
 
-def _look(step: Step) -> Step:
+def _look(step: SimStep) -> SimStep:
     """The reading of what the step is about."""
     if step.operation.endswith("-file"):
-        return Step(0.001, "get-file", step.key)
-    return Step(0.001, "read-versioned" if "versioned" in step.operation else "read", step.key)
+        return SimStep(0.001, "get-file", step.key)
+    return SimStep(0.001, "read-versioned" if "versioned" in step.operation else "read", step.key)
+
+
+CHUNK = 25
+
+Named = tuple[str, int]
+
+
+def run_many(scenarios: list[str], first: int, runs: int | None, until: float | None, jobs: int) -> Iterator[tuple[Named, SimVerdict]]:
+    """The verdicts of seeds from ``first`` on, in any order: ``runs`` of them, or as many as fit until the monotonic time ``until``."""
+    ahead = threading.Semaphore(jobs * 2)
+    with multiprocessing.get_context("spawn").Pool(jobs, quiet) as pool:
+        for verdicts in pool.imap_unordered(_run_chunk, _chunks(scenarios, first, runs, until, ahead)):
+            ahead.release()
+            yield from verdicts
+
+
+def quiet() -> None:
+    """Servers whose disks fail log it; nobody wants to read that of thousands."""
+    logging.getLogger("ares").addHandler(logging.NullHandler())
+
+
+def _chunks(scenarios: list[str], first: int, runs: int | None, until: float | None, ahead: threading.Semaphore) -> Iterator[list[Named]]:
+    """Work in small portions, never far ``ahead`` of what was done: the pool would take an endless supply at once."""
+    names = itertools.islice(((scenario, seed) for seed in itertools.count(first) for scenario in scenarios), runs)
+    while chunk := list(itertools.islice(names, CHUNK)):
+        ahead.acquire()
+        if until is not None and time.monotonic() > until:
+            return
+        yield chunk
+
+
+def _run_chunk(chunk: list[Named]) -> list[tuple[Named, SimVerdict]]:
+    return [((scenario, seed), run_plan(draw(seed, scenario))) for scenario, seed in chunk]
+
+
+ATTEMPTS_MAX = 2000
+
+
+def shrink(plan: SimPlan, fails: Callable[[SimPlan], bool] | None = None) -> SimPlan:
+    """The smallest plan found by leaving things out one at a time; ``fails`` defaults to breaking any promise."""
+    fails = fails or (lambda candidate: run_plan(candidate).violation is not None)
+    attempts = 0
+    smaller = True
+    while smaller and attempts < ATTEMPTS_MAX:
+        smaller = False
+        for candidate in _smaller(plan):
+            attempts += 1
+            if fails(candidate):
+                plan, smaller = candidate, True
+                break
+    return plan
+
+
+def _smaller(plan: SimPlan) -> Iterator[SimPlan]:
+    """Every plan with one thing less; large things first."""
+    replace = msgspec.structs.replace
+    for index in range(len(plan.clients)):
+        yield replace(plan, clients=plan.clients[:index] + plan.clients[index + 1 :])
+    for index in range(len(plan.faults)):
+        yield replace(plan, faults=plan.faults[:index] + plan.faults[index + 1 :])
+    if plan.chances.loss or plan.chances.double or plan.chances.bad_links:
+        yield replace(plan, chances=replace(plan.chances, loss=0.0, double=0.0, bad_links=0.0))
+    for index, client in enumerate(plan.clients):
+        if client.dies_at is not None:
+            yield _with(plan, index, replace(client, dies_at=None))
+        for step in range(len(client.steps)):
+            yield _with(plan, index, replace(client, steps=client.steps[:step] + client.steps[step + 1 :]))
+
+
+def _with(plan: SimPlan, index: int, client: object) -> SimPlan:
+    clients = (*plan.clients[:index], client, *plan.clients[index + 1 :])
+    return msgspec.structs.replace(plan, clients=clients)

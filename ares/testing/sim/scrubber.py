@@ -1,7 +1,7 @@
 """A simulated server looks after its disk: ares/server/scrub.py in virtual time; examination, reclaiming and repairs are the real ones."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from ares.model.codec import decode_replies, encode
 from ares.model.element import intact
@@ -13,25 +13,19 @@ from ares.replica.places import NO_CALL, Key
 from ares.server.durable_host import DurableHost
 from ares.testing.sim.journal_server import JournalServer
 from ares.testing.sim.simulated_server import SimServer
-from ares.testing.sim.world import World
+
+if TYPE_CHECKING:
+    from ares.testing.sim.run import SimRun
 
 EVERY_S = 0.4
 TICK_S = 0.1
 PATIENCE_S = 30.0
 
 
-class Surroundings(Protocol):
-    """What a scrubber needs of the run it is in."""
-
-    world: World
-
-    def post(self, client: Any, server: str, frames: list[bytes]) -> None: ...
-
-
 class Scrubber:
     """Of ``server``. ``name``: as a client of the other servers."""
 
-    def __init__(self, run: Surroundings, server: JournalServer) -> None:
+    def __init__(self, run: "SimRun", server: JournalServer) -> None:
         self.name = f"{server.name}'s scrub"
         self._run = run
         self._world = run.world

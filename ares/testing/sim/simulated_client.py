@@ -4,30 +4,32 @@ Versioned writes are over the version that the client last saw of the key: t0 in
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ares.dap.primitives import Found
 from ares.fragment.block import genesis_name
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration
 from ares.model.errors import ObjectNotFound, Unavailable
-from ares.model.identity import ClientId, DomainName, ObjectName, ServerId
+from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
 from ares.objects.coverable import Covered, read_versioned, write_versioned
 from ares.objects.operations import delete, read, write
 from ares.objects.survey import Names, list_mentioned
-from ares.operation.effects import Agree, Announce, Operation
+from ares.operation.effects import Operation
 from ares.operation.session import Session
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import Chronicle, FileOperation
+from ares.testing.sim.chronicle import FileOperation, pair
 from ares.testing.sim.files import Files
-from ares.testing.sim.invariants import Values, Violation
-from ares.testing.sim.plan import ClientPlan, Step, Wish
-from ares.testing.sim.story import name_configuration
-from ares.testing.sim.world import World
+from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.plan import SimClientPlan, SimStep
+from ares.testing.sim.world import name_configuration
 from ares.testing.verify.history import Event
+
+if TYPE_CHECKING:
+    from ares.testing.sim.run import SimRun
 
 PATIENCE_S = 100_000.0
 """Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
@@ -41,24 +43,10 @@ PADDING = b"."
 """What makes values longer than the history needs."""
 
 
-class Surroundings(Protocol):
-    """What a client needs of the run it is in."""
-
-    world: World
-    events: list[Event]
-    chronicle: Chronicle
-    values: Values
-
-    def post(self, client: "SimClient", server: str, frames: list[bytes]) -> None: ...
-    def consult(self, client: "SimClient", what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None: ...
-    def hint(self, client: "SimClient", domain: DomainName, answer: Callable[[Configuration | None], None]) -> None: ...
-    def wished(self, wish: Wish) -> Configuration: ...
-
-
 class SimClient:
     """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again. ``running``: what each lane has under way."""
 
-    def __init__(self, run: Surroundings, plan: ClientPlan, number: int, c0: Configuration) -> None:
+    def __init__(self, run: "SimRun", plan: SimClientPlan, number: int, c0: Configuration) -> None:
         self.name = plan.name
         self.dead = False
         self.running: dict[int, Event] = {}
@@ -91,7 +79,7 @@ class SimClient:
             step = self._steps.pop(0)
             self._world.after(step.pause_s, self._start, lane, step)
 
-    def _start(self, lane: int, step: Step) -> None:
+    def _start(self, lane: int, step: SimStep) -> None:
         self._pausing -= 1
         if self.dead:
             return
@@ -105,7 +93,7 @@ class SimClient:
         base = self._versions.get(step.key, TAG_ZERO) if step.operation in ("write-versioned", "delete-versioned") else None
         operation = self._operation(step, value, base)
         client = f"{self.name}.{lane}" if self._lanes > 1 else self.name
-        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=_pair(base) if base is not None else None)
+        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=pair(base))
         self.running[lane] = event
         if self._world.story is not None:
             over = f"over {_told(base)}" if step.operation in ("write-versioned", "delete-versioned") else ""
@@ -120,7 +108,7 @@ class SimClient:
         self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
         self.flush()
 
-    def _operation(self, step: Step, value: str | None, base: Tag | None) -> Operation[Any]:
+    def _operation(self, step: SimStep, value: str | None, base: Tag | None) -> Operation[Any]:
         key = ObjectName(step.key)
         data: Value = TOMBSTONE if value is None else value.encode().ljust(step.value_bytes, PADDING)
         match step.operation:
@@ -142,7 +130,7 @@ class SimClient:
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
-    def _ended(self, lane: int, step: Step, event: Event, result: Any, error: BaseException | None) -> None:
+    def _ended(self, lane: int, step: SimStep, event: Event, result: Any, error: BaseException | None) -> None:
         del self.running[lane]
         if self._world.story is not None:
             self._world.tell(f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
@@ -154,7 +142,7 @@ class SimClient:
                 self._run.events.append(event)
         elif error is not None:
             if step.operation != "reconfigure":
-                raise Violation(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
+                raise PromiseBroken(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
             assert isinstance(error, Exception)
             self.failures.append(error)
         elif isinstance(result, Names):
@@ -173,7 +161,7 @@ class SimClient:
         tag = settled.tag if settled is not None else TAG_ZERO
         value = self._run.values.of(self.view.domain, name, tag)
         told = None if value is TOMBSTONE else _text(value) if isinstance(value, bytes) else "what nobody wrote"
-        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=_pair(tag)))
+        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=pair(tag)))
 
     def _see(self, key: str, result: Any) -> None:
         """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""
@@ -182,7 +170,7 @@ class SimClient:
         elif isinstance(result, Covered):
             self._versions[key] = result.tag
 
-    def extend(self, steps: list[Step]) -> None:
+    def extend(self, steps: list[SimStep]) -> None:
         """More to do, after the plan is done."""
         assert self.done
         self._steps.extend(steps)
@@ -236,11 +224,11 @@ class SimClient:
 
 def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
     if isinstance(result, Tag):
-        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=_pair(result))
-    tag = _pair(result.tag)
+        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=pair(result))
+    tag = pair(result.tag)
     if isinstance(result, Covered) and result.changed:
         assert result.base is not None, "a changed write has a base"
-        base = event.base or _pair(result.base)
+        base = event.base or pair(result.base)
         return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=tag, base=base)
     value = None if result.value is TOMBSTONE else _text(result.value) if isinstance(result.value, bytes) else "WITHHELD"
     return Event(event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base)
@@ -249,10 +237,6 @@ def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
 def _text(value: bytes) -> str:
     """As histories have it."""
     return value.rstrip(PADDING).decode()
-
-
-def _pair(tag: Tag) -> tuple[int, int]:
-    return tag.number, tag.writer
 
 
 def _shown(value: Answered) -> str:

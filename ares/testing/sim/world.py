@@ -1,4 +1,4 @@
-"""Virtual time, one generator, and the network between everybody: the world that a plan runs in."""
+"""The world that a plan runs in: virtual time, one random generator, the network, the consensus service, and the story of a run for a person."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,8 +7,14 @@ from random import Random
 from typing import Any
 
 from ares.model.codec import decode
-from ares.testing.sim.plan import Chances, Fault, Plan
-from ares.testing.sim.story import describe_message
+from ares.model.configuration import Configuration, Successor
+from ares.model.decision import DecisionTable
+from ares.model.errors import ConsensusUnavailable
+from ares.model.identity import CallId, ClientId, DomainName
+from ares.model.messages import AnyMessage, Decided, Element, Listed
+from ares.model.tag import Tag
+from ares.testing.sim.invariants import Places
+from ares.testing.sim.plan import Chances, Fault, SimPlan
 
 DELAY_S_MAX = 3.0
 SLOW_FACTOR = 50
@@ -18,7 +24,7 @@ BAD_LINK_LOSS = 0.8
 class World:
     """An event heap over virtual seconds. ``story`` is kept only when asked for; ``digest`` covers every message that arrived, and when."""
 
-    def __init__(self, plan: Plan, keep_story: bool) -> None:
+    def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.now = 0.0
         self.rng = Random(f"run {plan.scenario} {plan.seed}")
         self.chances = plan.chances
@@ -122,3 +128,99 @@ class World:
         self.chances = Chances(self.chances.delay_s, 3.0, 0.0, 0.0, self.chances.sync_s)
         self._cuts.clear()
         self._slow.clear()
+
+
+_names: dict[bytes, str] = {}
+
+
+def name_configuration(configuration: Configuration) -> str:
+    """``c2(ec s0,s1,s2)``; remembers the id, so that messages that carry only the id can be told."""
+    short = f"c{configuration.index}"
+    _names[configuration.id] = short
+    return f"{short}({configuration.dap} {','.join(configuration.server_ids)})"
+
+
+def describe_message(message: AnyMessage) -> str:
+    """``PutData c0 k 3.1``: the kind, then the fields that matter."""
+    words = [type(message).__name__]
+    for field in message.__struct_fields__:
+        value = getattr(message, field)
+        match value:
+            case bytes():
+                words.append(_names.get(value, value.hex()[:6]))
+            case Configuration():
+                words.append(name_configuration(value))
+            case Successor():
+                words.append(f"next={name_configuration(value.configuration)}:{'F' if value.finalized else 'P'}")
+            case Element():
+                words.append(f"element {value.index} of {value.length} bytes")
+            case None | False:
+                pass
+            case True:
+                words.append(field)
+            case Tag():
+                words.append(_tag(value))
+            case tuple():
+                words.append("[" + " ".join(_item(item) for item in value) + "]")
+            case _ if field != "call":
+                words.append(f"{field}={value}" if isinstance(value, int) else str(value))
+    return " ".join(words)
+
+
+def _tag(tag: Tag) -> str:
+    return f"{tag.number}.{tag.writer}"
+
+
+def _item(item: object) -> str:
+    match item:
+        case Tag():
+            return _tag(item)
+        case Listed():
+            return f"{item.name} {_tag(item.tag)}"
+        case _:
+            return str(item)
+
+
+GIVES_UP = 0.05
+"""How often a client gives up on a proposal that is decided nevertheless."""
+
+
+class SimConsensus:
+    """The consensus service as a client sees it: right, slow, sometimes without a leader, and its answers get lost.
+
+    ``down_until``: no leader before then; proposals wait.
+    """
+
+    def __init__(self, world: World, places: Places) -> None:
+        self.down_until = 0.0
+        self.table: DecisionTable[Configuration] = DecisionTable()
+        self._world = world
+        self._places = places
+        self.healed = False
+
+    def propose(
+        self, configuration: Configuration, proposer: ClientId, answer: Callable[[Decided], None], refuse: Callable[[Exception], None]
+    ) -> None:
+        """Decide some time later; answer later still, or have the client give up first."""
+        decided_in = self._wait()
+        self._world.after(decided_in, self._decide, configuration, proposer, answer)
+        if not self.healed and self._world.rng.random() < GIVES_UP:
+            self._world.after(decided_in * self._world.rng.random(), refuse, ConsensusUnavailable("the simulated client lost patience"))
+
+    def _decide(self, configuration: Configuration, proposer: ClientId, answer: Callable[[Decided], None]) -> None:
+        decision = self.table.decide(configuration.domain, configuration.index, configuration, proposer)
+        self._places.see(decision.content)
+        self._world.tell(f"consensus DECIDES c{configuration.index} for client {decision.proposer}")
+        self._world.after(self._wait(), answer, Decided(CallId(0), decision.content, ClientId(decision.proposer)))
+
+    def tell_finalized(self, configuration: Configuration, answer: Callable[[bool], None]) -> None:
+        self.table.tell_finalized(configuration.domain, configuration.index, configuration)
+        self._world.after(self._wait(), answer, True)
+
+    def hint(self, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
+        down = self._world.now < self.down_until
+        self._world.after(self._wait() if not down else 0.0, answer, None if down else self.table.hint(domain))
+
+    def _wait(self) -> float:
+        wait = self._world.chances.delay_s * 4 * self._world.rng.paretovariate(1.5)
+        return min(wait, 2.0) + max(0.0, self.down_until - self._world.now)

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Self
@@ -42,7 +42,7 @@ SIZES_BYTES = ((32, 70), (2_000, 20), (12_000, 8), (200_000, 2))
 REPORT_S = 0.5
 
 
-class ClientPlan(Struct, frozen=True):
+class TrafficPlan(Struct, frozen=True):
     """``host`` begins the names of the process's clients; ``out``: the file for their records."""
 
     cluster: str
@@ -53,7 +53,7 @@ class ClientPlan(Struct, frozen=True):
     out: str
 
 
-class Role(Struct, frozen=True):
+class ClientKind(Struct, frozen=True):
     """How often a kind of client does what (weights), with which switches, and its share of the rate."""
 
     name: str
@@ -64,12 +64,12 @@ class Role(Struct, frozen=True):
 
 
 ROLES = (
-    Role("writer", {"write": 1}),
-    Role("reader", {"read": 1}, {"fast_read": True}),
-    Role("slow-reader", {"read": 1}, {"fast_read": False}),
-    Role("plain", {"read": 1, "write": 1}, {"piggyback": False}),
-    Role("mixed", {"read": 1, "write": 1}),
-    Role("deleter", {"read": 2, "write": 2, "delete": 1}, share=0.25, keys=MORTAL),
+    ClientKind("writer", {"write": 1}),
+    ClientKind("reader", {"read": 1}, {"fast_read": True}),
+    ClientKind("slow-reader", {"read": 1}, {"fast_read": False}),
+    ClientKind("plain", {"read": 1, "write": 1}, {"piggyback": False}),
+    ClientKind("mixed", {"read": 1, "write": 1}),
+    ClientKind("deleter", {"read": 2, "write": 2, "delete": 1}, share=0.25, keys=MORTAL),
 )
 
 
@@ -99,18 +99,19 @@ class Log:
         sys.stdout.buffer.flush()
 
 
-class Client:
-    """One client: ``name`` is unique in the run."""
+class RecordedClient:
+    """One client: ``name`` is unique in the run. ``record`` is told of each operation. ``faults``: errors that no client may raise."""
 
-    def __init__(self, name: str, store: Manager, chance: Random, log: Log, timeout_s: float) -> None:
+    def __init__(self, name: str, store: Manager, chance: Random, record: Callable[[Record], None], timeout_s: float) -> None:
         self.name = name
         self._store = store
         self._chance = chance
-        self._log = log
+        self._record = record
+        self.faults: list[str] = []
         self._timeout_s = timeout_s
         self._written = 0
 
-    async def work(self, role: Role, cold: tuple[str, ...], interval_s: float, over: asyncio.Event) -> None:
+    async def work(self, role: ClientKind, cold: tuple[str, ...], interval_s: float, over: asyncio.Event) -> None:
         """Do what the role says, an operation every ``interval_s`` on average, until ``over``."""
         kinds, weights = list(role.weights), list(role.weights.values())
         while not over.is_set():
@@ -122,9 +123,9 @@ class Client:
             spent_s = time.monotonic() - begin
             await asyncio.sleep(max(0.0, self._chance.uniform(0, 2 * interval_s) - spent_s))
 
-    async def operate(self, kind: Operation, key: str, patience_s: float | None = None) -> None:
-        """One operation, recorded whatever becomes of it; ``patience_s``: abandon it after so long."""
-        value = self._next_value() if kind == "write" else None
+    async def operate(self, kind: Operation, key: str, patience_s: float | None = None, size_bytes: int | None = None) -> None:
+        """One operation, recorded whatever becomes of it; ``patience_s``: abandon it after so long. ``size_bytes``: of what it writes."""
+        value = self._next_value(size_bytes) if kind == "write" else None
         outcome: Outcome = "unknown"
         tag: Tag | None = None
         error, abandoned = "", False
@@ -141,13 +142,15 @@ class Client:
             kind, outcome = "read", "ok"
         except Exception as problem:  # the loop must go on, and a fault of the client library is a finding like any other
             error = f"{type(problem).__name__}: {problem}"
+            if not isinstance(problem, AresError):
+                self.faults.append(f"{self.name} {kind} {key!r}: {error}")
             certain = isinstance(problem, AresError) and not (isinstance(problem, Uncertain) and problem.may_have_taken_effect)
             outcome = "failed" if certain and kind != "read" else "unknown"
         ended = time.monotonic()
         name = None if value is None else name_of(value)
         pair = None if tag is None else (tag.number, int(tag.writer))
         event = Event(self.name, kind, key, name, invoked, None if outcome == "unknown" else ended, outcome, pair)
-        self._log.add(Record(event, ended, error, abandoned))
+        self._record(Record(event, ended, error, abandoned))
 
     async def _perform(self, kind: Operation, key: str, value: bytes | None) -> tuple[bytes | None, Tag]:
         if kind == "write":
@@ -160,10 +163,10 @@ class Client:
         assert found.value is not LOST
         return (None if found.value is TOMBSTONE else found.value), found.tag
 
-    def _next_value(self) -> bytes:
+    def _next_value(self, size_bytes: int | None) -> bytes:
         self._written += 1
         sizes, weights = zip(*SIZES_BYTES, strict=True)
-        return value_of(f"{self.name}-{self._written}", self._chance.choices(sizes, weights)[0])
+        return value_of(f"{self.name}-{self._written}", self._chance.choices(sizes, weights)[0] if size_bytes is None else size_bytes)
 
 
 def cold_keys(host: str) -> tuple[str, ...]:
@@ -171,7 +174,7 @@ def cold_keys(host: str) -> tuple[str, ...]:
     return tuple(f"cold/{host}/{number}" for number in range(COLD_EACH))
 
 
-async def run_clients(plan: ClientPlan) -> None:
+async def run_clients(plan: TrafficPlan) -> None:
     """Work until SIGTERM, then let the operations under way end."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
@@ -181,7 +184,7 @@ async def run_clients(plan: ClientPlan) -> None:
         reporter = asyncio.create_task(_report(log))
         stores = [await connect(_with(settings, role.switches)) for role in ROLES]
         clients = [
-            Client(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log, plan.timeout_s)
+            RecordedClient(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log.add, plan.timeout_s)
             for role, store in zip(ROLES, stores, strict=True)
         ]
         for key in cold:
@@ -194,12 +197,12 @@ async def run_clients(plan: ClientPlan) -> None:
             await store.close()
 
 
-async def run_final_reader(plan: ClientPlan) -> None:
+async def run_final_reader(plan: TrafficPlan) -> None:
     """Read every key once, with a client that knows nothing; ``plan.host``: a letter for each process of clients there was."""
     keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
     with Log(plan.out) as log:
         async with connect(Settings.load(plan.cluster)) as store:
-            client = Client("final", store, Random(plan.seed), log, plan.timeout_s)
+            client = RecordedClient("final", store, Random(plan.seed), log.add, plan.timeout_s)
             for key in keys:
                 await client.operate("read", key)
 

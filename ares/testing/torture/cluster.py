@@ -1,4 +1,4 @@
-"""The processes of a run: servers and consensus members that can be hurt, and the processes of clients. None outlives the run.
+"""The processes of a run: servers, consensus members (or members of an etcd) that can be hurt, and the processes of clients. None outlives the run.
 
 Every process is a child in a session of its own, so that a Ctrl-C in the terminal does not reach it, and the kernel kills it when the run dies.
 """
@@ -6,7 +6,10 @@ Every process is a child in a session of its own, so that a Ctrl-C in the termin
 import asyncio
 import ctypes
 import os
+import secrets
+import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,9 +18,15 @@ from ares.cluster.home import CLAIM_NAME
 from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
 from ares.model.identity import ServerId
-from ares.testing.torture.etcd_members import READY
-from ares.testing.torture.partition import Network
+from ares.testing.torture.partition import Direction, Network
 from ares.testing.torture.records import TortureFailed
+
+CLIENTS = ("a", "b")
+"""The hosts of the client processes."""
+
+RECONFIGURERS = "c"
+"""The host of the processes that reconfigure."""
+
 
 READY_S = 60.0
 STOP_S = 5.0
@@ -44,6 +53,8 @@ class Cluster:
         self.deciders = tuple(etcd or settings.members)
         self._etcd = etcd or {}
         self._network = network
+        self.hosts = (*CLIENTS, RECONFIGURERS)
+        self.has_network = network is not None
         self._logs = settings.path.parent / "logs"
         self._children: dict[ServerId, subprocess.Popen[bytes]] = {}
         self._logs.mkdir(exist_ok=True)
@@ -92,6 +103,16 @@ class Cluster:
         """SIGCONT."""
         self._children[id].send_signal(signal.SIGCONT)
 
+    def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None:
+        """Drop packets between ``id`` and ``peers``; for a cluster with a network."""
+        assert self._network is not None
+        self._network.cut(id, peers, direction)
+
+    def mend(self, id: ServerId) -> None:
+        """Drop no more packets of ``id``."""
+        assert self._network is not None
+        self._network.mend(id)
+
     def ended(self) -> list[ServerId]:
         """Those that ended by themselves, each told once."""
         ended = [id for id, child in self._children.items() if child.poll() is not None]
@@ -133,7 +154,7 @@ class Cluster:
 
 
 class Helper:
-    """A process of clients (``python -P -m ares.torture ROLE PLAN``), spoken with in JSON lines."""
+    """A process of clients (``python -P -m ares.testing.torture ROLE PLAN``), spoken with in JSON lines."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
@@ -187,3 +208,66 @@ class Helper:
     def last_words(self) -> str:
         """The end of what it said on stderr."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+
+
+PROGRAM = "etcd"
+READY = b"ready to serve client requests"
+"""What a member writes when it has joined the others."""
+
+CLIENT_PORT, PEER_PORT = 2379, 2380
+
+
+class EtcdMembers:
+    """``count`` members named e0, e1, ..., each at its host's address in ``network`` or on loopback. Raises :class:`TortureFailed` without etcd."""
+
+    def __init__(self, directory: Path, count: int, network: Network | None) -> None:
+        if shutil.which(PROGRAM) is None:
+            raise TortureFailed("etcd is not installed (Debian: apt-get install etcd-server): nothing was started")
+        self.ids = ids(count)
+        ports = iter(_free_ports(2 * count))
+        if network is None:
+            self._clients, self._peers = ({id: f"127.0.0.1:{next(ports)}" for id in self.ids} for _ in range(2))
+        else:
+            self._clients, self._peers = ({id: f"{network.address(id)}:{port}" for id in self.ids} for port in (CLIENT_PORT, PEER_PORT))
+        self._directory = directory
+        self._token = secrets.token_hex(4)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where clients reach them."""
+        return tuple(self._clients.values())
+
+    def commands(self) -> Mapping[ServerId, list[str]]:
+        """What runs each of them, the first time and again."""
+        return {id: self._command(id) for id in self.ids}
+
+    def _command(self, id: ServerId) -> list[str]:
+        client, peer = f"http://{self._clients[id]}", f"http://{self._peers[id]}"
+        options = {
+            "name": id,
+            "data-dir": str(self._directory / id),
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": ",".join(f"{other}=http://{address}" for other, address in self._peers.items()),
+            "initial-cluster-token": self._token,
+            "heartbeat-interval": "50",
+            "election-timeout": "500",
+        }
+        return [PROGRAM, *(f"--{name}={value}" for name, value in options.items())]
+
+
+def ids(count: int) -> list[ServerId]:
+    """The names of so many members."""
+    return [ServerId(f"e{index}") for index in range(count)]
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,22 +1,29 @@
-"""The nemesis: hurts servers and consensus members at random, and reconfigures all the time, within what the ledger allows.
+"""The nemesis: hurts servers and consensus members at random, and reconfigures all the time, within what its ledger allows.
 
 All chance comes from one seeded generator, so a seed gives the same intentions; real processes answer when they answer, so it does not give the
 same run.
+
+The ledger knows which process may be hurt without breaking what the configurations in use promise to survive. A server that keeps everything in
+memory has lost it when it was killed. It comes back with a new identity and stays lost, for ever, to every configuration that names the old one;
+with a store it comes back as the same. So for each configuration in use, the last finalized one and all that are or may yet become decided, the
+members that are in trouble *or* are not who they were are counted, and never more than ``crashes_survived`` of them are allowed at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Literal
 
+from msgspec import Struct, structs
+from msgspec.structs import replace
+
+from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.ledger import Ledger, Trouble
+from ares.testing.torture.cluster import Cluster
 from ares.testing.torture.partition import Direction
-from ares.testing.torture.records import Done, Failed, Killed, Outcome, Refused, TortureFailed, Wish
-from ares.testing.torture.wishes import SERVERS_MIN, random_wish
+from ares.testing.torture.records import Declined, Failed, Installed, Killed, Outcome, Stage, Timeline, TortureFailed, Wish
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
@@ -34,44 +41,120 @@ FINISH_ATTEMPTS = 8
 FINISH_PAUSE_S = 1.0
 
 
-class Victims(Protocol):
-    """What can be done to the processes. ``network`` tells whether they can be cut off."""
+Trouble = Literal["dead", "stopped", "partitioned"]
+
+
+class _Pending(Struct):
+    """A configuration that somebody wants or wanted; ``begun`` and ``ended`` count beginnings and ends of attempts (None: still at it)."""
+
+    configuration: Configuration
+    begun: int
+    ended: int | None = None
+
+
+class NemesisLedger:
+    """``initial``: c0, under the identities that its servers have at first."""
+
+    def __init__(self, initial: Configuration, identities: Mapping[ServerId, str], members: Iterable[ServerId]) -> None:
+        self.identities = dict(identities)
+        self.trouble: dict[ServerId, Trouble] = {}
+        self._members = tuple(members)
+        self._finalized = {initial.index: initial}  # from the last that was announced on
+        self._pending: dict[int, _Pending] = {}
+        self._clock = 0
+
+    # -- servers and members --------------------------------------------------------------------------------------------
 
     @property
-    def has_network(self) -> bool: ...
+    def well(self) -> list[ServerId]:
+        """Servers that a new configuration may name."""
+        return [server for server in self.identities if server not in self.trouble]
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """Where clients are."""
+    def members_well(self) -> list[ServerId]:
+        """Consensus members that run and are connected."""
+        return [member for member in self._members if member not in self.trouble]
 
-    def kill(self, id: ServerId) -> None: ...
+    def lost(self, configuration: Configuration) -> set[ServerId]:
+        """The members of ``configuration`` that cannot answer in it now."""
+        return {server.id for server in configuration.servers if server.id in self.trouble or server.identity != self.identities[server.id]}
 
-    def freeze(self, id: ServerId) -> None: ...
+    def may_hurt(self, who: ServerId) -> bool:
+        """Whether a server or consensus member that is well may be killed, stopped or cut off now."""
+        if who in self.trouble:
+            return False
+        if who in self._members:
+            return len(self._members) - len(self.members_well) < (len(self._members) - 1) // 2
+        return all(len(self.lost(configuration) | {who}) <= configuration.crashes_survived for configuration in self._naming(who))
 
-    def thaw(self, id: ServerId) -> None: ...
+    def hurt(self, who: ServerId, how: Trouble) -> None:
+        """It is in trouble from now on. Ask :meth:`may_hurt` first. One in trouble may get into worse: dying costs nobody more than silence."""
+        self.trouble[who] = how
 
-    def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None: ...
+    def recovered(self, who: ServerId, identity: str | None = None) -> None:
+        """It is well again; ``identity``: that of a server's new life."""
+        del self.trouble[who]
+        if identity is not None:
+            self.identities[who] = identity
 
-    def mend(self, id: ServerId) -> None: ...
+    # -- configurations -------------------------------------------------------------------------------------------------
 
-    async def launch(self, id: ServerId) -> None: ...
+    @property
+    def in_use(self) -> list[Configuration]:
+        """Configurations that clients may have to work with."""
+        return [*self._finalized.values(), *(pending.configuration for pending in self._pending.values())]
 
-    def identity(self, server: ServerId) -> str: ...
+    def wished(self, number: int, configuration: Configuration) -> None:
+        """Attempt ``number`` to install ``configuration`` begins."""
+        servers = tuple(Server(id, identity=self.identities[id]) for id in configuration.server_ids)
+        self._pending[number] = _Pending(structs.replace(configuration, servers=servers), self._tick())
 
-    def ended(self) -> list[ServerId]: ...
+    def refused(self, number: int) -> None:
+        """The attempt ended before anything was proposed."""
+        del self._pending[number]
 
-    async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome: ...
+    def left(self, number: int) -> None:
+        """The attempt ended nobody knows where; its configuration may be decided, and then somebody must finish it."""
+        self._pending[number].ended = self._tick()
+
+    def done(self, number: int, result: Installed) -> None:
+        """The attempt ended with ``result``. If that was announced, what came before is out of use: a client that is left behind finds its way.
+
+        So are the configurations of all attempts that had ended before this one began, since it found and finished what they had left. An attempt
+        that still goes on, or ended later, may yet have its own decided after this one.
+        """
+        begun = self._pending.pop(number).begun
+        index = result.configuration.index
+        if index >= min(self._finalized):
+            self._finalized[index] = result.configuration
+        if result.announced:
+            self._finalized = {other: configuration for other, configuration in self._finalized.items() if other >= index}
+            over = [other for other, pending in self._pending.items() if pending.ended is not None and pending.ended < begun]
+            for other in over:
+                del self._pending[other]
+
+    def _naming(self, who: ServerId) -> list[Configuration]:
+        return [configuration for configuration in self.in_use if who in configuration.server_ids and who not in self.lost(configuration)]
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+
+Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
+"""Has a wish tried; with a number of seconds, the process that tries it is killed so long after it was asked to, if it is still at it."""
 
 
 class Nemesis:
     """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
 
-    def __init__(self, victims: Victims, ledger: Ledger, chronicle: Chronicle, chance: Random) -> None:
+    def __init__(self, cluster: Cluster, reconfigure: Reconfigure, ledger: NemesisLedger, timeline: Timeline, chance: Random) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
-        self._victims = victims
+        self._cluster = cluster
+        self._try = reconfigure
         self._ledger = ledger
-        self._chronicle = chronicle
+        self._timeline = timeline
         self._chance = chance
         self._peace = asyncio.Event()
         self._recoveries: set[asyncio.Task[None]] = set()
@@ -97,14 +180,14 @@ class Nemesis:
             await asyncio.gather(*self._recoveries)
 
     async def _finish(self) -> None:
-        """A server that was cut off takes a moment to be heard again, as long as TCP waits before it sends anew, and is refused until then."""
+        """A server that was cut off takes a moment to be heard again, as long as TCP waits before it sends again, and is refused until then."""
         outcome: Outcome | None = None
         for _ in range(FINISH_ATTEMPTS):
             outcome = await self._reconfigure()
-            if not isinstance(outcome, Refused):
+            if not isinstance(outcome, Declined):
                 break
             await asyncio.sleep(FINISH_PAUSE_S)
-        if not isinstance(outcome, Done):
+        if not isinstance(outcome, Installed):
             self.problems.append(f"when everything was healed, a reconfiguration did not succeed: {outcome}")
 
     def _now(self) -> float:
@@ -127,37 +210,37 @@ class Nemesis:
         if not allowed:
             return
         who = self._chance.choice(allowed)
-        faults = [self._kill, self._freeze, *([self._cut] * 2 if self._victims.has_network else [])]
+        faults = [self._kill, self._freeze, *([self._cut] * 2 if self._cluster.has_network else [])]
         fault = self._kill if self._deadly else self._chance.choice(faults)
         fault(who)
 
     def _kill(self, who: ServerId) -> None:
         self._hurt(who, "dead", "kill")
-        self._victims.kill(who)
+        self._cluster.kill(who)
         self._recover(partial(self._relaunch, who))
 
     def _freeze(self, who: ServerId) -> None:
         self._hurt(who, "stopped", "stop")
-        self._victims.freeze(who)
+        self._cluster.freeze(who)
         dies = self._chance.random() < 0.2
         self._recover(partial(self._die_frozen if dies else self._thaw, who))
 
     def _cut(self, who: ServerId) -> None:
-        others = [*self._victims.hosts, *self._ledger.members_well]
+        others = [*self._cluster.hosts, *self._ledger.members_well]
         direction: Direction = self._chance.choice(("in", "out", "both"))
-        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._victims.hosts[0]]
+        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._cluster.hosts[0]]
         self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
-        self._victims.cut(who, peers, direction)
+        self._cluster.cut(who, peers, direction)
         self._recover(partial(self._mend, who))
 
     def _hurt(self, who: ServerId, trouble: Trouble, kind: str, detail: str = "") -> None:
         self._ledger.hurt(who, trouble)
         what = kind if who in self._ledger.identities else f"{kind} consensus"
-        self._chronicle.mark(what, who, detail, fault=True)
-        self._chronicle.state(who, trouble)
+        self._timeline.mark(what, who, detail, fault=True)
+        self._timeline.state(who, trouble)
 
     def _notice_ended(self) -> None:
-        for who in self._victims.ended():
+        for who in self._cluster.ended():
             self.problems.append(f"{who} ended by itself; see its log")
             recovering = who in self._ledger.trouble
             self._hurt(who, "dead", "ended by itself")
@@ -180,26 +263,26 @@ class Nemesis:
             self.problems.append(str(error))
 
     async def _relaunch(self, who: ServerId) -> None:
-        await self._victims.launch(who)
-        identity = self._victims.identity(who) if who in self._ledger.identities else None
+        await self._cluster.launch(who)
+        identity = self._cluster.identity(who) if who in self._ledger.identities else None
         forgot = identity is not None and identity != self._ledger.identities[who]
         self._ledger.recovered(who, identity)
-        self._chronicle.mark("new life" if forgot else "restarted", who)
-        self._chronicle.state(who, "up", new_life=True)
+        self._timeline.mark("new life" if forgot else "restarted", who)
+        self._timeline.state(who, "up", new_life=True)
 
     async def _thaw(self, who: ServerId) -> None:
         if self._ledger.trouble[who] == "stopped":
-            self._victims.thaw(who)
+            self._cluster.thaw(who)
         await self._well_again(who, "continued")
 
     async def _die_frozen(self, who: ServerId) -> None:
         if self._ledger.trouble[who] == "stopped":
             self._hurt(who, "dead", "kill")
-            self._victims.kill(who)
+            self._cluster.kill(who)
         await self._relaunch(who)
 
     async def _mend(self, who: ServerId) -> None:
-        self._victims.mend(who)
+        self._cluster.mend(who)
         await self._well_again(who, "connected")
 
     async def _well_again(self, who: ServerId, kind: str) -> None:
@@ -208,8 +291,8 @@ class Nemesis:
             await self._relaunch(who)
         else:
             self._ledger.recovered(who)
-            self._chronicle.mark(kind, who)
-            self._chronicle.state(who, "up")
+            self._timeline.mark(kind, who)
+            self._timeline.state(who, "up")
 
     # -- reconfigurations -----------------------------------------------------------------------------------------------
 
@@ -228,9 +311,9 @@ class Nemesis:
             return None
         configuration = wish.configuration()
         kill_after_s = self._chance.uniform(0, DIES_WITHIN_S) if dangerous and wish.dies_in is None and self._chance.random() < 0.15 else None
-        begin = self._chronicle.now()
+        begin = self._timeline.now()
         self._ledger.wished(wish.number, configuration)
-        outcome = await self._victims.reconfigure(wish, kill_after_s)
+        outcome = await self._try(wish, kill_after_s)
         self._settle(wish, outcome, begin)
         return outcome
 
@@ -245,11 +328,11 @@ class Nemesis:
     def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:
         text = wish.configuration().describe()
         match outcome:
-            case Done(configuration, ours):
+            case Installed(configuration, ours):
                 self._count("done", text if ours else f"{text}; somebody else's was decided: {configuration.describe()}")
-                self._chronicle.reigns_now(configuration, begin)
+                self._timeline.reigns_now(configuration, begin)
                 self._ledger.done(wish.number, outcome)
-            case Refused(error):
+            case Declined(error):
                 self._count("refused", f"{text}: {error}")
                 self._ledger.refused(wish.number)
             case Killed(begun):
@@ -265,4 +348,28 @@ class Nemesis:
 
     def _count(self, what: str, detail: str, *, fault: bool = False) -> None:
         self.reconfigurations[what] += 1
-        self._chronicle.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
+        self._timeline.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
+
+
+SERVERS_MIN = 3
+"""Fewer survive no crash."""
+
+DELTAS = (8, 12, 16)
+"""At least the number of clients that write one object at once."""
+
+OBJECTS_BEFORE_DEATH_MAX = 20
+
+_STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "finalize-config", "gc-config")
+
+
+def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random) -> Wish:
+    """Some of the servers, at least SERVERS_MIN, under any algorithm and parameters that survive a crash; ``dangerous``: its reconfigurer may die."""
+    servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, len(well))))
+    wish = Wish(number, "abd", servers, fresh=chance.random() < 0.3)
+    if chance.random() < 0.6:
+        k_max = len(servers) - 2
+        wish = replace(wish, dap="ec", k=chance.randint(min(2, k_max), k_max), delta=chance.choice(DELTAS))
+    if dangerous and chance.random() < 0.2:
+        stage = chance.choice(_STAGES)
+        wish = replace(wish, dies_in=stage, dies_after=chance.randint(1, OBJECTS_BEFORE_DEATH_MAX) if stage == "update-config" else 1)
+    return wish

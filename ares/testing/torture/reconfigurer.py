@@ -1,6 +1,6 @@
-"""A process that reconfigures as it is told, and may be killed in the middle: the next one has to finish what it left.
+"""Processes that reconfigure as they are told, and may be killed in the middle: the next one has to finish what one left.
 
-It takes a :class:`ares.testing.torture.records.Wish` a line on stdin and answers each with replies, a line each, of which the last tells the outcome.
+Each takes a :class:`ares.testing.torture.records.Wish` a line on stdin and answers with replies, a line each, of which the last tells the outcome.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ from ares.consensus.port import Consensus
 from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
-from ares.testing.torture.records import Begun, Done, Failed, Refused, Reply, Wish, encoder
+from ares.testing.torture.cluster import RECONFIGURERS, Cluster, Helper
+from ares.testing.torture.records import Begun, Declined, Failed, Installed, Killed, Outcome, Reply, Wish, encoder
 
 HINT_S = 5.0
 
@@ -73,10 +74,10 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
     try:
         result = await store.reconfigure(wish.configuration(), progress=attempt.progress, timeout_s=timeout_s)
     except ConfigurationRefused as error:
-        return Failed(f"ConfigurationRefused: {error}") if attempt.begun else Refused(str(error))
+        return Failed(f"ConfigurationRefused: {error}") if attempt.begun else Declined(str(error))
     except AresError as error:
         return Failed(f"{type(error).__name__}: {error}")
-    return Done(result.configuration, result.ours, result.moved, await _is_announced(result, consensus))
+    return Installed(result.configuration, result.ours, result.moved, await _is_announced(result, consensus))
 
 
 async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
@@ -91,3 +92,64 @@ async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
 def _tell(reply: Reply) -> None:
     sys.stdout.buffer.write(encoder.encode(reply) + b"\n")
     sys.stdout.buffer.flush()
+
+
+STUCK_S = 90.0
+
+_reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+class _Heard(Struct):
+    begun: bool = False
+    outcome: Outcome | None = None
+
+
+class Reconfigurers:
+    """Processes that reconfigure, one for each wish at a time; they are kept for the next wish if they live."""
+
+    def __init__(self, cluster: Cluster, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._plan = encoder.encode(ReconfigurerPlan(str(cluster.settings.path), timeout_s))
+        self._log = cluster.settings.path.parent / "logs" / "reconfigurer.log"
+        self._idle: list[Helper] = []
+        self._busy: set[Helper] = set()
+
+    async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome:
+        """Have the wish tried; ``kill_after_s``: its process is killed so long after it was asked to, if it is still at it."""
+        helper = self._idle.pop() if self._idle else await Helper.start(self._cluster.inside(RECONFIGURERS), "reconfigurer", self._plan, self._log)
+        self._busy.add(helper)
+        helper.say(encoder.encode(wish))
+        heard = _Heard()
+        stuck = False
+        try:
+            async with asyncio.timeout(STUCK_S if kill_after_s is None else kill_after_s):
+                await self._listen(helper, heard)
+        except TimeoutError:
+            stuck = kill_after_s is None
+            await helper.kill()
+            await self._listen(helper, heard)
+        self._busy.discard(helper)
+        if helper.alive:
+            self._idle.append(helper)
+        if heard.outcome is not None:
+            return heard.outcome
+        if stuck:
+            return Failed(f"it was still at it after {STUCK_S:g} s")
+        if kill_after_s is None and wish.dies_in is None:
+            return Failed(f"the reconfigurer ended by itself: {helper.last_words()}")
+        return Killed(heard.begun)
+
+    async def close(self) -> None:
+        """End them all."""
+        for helper in (*self._idle, *self._busy):
+            await helper.kill()
+
+    async def _listen(self, helper: Helper, heard: _Heard) -> None:
+        """Until the outcome or the end of the process, which is then reaped."""
+        while line := await helper.hear():
+            reply = _reply_decoder.decode(line)
+            if not isinstance(reply, Begun):
+                heard.outcome = reply
+                return
+            heard.begun = True
+        await helper.end()

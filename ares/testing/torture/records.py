@@ -1,9 +1,11 @@
-"""What the processes of a torture run tell each other, as JSON lines; and the values that clients write.
+"""What the processes of a torture run tell each other, as JSON lines; what happened during a run, and when; and the values that clients write.
 
-Clients take times from CLOCK_MONOTONIC, which all processes of a machine share.
+Clients take times from CLOCK_MONOTONIC, which all processes of a machine share. In a timeline, times are seconds since the run began.
 """
 
 import hashlib
+import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -68,7 +70,7 @@ class Begun(Struct, frozen=True, tag="begun"):
     """The wish's servers answered and a place is looked for: from now on the wish may be decided."""
 
 
-class Done(Struct, frozen=True, tag="done"):
+class Installed(Struct, frozen=True, tag="done"):
     """``configuration`` is finalized. ``announced``: the consensus service names it, or a later one, to clients that are lost."""
 
     configuration: Configuration
@@ -77,7 +79,7 @@ class Done(Struct, frozen=True, tag="done"):
     announced: bool
 
 
-class Refused(Struct, frozen=True, tag="refused"):
+class Declined(Struct, frozen=True, tag="refused"):
     """A server that the wish names did not answer: nothing was proposed."""
 
     error: str
@@ -95,8 +97,8 @@ class Killed(Struct, frozen=True, tag="killed"):
     begun: bool
 
 
-Reply = Begun | Done | Refused | Failed
-Outcome = Done | Refused | Failed | Killed
+Reply = Begun | Installed | Declined | Failed
+Outcome = Installed | Declined | Failed | Killed
 
 encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
@@ -128,3 +130,93 @@ def name_of(value: bytes) -> str:
     """What ``value`` is called; of bytes that are no such value, a name that nobody wrote."""
     name = value.partition(b" ")[0].decode(errors="replace")
     return name if value_of(name, len(value)) == value else f"damaged:{hashlib.blake2b(value, digest_size=8).hexdigest()}"
+
+
+State = Literal["up", "dead", "stopped", "partitioned"]
+
+
+class Moment(Struct, frozen=True):
+    """Something that happened at a moment. ``fault``: it was done to hurt."""
+
+    at: float
+    kind: str
+    target: str
+    detail: str = ""
+    fault: bool = False
+
+
+class Spell(Struct, frozen=True):
+    """How long a process was in a state; ``life`` counts its starts from 1."""
+
+    target: str
+    state: State
+    life: int
+    begin: float
+    end: float
+
+
+class Reign(Struct, frozen=True):
+    """A configuration: ``wished`` when its attempt began (None: not seen), ``finalized`` when it was told to be."""
+
+    index: int
+    text: str
+    wished: float | None
+    finalized: float
+
+
+class Timeline:
+    """Append-only; the run begins when it is made: ``origin``, on CLOCK_MONOTONIC."""
+
+    def __init__(self) -> None:
+        self.origin = time.monotonic()
+        self.end = 0.0
+        self.marks: list[Moment] = []
+        self.reigns: list[Reign] = []
+        self.spells: list[Spell] = []  # in the order in which they ended
+        self._now: dict[str, tuple[State, int, float]] = {}
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.origin
+
+    def mark(self, kind: str, target: str, detail: str = "", *, fault: bool = False) -> None:
+        """Remember a moment."""
+        self.marks.append(Moment(self.now(), kind, target, detail, fault))
+
+    def state(self, target: ServerId, state: State, *, new_life: bool = False) -> None:
+        """A process is in this state from now on."""
+        now = self.now()
+        _, life, _ = self._now.get(target, (state, 0, now))
+        self._close(target, now)
+        self._now[target] = (state, life + new_life, now)
+
+    def reigns_now(self, configuration: Configuration, wished: float | None) -> None:
+        """A configuration was finalized."""
+        if not self.reigns or configuration.index > self.reigns[-1].index:
+            self.reigns.append(Reign(configuration.index, configuration.describe(), wished, self.now()))
+
+    def close(self) -> None:
+        """Nothing follows."""
+        self.end = self.now()
+        for target in list(self._now):
+            self._close(target, self.end)
+
+    @property
+    def faults(self) -> Counter[str]:
+        """How many there were of each kind."""
+        return Counter(mark.kind for mark in self.marks if mark.fault)
+
+    def troubled(self) -> list[tuple[float, float]]:
+        """When at least one process was not up: intervals in order, apart from each other."""
+        merged: list[tuple[float, float]] = []
+        for begin, end in sorted((spell.begin, spell.end) for spell in self.spells if spell.state != "up"):
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((begin, end))
+        return merged
+
+    def _close(self, target: str, now: float) -> None:
+        if target in self._now:
+            state, life, since = self._now.pop(target)
+            self.spells.append(Spell(target, state, life, since, now))

@@ -1,16 +1,15 @@
-"""timeline.html: what every client and server was doing, on one page for a person (page.py has its looks and its few lines of JavaScript).
+"""What every client and server was doing, on one page for a person: timeline.html beside this file has its looks and its few lines of JavaScript.
 
 Data goes into the page as JSON; times are milliseconds since the run began.
 """
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import msgspec
 
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.page import PAGE
-from ares.testing.torture.records import Record
+from ares.testing.torture.records import Record, Timeline
 from ares.testing.torture.verdict import Summary
 
 KINDS = ("read", "write", "delete")
@@ -19,9 +18,9 @@ STATES = ("up", "dead", "stopped", "partitioned")
 FINDINGS_MAX = 50
 
 
-def render(records: Sequence[Record], chronicle: Chronicle, summary: Summary) -> str:
+def render(records: Sequence[Record], timeline: Timeline, summary: Summary) -> str:
     """The page: complete in itself, nothing is loaded from elsewhere."""
-    end = max([chronicle.end, *(record.ended for record in records)])
+    end = max([timeline.end, *(record.ended for record in records)])
     data = {
         "end": _ms(end),
         "heading": f"seed {summary.seed}: {summary.verdict}",
@@ -32,11 +31,12 @@ def render(records: Sequence[Record], chronicle: Chronicle, summary: Summary) ->
         "outcomes": OUTCOMES,
         "states": STATES,
         **_clients(records),
-        **_processes(chronicle),
-        "configurations": _configurations(chronicle),
-        "marks": [[_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in chronicle.marks],
+        **_processes(timeline),
+        "configurations": _configurations(timeline),
+        "marks": [[_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in timeline.marks],
     }
-    return PAGE.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
+    page = files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
+    return page.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
 
 
 def _clients(records: Sequence[Record]) -> dict[str, Any]:
@@ -53,19 +53,19 @@ def _clients(records: Sequence[Record]) -> dict[str, Any]:
     return {"clients": names, "operations": list(operations.values())}
 
 
-def _processes(chronicle: Chronicle) -> dict[str, Any]:
+def _processes(timeline: Timeline) -> dict[str, Any]:
     """``spells``: for each process, ``[begin, end, state, life]`` in order."""
-    names = sorted({spell.target for spell in chronicle.spells}, key=lambda name: (not name.startswith("s"), len(name), name))
+    names = sorted({spell.target for spell in timeline.spells}, key=lambda name: (not name.startswith("s"), len(name), name))
     spells: dict[str, list[list[Any]]] = {name: [] for name in names}
-    for spell in chronicle.spells:
+    for spell in timeline.spells:
         spells[spell.target].append([_ms(spell.begin), _ms(spell.end), STATES.index(spell.state), spell.life])
     return {"processes": names, "spells": list(spells.values())}
 
 
-def _configurations(chronicle: Chronicle) -> list[list[Any]]:
+def _configurations(timeline: Timeline) -> list[list[Any]]:
     """``[wished or null, finalized, until, index, text]``."""
-    reigns = chronicle.reigns
-    ends = [*(reign.finalized for reign in reigns[1:]), chronicle.end]
+    reigns = timeline.reigns
+    ends = [*(reign.finalized for reign in reigns[1:]), timeline.end]
     return [
         [None if reign.wished is None else _ms(reign.wished), _ms(reign.finalized), _ms(until), reign.index, reign.text]
         for reign, until in zip(reigns, ends, strict=True)

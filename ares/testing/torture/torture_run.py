@@ -1,25 +1,34 @@
-"""A torture run on a cluster that is set up: its processes, clients, the nemesis, the verdict. place.py makes the place for it."""
+"""A torture run: a place of its own, the processes, clients, the nemesis, the verdict.
+
+The place is a temporary directory with a cluster file, and a network if there can be one. Nothing of it is left afterwards.
+"""
 
 import asyncio
+import contextlib
+import shutil
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from types import FrameType
+from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.cluster_file import Durability
-from ares.testing.torture.clients import ClientPlan
-from ares.testing.torture.cluster import Cluster, Helper
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.ledger import Ledger
-from ares.testing.torture.nemesis import Nemesis
-from ares.testing.torture.partition import Network
-from ares.testing.torture.records import Counts, Record, encoder, load_records
+from ares.cluster.cluster_file import Durability, Plan, create
+from ares.cluster.settings import Settings
+from ares.machine.loop import run
+from ares.testing.torture.clients import TrafficPlan
+from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, EtcdMembers, Helper
+from ares.testing.torture.cluster import ids as etcd_ids
+from ares.testing.torture.nemesis import Nemesis, NemesisLedger
+from ares.testing.torture.partition import Network, obstacle
+from ares.testing.torture.reconfigurer import Reconfigurers
+from ares.testing.torture.records import Counts, Record, Timeline, encoder, load_records
 from ares.testing.torture.timeline import render
 from ares.testing.torture.verdict import Summary, count_operations, judge, latencies, longest_pause_s
-from ares.testing.torture.victims import CLIENTS, Processes, Reconfigurers
 from ares.testing.verify.history import dump
 
 TIMEOUT_S = 20.0
@@ -46,7 +55,7 @@ class Options(Struct, frozen=True):
     durability: Durability = "fsync"
 
 
-class Progress(Struct, frozen=True):
+class TortureProgress(Struct, frozen=True):
     """How it goes."""
 
     seconds: float
@@ -56,19 +65,20 @@ class Progress(Struct, frozen=True):
     configuration: str
 
 
-class Run:
+class TortureRun:
     """One run on a cluster that is set up and not started."""
 
-    def __init__(self, options: Options, cluster: Cluster, network: Network | None, notes: list[str], show: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, options: Options, cluster: Cluster, network: Network | None, notes: list[str], show: Callable[[TortureProgress], None]
+    ) -> None:
         self._options = options
         self._home = cluster.settings.path.parent
         self._network = network
         self._notes = notes
         self._show = show
-        self._chronicle = Chronicle()
+        self._timeline = Timeline()
         self._cluster = cluster
         self._reconfigurers = Reconfigurers(self._cluster, TIMEOUT_S)
-        self._victims = Processes(self._cluster, network, self._reconfigurers)
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
         self._problems: list[str] = []
@@ -79,12 +89,13 @@ class Run:
         try:
             await self._cluster.start()
             for process in self._cluster.processes():
-                self._chronicle.state(process, "up", new_life=True)
+                self._timeline.state(process, "up", new_life=True)
             settings = self._cluster.settings
-            self._chronicle.reigns_now(settings.initial, None)
+            self._timeline.reigns_now(settings.initial, None)
             identities = {server: self._cluster.identity(server) for server in settings.servers}
-            ledger = Ledger(settings.initial, identities, self._cluster.deciders)
-            nemesis = Nemesis(self._victims, ledger, self._chronicle, Random(f"{self._options.seed} nemesis"))
+            ledger = NemesisLedger(settings.initial, identities, self._cluster.deciders)
+            chance = Random(f"{self._options.seed} nemesis")
+            nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._timeline, chance)
             await self._traffic(nemesis)
             await self._end_clients()
             await self._read_everything()
@@ -93,7 +104,7 @@ class Run:
                 await helper.kill()
             await self._reconfigurers.close()
             self._cluster.stop()
-        self._chronicle.close()
+        self._timeline.close()
         return self._report(nemesis)
 
     def _listen_for_endings(self) -> None:
@@ -120,7 +131,7 @@ class Run:
             await asyncio.gather(progress, *watchers, return_exceptions=True)
 
     async def _start(self, role: str, name: str) -> Helper:
-        plan = ClientPlan(
+        plan = TrafficPlan(
             str(self._cluster.settings.path),
             name,
             self._options.seed,
@@ -141,10 +152,10 @@ class Run:
     async def _tell(self, nemesis: Nemesis) -> None:
         while True:
             counts = Counts(sum(each.operations for each in self._counts.values()), sum(each.errors for each in self._counts.values()))
-            chronicle = self._chronicle
-            reign = chronicle.reigns[-1]
+            timeline = self._timeline
+            reign = timeline.reigns[-1]
             configuration = f"{reign.index}: {reign.text}"
-            self._show(Progress(chronicle.now(), counts, chronicle.faults.total(), nemesis.reconfigurations, configuration))
+            self._show(TortureProgress(timeline.now(), counts, timeline.faults.total(), nemesis.reconfigurations, configuration))
             await asyncio.sleep(_PROGRESS_S)
 
     async def _end_clients(self) -> None:
@@ -175,28 +186,28 @@ class Run:
         return self._home / f"{role}-{name}.jsonl"
 
     def _report(self, nemesis: Nemesis) -> Summary:
-        options, chronicle = self._options, self._chronicle
-        records = load_records(sorted(self._home.glob("*.jsonl")), chronicle.origin)
+        options, timeline = self._options, self._timeline
+        records = load_records(sorted(self._home.glob("*.jsonl")), timeline.origin)
         summary = self._summary(records, nemesis)
         (options.out / "history.jsonl").write_bytes(dump(record.event for record in records))
-        (options.out / "timeline.html").write_text(render(records, chronicle, summary), encoding="utf-8")
+        (options.out / "timeline.html").write_text(render(records, timeline, summary), encoding="utf-8")
         return summary
 
     def _summary(self, records: list[Record], nemesis: Nemesis) -> Summary:
-        options, chronicle = self._options, self._chronicle
+        options, timeline = self._options, self._timeline
         findings = judge(records)
-        overall, during_faults = latencies(records, chronicle)
+        overall, during_faults = latencies(records, timeline)
         problems = [*self._problems, *nemesis.problems]
         return Summary(
             seed=options.seed,
-            seconds=round(chronicle.end, 1),
+            seconds=round(timeline.end, 1),
             servers=options.servers,
             consensus=options.consensus,
             partitions=self._network is not None,
             operations=count_operations(records),
-            faults=dict(sorted(chronicle.faults.items())),
+            faults=dict(sorted(timeline.faults.items())),
             reconfigurations=nemesis.reconfigurations,
-            configurations=chronicle.reigns[-1].index + 1,
+            configurations=timeline.reigns[-1].index + 1,
             latency=overall,
             latency_during_faults=during_faults,
             longest_pause_s=round(longest_pause_s(records), 3),
@@ -206,3 +217,74 @@ class Run:
             problems=problems if records else [*problems, "no client did anything"],
             notes=self._notes,
         )
+
+
+def torture(options: Options, show: Callable[[TortureProgress], None], say: Callable[[str], None]) -> Summary:
+    """Make a place for the run, carry it out, write what came of it, and clear up. Raises :class:`ares.testing.torture.records.TortureFailed`.
+
+    ``show`` is called with the progress twice a second, ``say`` with what a person should know at once. SIGINT, SIGTERM and SIGHUP end it with
+    KeyboardInterrupt, when everything is stopped and removed.
+    """
+    notes: list[str] = []
+    options.out.mkdir(parents=True, exist_ok=True)
+    with _signals(_interrupt), contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ares-torture-")))
+        network = None
+        if options.partitions and (why := obstacle()):
+            notes.append(why)
+            say(why)
+        elif options.partitions:
+            network = stack.enter_context(Network(_hosts(options)))
+        cluster = _cluster(home, options, network)
+        try:
+            summary = run(TortureRun(options, cluster, network, notes, show).perform())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            stack.enter_context(_signals(signal.SIG_IGN))
+        if not summary.ok:
+            shutil.copytree(home / "logs", options.out / "logs", dirs_exist_ok=True)
+        return summary
+
+
+@contextlib.contextmanager
+def _signals(handler: signal.Handlers | Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
+    before = {number: signal.signal(number, handler) for number in ENDINGS}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _hosts(options: Options) -> list[str]:
+    """Everybody who has an address of its own."""
+    deciders = etcd_ids(options.consensus) if options.etcd else [f"r{index}" for index in range(options.consensus)]
+    return [*CLIENTS, RECONFIGURERS, *(f"s{index}" for index in range(options.servers)), *deciders]
+
+
+def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
+    """Not yet started."""
+    etcd = EtcdMembers(home / "etcd", options.consensus, network) if options.etcd else None
+    members, endpoints = (0, etcd.endpoints) if etcd is not None else (options.consensus, ())
+    settings = create(home, Plan(options.servers, members, base_port=0, security="none", durability=options.durability, etcd=endpoints))
+    if network is not None:
+        settings = _moved(settings, network)
+    return Cluster(settings, network, None if etcd is None else etcd.commands())
+
+
+def _moved(settings: Settings, network: Network) -> Settings:
+    """The same cluster with every process at its host's address."""
+    text = settings.path.read_text(encoding="utf-8")
+    for server in settings.servers.values():
+        text = text.replace(f'"{server.address}"', f'"{network.address(server.id)}:7400"')
+    for member in settings.members.values():
+        text = text.replace(f'"{member.address}"', f'"{network.address(member.id)}:7400"')
+        text = text.replace(f'"{member.raft}"', f'"{network.address(member.id)}:7401"')
+    settings.path.write_text(text, encoding="utf-8")
+    return Settings.load(settings.path)

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.testing.torture.events import Chronicle
-from ares.testing.torture.records import Record
+from ares.testing.torture.records import Record, Timeline
 from ares.testing.verify.linearizability import check
 from ares.testing.verify.tag_order import check_tags
 
@@ -97,9 +96,9 @@ def count_operations(records: Sequence[Record]) -> dict[str, dict[str, int]]:
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 
-def latencies(records: Sequence[Record], chronicle: Chronicle) -> tuple[Latency, Latency]:
+def latencies(records: Sequence[Record], timeline: Timeline) -> tuple[Latency, Latency]:
     """Of all operations that succeeded, and of those during which at least one process was in trouble."""
-    troubled = chronicle.troubled()
+    troubled = timeline.troubled()
     ends = [end for _, end in troubled]
     everything, during = [], []
     for record in records:
@@ -113,7 +112,7 @@ def latencies(records: Sequence[Record], chronicle: Chronicle) -> tuple[Latency,
 
 
 def longest_pause_s(records: Sequence[Record]) -> float:
-    """The longest time between one success and the next, whoever had them."""
+    """The longest time between one success and the next, of any clients."""
     ends = sorted(record.ended for record in records if record.event.outcome == "ok")
     return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 

@@ -1,1 +1,1 @@
-"""Judging histories from outside: linearizability of what clients saw, whoever produced it (a simulation, a torture run, a real cluster)."""
+"""Judging histories from outside: linearizability of what clients saw in a simulation, a torture run or a real cluster."""

@@ -1,4 +1,4 @@
-"""Histories: what clients asked and what they were told, one JSON object a line.
+"""Histories: what clients asked and what they were told, one JSON object a line; and what a check of one found.
 
     {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"outcome":"ok","tag":[4,9]}
 
@@ -81,3 +81,40 @@ def _parsed(text: bytes, name: str) -> Iterator[Event]:
             if (event.responded is None) != (event.outcome == "unknown"):
                 raise BadInput(f"{name}:{number}: exactly the operations of unknown outcome have no response")
             yield event
+
+
+class Violation(Struct, frozen=True):
+    """Operations on one key that cannot all have happened as recorded; ``events`` are few, by time of invocation."""
+
+    key: str
+    why: str
+    events: tuple[Event, ...]
+
+    def describe(self) -> str:
+        """The contradiction and its operations, a line each."""
+        return "\n".join([f"key {self.key!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)])
+
+
+class UndecidedKey(Struct, frozen=True):
+    """A key that was neither found right nor wrong."""
+
+    key: str
+    why: str
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"key {self.key!r}: undecided: {self.why}"
+
+
+class HistoryReport(Struct, frozen=True):
+    """The outcome of a check; ``operations`` counts all events given, ``keys`` the different keys among them."""
+
+    operations: int
+    keys: int
+    violations: tuple[Violation, ...] = ()
+    undecided: tuple[UndecidedKey, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every key was decided, and found right."""
+        return not self.violations and not self.undecided

@@ -1,11 +1,32 @@
-"""One key's operations as operations on a read/write register, arranged by value.
+"""One key's operations as operations on a read/write register, arranged by value; and a check of values that were written once.
 
 A delete writes None, "absent", which is also the initial value. What has no say is left out: failed operations, and reads of unknown outcome.
 A write of unknown outcome may take effect at any time after its invocation, or never: it counts as a write that has not responded.
+
+The check of values written once is polynomial, by zones (Gibbons and Korach, "Testing shared memories", SIAM J. Comput. 26(4), 1997).
+
+If a value was written once, its write and the reads of it, a cluster, stand next to each other in every linearization: the write, then the reads.
+So clusters are put in order as a whole, and cluster A must precede B if and only if some operation of A ended before some operation of B
+began: if ``A.ended``, the earliest response in A, is less than ``B.begun``, the latest invocation in B. In short, a cluster is like one
+operation invoked at ``begun`` that responds at ``ended``, except that ``ended < begun`` is possible: then the register held the value all the
+time between the two, the *forward zone* of the cluster. Otherwise the time from ``begun`` to ``ended`` is its *backward zone*, in which the
+whole cluster can take place at one moment.
+
+*An order exists if and only if no two clusters must precede each other*, that is never A.ended < B.begun and B.ended < A.begun. For two forward
+zones this says that they overlap, for a forward and a backward one that the latter lies within the former; for two backward ones it is
+impossible. Why pairs suffice: in a shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede" without a pair, A(i).ended < A(i+1).begun, and
+A(i+1).begun <= A(i+2).ended since A(i+2) need not precede A(i+1); so A(i).ended < A(i+2).ended all the way round, which is absurd.
+
+Within a cluster, the write can come first unless a read ended before the write was invoked (:meth:`Register.unexplained` reports that).
+
+What ends the write of unknown outcome is the first of its reads to end, since by then it has taken effect; unread, it is left out. The initial
+value was written before everything: its cluster ended at minus infinity.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from ares.model.errors import BadInput
@@ -94,3 +115,76 @@ class Register:
         if (failed := self._failed.get(value)) is not None:
             return Contradiction(f"{named(value)} was read, although the only writes of it failed without effect", (failed, read))
         return Contradiction(f"{named(value)} was read, and nobody wrote it", (read,))
+
+
+class Zone(NamedTuple):
+    """The cluster of a value, or of one write that nobody can have read.
+
+    ``write`` is None for the initial value; ``first`` is the operation that ended at ``ended``, ``last`` the one that began at ``begun``.
+    """
+
+    value: str | None
+    ended: float
+    begun: float
+    write: Event | None
+    first: Event | None
+    last: Event
+
+    @property
+    def events(self) -> set[Event]:
+        """The operations that make the zone what it is."""
+        return {event for event in (self.write, self.first, self.last) if event is not None}
+
+
+def zones_of(register: Register) -> list[Zone]:
+    """The zones of all values but the repeated ones, and of the writes of all values that were never read."""
+    zones = []
+    for value, writes in register.writes.items():
+        if value not in register.reads:
+            zones += [Zone(value, response(write), write.invoked, write, write, write) for write in writes if write.outcome == "ok"]
+        elif not register.is_repeated(value):
+            operations = [*writes, *register.reads[value]]
+            first, last = min(operations, key=response), _last(operations)
+            zones.append(Zone(value, response(first), last.invoked, writes[0], first, last))
+    if None in register.reads and None not in register.writes:
+        last = _last(register.reads[None])
+        zones.append(Zone(None, -inf, last.invoked, None, None, last))
+    return zones
+
+
+def _last(operations: Sequence[Event]) -> Event:
+    return max(operations, key=lambda operation: operation.invoked)
+
+
+def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
+    """Pairs of clusters that must precede each other: at least one if there is any, and each cluster in at most one.
+
+    So one stale read is told once, not again with every value written in the meantime.
+    """
+    apart: list[Zone] = []  # forward zones, one after the other
+    for zone in sorted((zone for zone in zones if zone.ended < zone.begun), key=attrgetter("ended")):
+        if apart and zone.ended < apart[-1].begun:
+            yield apart.pop(), zone
+        else:
+            apart.append(zone)
+    told = set()
+    for zone in zones:
+        index = bisect_left(apart, zone.begun, key=attrgetter("ended")) - 1
+        if zone.begun <= zone.ended and index >= 0 and zone.ended < apart[index].begun and index not in told:
+            told.add(index)
+            yield apart[index], zone
+
+
+def contradiction(one: Zone, other: Zone) -> Contradiction:
+    """The conflict of two zones in words, and the operations that make it."""
+    if other.first is None:
+        one, other = other, one
+    why = f"{named(one.value)} must come before {named(other.value)} ({_before(one, other)}) and after it ({_before(other, one)})"
+    return Contradiction(why, tuple(one.events | other.events))
+
+
+def _before(one: Zone, other: Zone) -> str:
+    """Why one cluster must precede the other."""
+    if one.first is None:
+        return "as it was from the start"
+    return f"{one.first.client}'s {one.first.operation} ended before {other.last.client}'s {other.last.operation} began"

@@ -1,7 +1,7 @@
 """Values written more than once (deletes, for a start): an exact search for a linearization, with a budget, since the problem is NP-complete.
 
 The search builds the linearization from its beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may come next if no other
-item left must precede it. Items are the clusters of values written once, each as a whole (zones.py: invoked at ``begun``, responding at
+item left must precede it. Items are the clusters of values written once, each as a whole (register.py: invoked at ``begun``, responding at
 ``ended``), and single reads and writes of the repeated values. These rules leave few choices; each keeps a linearization if there is one:
 
 - A value that no read left can return is as good as any other such: all of them are one value, OTHER, and every cluster writes OTHER.
@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
-from ares.testing.verify.register import Register, is_write, response
-from ares.testing.verify.zones import Zone
+from ares.testing.verify.register import Register, Zone, is_write, response
 
 OTHER = 0
 """The number of all values that no read left can return; repeated values count from 1."""

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ares.model.tag import TAG_ZERO
-from ares.testing.verify.findings import Violation
-from ares.testing.verify.history import Event, Pair, shown
+from ares.testing.verify.history import Event, Pair, Violation, shown
 from ares.testing.verify.register import Contradiction, by_key, is_write, named, response, written
 
 ZERO: Pair = (TAG_ZERO.number, TAG_ZERO.writer)
