@@ -1,12 +1,12 @@
 """The client half of both DAPs: get-tag, get-data and put-data against one configuration (Alg. 3).
 
 ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of one version: the same quorum, the same maximum, the same rounds. What
-differs is the coding and the capacity of a List (ares/dap/registry.py), so both are this class.
+differs is the coding and the capacity of a List (ares/dap/list.py), so both are this class.
 
 Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for
 tags only (a small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag
 from servers that listed it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the
-deadline, or until it is proven that no version can be put together (ares/dap/looks.py). It never returns a version that it could not put together,
+deadline, or until it is proven that no version can be put together (ares/dap/reading.py). It never returns a version that it could not put together,
 nor an older one in its place.
 
 Of EC's elements the first k hold the value itself, and putting it together from those is one copy where others take matrices. So where values are
@@ -17,9 +17,8 @@ from collections.abc import ValuesView
 
 from msgspec import Struct
 
-from ares.dap.coding import Coding
-from ares.dap.looks import UNTIL_DEADLINE, Effort, Looks
-from ares.dap.reading import DataReplies, Reading, patience_s
+from ares.dap.coding import Coding, coding_for
+from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
 from ares.model.configuration import Configuration, Successor
 from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
@@ -47,7 +46,7 @@ class Found(Struct, frozen=True, gc=False):
     ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, DELETED or LEFT. ``confirmed``: the
     version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
     ``lasting``: the version was at a quorum before that heard of a successor, so that it is found from now on, here or wherever its domain moves
-    (:func:`ares.objects.answers.at_quorum`).
+    (:func:`ares.objects.operations.at_quorum`).
     """
 
     tag: Tag
@@ -228,3 +227,8 @@ class DataAccess:
 
 def _puts(call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]) -> list[Question]:
     return [PutData(call, id, object, tag, element) for element in elements]
+
+
+def data_access(configuration: Configuration, readiness: Readiness | None = None) -> DataAccess:
+    """The primitives of a configuration. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here."""
+    return DataAccess(configuration, coding_for(configuration), readiness or Readiness())

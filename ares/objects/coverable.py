@@ -14,8 +14,7 @@ from ares.dap.primitives import DataAccess, Found
 from ares.model.identity import ObjectName
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
-from ares.objects.answers import at_quorum, newest
-from ares.objects.operations import propagate, query, settle_read, write_above
+from ares.objects.operations import at_quorum, newest, propagate, query, settle_read, write_above
 from ares.operation.effects import Operation, Together
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View

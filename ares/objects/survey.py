@@ -1,15 +1,22 @@
-"""What is there: the names of a domain's objects, and what servers say of themselves."""
+"""What is there: the names of a domain's objects, and what servers say of themselves.
+
+Is an object there? Asked for a listing, which must not fail, nor wait, because of one object that is in a bad way.
+"""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
+from ares.dap.primitives import Found
+from ares.dap.reading import BRIEF
 from ares.model.configuration import Configuration, Server
-from ares.model.errors import Superseded, Unavailable
+from ares.model.errors import ElementRefused, NotAuthorized, Superseded, Unavailable, Undecodable
 from ares.model.identity import NO_DOMAIN, ObjectName, ServerId
 from ares.model.messages import Describe, Description, Listed
 from ares.model.tag import TAG_ZERO, Tag
-from ares.objects.presence import is_there
+from ares.model.value import TOMBSTONE, WITHHELD
+from ares.objects.operations import at_quorum, newest, propagate, query
 from ares.operation.effects import Gather, Operation, Together
 from ares.reconfig.listing import list_page
 from ares.reconfig.traversal import detour, find_next_config, read_config
@@ -31,7 +38,7 @@ class Names(Struct):
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
     """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
 
-    What the listing does not settle is looked at, one by one (ares/objects/presence.py), so that a write or a delete that never completed shows as it
+    What the listing does not settle is looked at, one by one (ares/objects/survey.py), so that a write or a delete that never completed shows as it
     would to a reader.
     """
     page = yield from list_mentioned(view, after, prefix)
@@ -44,7 +51,7 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
     """One page of the names of which any server of a quorum of each active configuration knows a version, be it a tombstone.
 
     A listing settles a name if all that answer in the last configuration agree on its version and know no successor: then it is at a quorum to stay,
-    as with a fast read (:func:`ares.objects.answers.at_quorum`). While a successor is known, the quorum may agree on a version that never
+    as with a fast read (:func:`ares.objects.operations.at_quorum`). While a successor is known, the quorum may agree on a version that never
     completed, and that the move leaves behind.
     """
     if not view.switches.piggyback:
@@ -96,3 +103,28 @@ def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool =
     except (Unavailable, Superseded):
         return {}
     return dict(answers)
+
+
+def is_there(view: View, object: ObjectName) -> Operation[bool]:
+    """Whether a reader finds something. What was found is written back, as a reader does, so that the next listing says the same.
+
+    What cannot be decoded is there: a reader is told so, and somebody has to write or delete it. What this client, or any, may not write back is
+    taken as it was found.
+    """
+    try:
+        answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+        found = newest(answers)
+        if at_quorum(answers, found) is None:
+            answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
+            found = newest(answers)
+            yield from _write_back(view, object, answers, found)
+    except Undecodable:
+        return True
+    return found.value is not TOMBSTONE
+
+
+def _write_back(view: View, object: ObjectName, answers: list[Found], found: Found) -> Operation[None]:
+    assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+    if at_quorum(answers, found) is None:
+        with suppress(ElementRefused, NotAuthorized):
+            yield from propagate(view, object, found.tag, found.value)

@@ -4,7 +4,27 @@ Objects move in groups: those of a group begin at once, so that servers answer t
 for each would cost servers and mover several times as much. Groups are small, for what clients ask comes between two of them.
 
 An object that cannot be decoded, or that the target refuses, does not stop the others: it is set aside, and tried again when they are there, for
-longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind (ares/reconfig/leaving.py).
+longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind (ares/reconfig/mover.py).
+
+An object that cannot be moved is left behind, if somebody asks for that: a mark takes its place, which says that its value is lost.
+
+The mark is a version of the object, LOST for a value, in the configuration that is being moved to. So it is at a quorum before that is finalized, is
+journaled, moves on with its domain, is listed by `ls` and by `status`, makes a read fail in so many words, and gives way to any later write or
+delete. It has the number of the highest tag t that can have been completed in the sources (:func:`ares.dap.decidable.newest_possible`), and the
+writer 0, which no client is. Why that tag:
+
+- A write that begins later takes a number above it: it meets the mark, or asks the sources, where k servers of every quorum had t or more. So
+  whatever a completed read took from the sources, and a late one writes back, is below every such write, and replaces the mark at most. (With a
+  lower mark it could replace what was written since.)
+- What was completed in the sources is not above t: nobody reads something older in place of what is lost.
+- A write that is under way ends in the target, since the mover's looks have installed the successor (rule R1). If its number is that of the mark or
+  higher, it stands. If it is lower, it is older than something that may have been completed, and is taken to have come before that.
+- What may have reached some servers and was never completed can be above t. It is a write that has not ended, whoever completes it one day.
+- Movers at the same time, or one after the other, put the same value under the mark's tag, whatever each of them saw.
+
+It is put only if what the servers said proves that no version can be decoded (ares/dap/reading.py), or if the servers of the target refuse the tag,
+by which the object could not be written there either. Then the mark has a number that they take, NUMBER_FLOOR: no object gets there by being written,
+and what is above is refused from everybody. A version that a quorum of the target has already, and that is not older than t, needs no mark.
 """
 
 from collections.abc import Callable
@@ -12,15 +32,14 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.dap.looks import BRIEF, THOROUGH, Effort
 from ares.dap.primitives import DataAccess, Found
+from ares.dap.reading import BRIEF, THOROUGH, Effort
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Undecodable
-from ares.model.identity import ObjectName
+from ares.model.identity import ClientId, ObjectName
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
-from ares.model.value import WITHHELD
+from ares.model.value import LOST, WITHHELD
 from ares.operation.effects import Now, Operation, Pause, Report, Together
-from ares.reconfig.leaving import REFUSED_MARK, leave_behind, mark_tag
 from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour
@@ -244,3 +263,20 @@ class Mover:
         self._overtaken |= index >= self._target.index
         if any(source.index == index for source, _ in self._sources):
             self._complete_from = max(self._complete_from, index)
+
+
+NOBODY = ClientId(0)
+
+
+REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
+"""The mark of an object whose tag servers do not take."""
+
+
+def mark_tag(newest: Tag) -> Tag:
+    """The mark of an object of which nothing newer than ``newest`` can have been completed."""
+    return Tag(max(newest.number, 1), NOBODY)
+
+
+def leave_behind(view: View, target: Configuration, object: ObjectName, tag: Tag) -> Operation[None]:
+    """Put the mark at a quorum of ``target``."""
+    yield from view.dap(target).put_data(object, tag, LOST)

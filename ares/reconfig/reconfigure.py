@@ -6,18 +6,19 @@ stored before the mover looked, or the writer is told of the successor.
 
 A reconfigurer may die anywhere. What it leaves pending stays in the sequence; the next reconfigurer moves data from everything since the last
 finalized configuration, and so finishes it.
+
+gc-config: retired configurations point to the last finalized one and let go of their data (Alg. 2:37-46; ARES II section 5.2).
 """
 
 from msgspec import Struct
 
-from ares.dap.registry import data_access
+from ares.dap.primitives import data_access
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import ConfigurationRefused, ObjectsStuck, Superseded, Uncertain
+from ares.model.errors import ConfigurationRefused, NotAuthorized, ObjectsStuck, Superseded, Unavailable, Uncertain
 from ares.model.identity import ObjectName
-from ares.model.messages import Decided
-from ares.operation.effects import Agree, Announce, Operation, Report
+from ares.model.messages import CollectConfig, Decided
+from ares.operation.effects import Agree, Announce, Gather, Operation, Report
 from ares.reconfig.mover import Mover, Progress
-from ares.reconfig.retire import gc_config
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
@@ -46,7 +47,7 @@ def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = N
 
     ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: who tries again and
     again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be moved
-    (ares/reconfig/leaving.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
+    (ares/reconfig/mover.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
     behind.
     """
     yield Report(Progress("read-config"))
@@ -141,3 +142,24 @@ def _tell_predecessor(view: View, successor: Successor) -> Operation[None]:
         detour(view, superseded)
         return
     view.sequence.add(before, successor)
+
+
+COLLECT_S = 3.0
+"""A retired configuration without a quorum must not hold up anybody: so long it is waited for."""
+
+
+def gc_config(view: View) -> Operation[list[Configuration]]:
+    """Collect every retired entry and forget it; returns those of which no quorum answered (their servers keep data that nobody needs)."""
+    uncollected = []
+    successor = Successor(view.sequence.last_finalized, Status.FINALIZED)
+    for configuration in view.sequence.retired:
+        try:
+            yield from _collect(configuration, successor)
+        except (Unavailable, NotAuthorized, Superseded):
+            uncollected.append(configuration)
+        view.sequence.forget(configuration)
+    return uncollected
+
+
+def _collect(configuration: Configuration, successor: Successor) -> Operation[None]:
+    yield Gather(configuration, lambda call: CollectConfig(call, configuration.id, successor), "gc-config", give_up_s=COLLECT_S)

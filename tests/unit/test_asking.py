@@ -3,8 +3,7 @@
 import pytest
 
 from ares.dap.coding import coding_for
-from ares.dap.primitives import LARGE_BYTES_MIN
-from ares.dap.registry import data_access
+from ares.dap.primitives import LARGE_BYTES_MIN, data_access
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.messages import DataReply

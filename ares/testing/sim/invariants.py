@@ -1,7 +1,7 @@
 """What must hold after every step at every server, and everywhere (section 14 of the protocol's rules)."""
 
 from ares.dap.coding import Parts, coding_for
-from ares.dap.registry import capacity
+from ares.dap.list import capacity
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import AresError
 from ares.model.identity import ConfigurationId, DomainName, ObjectName
