@@ -3,8 +3,6 @@
 ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the
 sequence in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and
 ``propagate``.
-
-What the answers of several configurations amount to: which version is the newest, and does it have to be written back (Alg. 1:37-47)?
 """
 
 from collections.abc import Callable
@@ -88,8 +86,7 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
     found = newest(answers)
     if at_quorum(answers, found) is not None and found.value is not LOST:
         return found
-    found = yield from read(view, object)
-    return found
+    return (yield from read(view, object))
 
 
 def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
@@ -114,8 +111,7 @@ def _complete(view: View, object: ObjectName, found: Found) -> Operation[tuple[F
         configuration = yield from propagate(view, object, found.tag, found.value)
         return found, configuration.id
     except NotAuthorized as denied:
-        completed = yield from _await_quorum(view, object, denied)
-        return completed
+        return (yield from _await_quorum(view, object, denied))
 
 
 def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Operation[tuple[Found, ConfigurationId]]:
@@ -159,11 +155,10 @@ def write_above(view: View, object: ObjectName, value: Value, highest: int, take
 def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; at least one answer, the last configuration's at the end."""
     if not view.switches.piggyback:
-        answers = yield from _query_plain(view, ask, object)
-        return answers
+        return (yield from _query_plain(view, ask, object))
     sequence = view.sequence
     configuration: Configuration | None = sequence.last_finalized
-    answers = []
+    answers: list[Answer] = []
     if sequence.last_known is not configuration:
         answers, configuration = yield from _query_known(view, ask, object)
     while configuration is not None:

@@ -1,14 +1,10 @@
-"""What is there: the names of a domain's objects, and what servers say of themselves.
+"""What is there: the names of a domain's objects, and what servers say of themselves."""
 
-Is an object there? Asked for a listing, which must not fail, nor wait, because of one object that is in a bad way.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec import Struct
 
-from ares.dap.primitives import Found
 from ares.dap.reading import BRIEF
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ElementRefused, NotAuthorized, Superseded, Unavailable, Undecodable
@@ -38,12 +34,17 @@ class Names(Struct):
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
     """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
 
-    What the listing does not settle is looked at, one by one (ares/objects/survey.py), so that a write or a delete that never completed shows as it
+    What the listing does not settle is looked at, object by object (:func:`is_there`), so that a write or a delete that never completed shows as it
     would to a reader.
     """
     page = yield from list_mentioned(view, after, prefix)
     there = {name for name, newest in page.newest.items() if newest is not None and not newest.deleted}
-    yield Together(_probes(view, [name for name, newest in page.newest.items() if newest is None], there), WINDOW_OBJECTS)
+
+    def probe(name: ObjectName) -> Operation[None]:
+        if (yield from is_there(view, name)):
+            there.add(name)
+
+    yield Together(map(probe, [name for name, newest in page.newest.items() if newest is None]), WINDOW_OBJECTS)
     return [name for name in page.newest if name in there], page.after
 
 
@@ -79,36 +80,20 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
     return Names({name: settled.get(name) for name in within}, cursor)
 
 
-def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> Iterator[Operation[None]]:
-    def probe(name: ObjectName) -> Operation[None]:
-        if (yield from is_there(view, name)):
-            there.add(name)
-
-    return (probe(name) for name in names)
-
-
 def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool = False) -> Operation[dict[ServerId, Description]]:
     """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
-        answers = yield Gather(
-            roster,
-            lambda call: Describe(call, brief),
-            "describe",
-            needed=1,
-            settled=lambda _: False,
-            patience_s=lambda _: patience_s,
-            give_up_s=2 * patience_s,
-        )
+        requests = lambda call: Describe(call, brief)
+        return dict((yield Gather(roster, requests, "describe", None, 1, lambda _: False, lambda _: patience_s, 2 * patience_s)))
     except (Unavailable, Superseded):
         return {}
-    return dict(answers)
 
 
 def is_there(view: View, object: ObjectName) -> Operation[bool]:
-    """Whether a reader finds something. What was found is written back, as a reader does, so that the next listing says the same.
+    """Whether a reader finds something. A listing asks, which must not fail, nor wait, because of one object that is in a bad way.
 
-    What cannot be decoded is there: a reader is told so, and somebody has to write or delete it. What this client, or any, may not write back is
+    What was found is written back, as a reader does, so that the next listing says the same. What cannot be decoded is there: a reader is told so, and somebody has to write or delete it. What this client, or any, may not write back is
     taken as it was found.
     """
     try:
@@ -117,14 +102,10 @@ def is_there(view: View, object: ObjectName) -> Operation[bool]:
         if at_quorum(answers, found) is None:
             answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
             found = newest(answers)
-            yield from _write_back(view, object, answers, found)
+            if at_quorum(answers, found) is None:
+                assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+                with suppress(ElementRefused, NotAuthorized):
+                    yield from propagate(view, object, found.tag, found.value)
     except Undecodable:
         return True
     return found.value is not TOMBSTONE
-
-
-def _write_back(view: View, object: ObjectName, answers: list[Found], found: Found) -> Operation[None]:
-    assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
-    if at_quorum(answers, found) is None:
-        with suppress(ElementRefused, NotAuthorized):
-            yield from propagate(view, object, found.tag, found.value)

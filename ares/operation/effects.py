@@ -9,10 +9,22 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from ares.model import messages as kinds
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import Question
 from ares.operation.readiness import Order
+
+REPLY_OF: dict[type, type] = {
+    kinds.GetTag: kinds.TagReply,
+    kinds.GetData: kinds.DataReply,
+    kinds.PutData: kinds.Ack,
+    kinds.ReadConfig: kinds.Ack,
+    kinds.WriteConfig: kinds.Ack,
+    kinds.CollectConfig: kinds.Ack,
+    kinds.ListObjects: kinds.ObjectsReply,
+    kinds.Describe: kinds.Description,
+}
+"""What a server answers to a question, unless it refuses."""
 
 Answers = Mapping[ServerId, Any]
 
@@ -27,7 +39,7 @@ class Gather(Struct, frozen=True):
     """
 
     configuration: Configuration
-    requests: Callable[..., Question | list[Question]]
+    requests: Callable[..., kinds.Question | list[kinds.Question]]
     what: str
     to: tuple[ServerId, ...] | None = None
     needed: int = 0

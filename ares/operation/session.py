@@ -1,80 +1,53 @@
-"""The session's bookkeeping: jobs, the tasks they consist of, and the rounds those wait for. Data only.
-
-Jobs and the generators they consist of: starting, stepping, ending them, one after the other where they share a key, side by side in a Together.
-
-What an effect asks of the world is left to the subclass (ares/operation/session.py).
-
-A session runs operations: it numbers the calls, tallies the answers, sends again, keeps deadlines. No I/O, no clock: ``now`` is an argument.
+"""A session runs the operations of one client: it numbers calls, counts answers, sends again and keeps deadlines. No I/O, no clock: ``now`` is given.
 
 The shell around it (ares/client/runner.py, or a simulator) takes ``contacts``, the outbox, ``asks`` and ``hints`` after every call and sees to
 them, hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
+
+An operation that a caller waits for is a job. Its generator is a task, and so is every operation that its Togethers run; a task waits for a round
+(a Gather), a pause, an answer of the consensus service, or its own Together. Jobs that share a key run one after the other.
 """
 
 import heapq
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
+from msgspec import Struct
+
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ConfigurationRefused, ElementRefused, NotAuthorized, Superseded, Unavailable, Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ObjectName, ServerId
-from ares.model.messages import (
-    Ack,
-    AnyMessage,
-    CollectConfig,
-    DataReply,
-    Describe,
-    Description,
-    GetData,
-    GetTag,
-    Introduce,
-    ListObjects,
-    ObjectsReply,
-    PutData,
-    Question,
-    ReadConfig,
-    Reason,
-    Refused,
-    TagReply,
-    WriteConfig,
-)
+from ares.model.messages import AnyMessage, Introduce, PutData, Question, Reason, Refused
 from ares.model.quorum import Outcome, Tally
-from ares.operation.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
+from ares.operation.effects import REPLY_OF, Agree, Announce, Gather, Now, Operation, Pause, Report, Together
 from ares.operation.readiness import Readiness
 
-REPLY_OF: dict[type, type] = {
-    GetTag: TagReply,
-    GetData: DataReply,
-    PutData: Ack,
-    ReadConfig: Ack,
-    WriteConfig: Ack,
-    CollectConfig: Ack,
-    ListObjects: ObjectsReply,
-    Describe: Description,
-}
-
+TICK_S = 0.025
 RESEND_S = 0.5
 RESEND_S_MAX = 4.0
 SEND_BYTES_PER_S_EXPECTED = 50e6
+STALL_S = 1.0
+HEDGE_USUAL = 3.0
+"""A query that takes so many times as long as queries usually do, and at least a tick, is put to the servers that were spared."""
+
+USUAL_ROUNDS = 64
+DENIED_S = 0.25
+HINT_AGAIN_S = 2.0
 
 Key = tuple[DomainName, ObjectName]
 
 
-class Task:
-    """A running generator: a job's own, or one of those its Together started (``fan``). ``call``: the round that it waits for.
+class Task(Struct, eq=False):
+    """A running generator: a job's own, or one of those that its Together started (``fan``). ``call``: the round that it waits for.
 
     ``moving``: its steps put off the deadline of its job, until it pauses to try something again. ``ended``: nothing wakes it any more.
     """
 
-    __slots__ = ("call", "ended", "fan", "generator", "moving")
-
-    def __init__(self, generator: Operation[Any], fan: "Fan") -> None:
-        self.generator = generator
-        self.fan: Fan | None = fan
-        self.call: int | None = None
-        self.moving = fan.job.idle
-        self.ended = False
+    generator: Operation[Any]
+    fan: "Fan | None"
+    moving: bool
+    call: int | None = None
+    ended: bool = False
 
     @property
     def job(self) -> "Job":
@@ -83,46 +56,28 @@ class Task:
         return self.fan.job
 
     def within(self, fan: "Fan") -> bool:
-        """Whether ``fan`` started it, or what started it."""
+        """Whether ``fan`` started it, or started a task above it."""
         above = self.fan
         while above is not None and above is not fan:
             above = above.parent.fan
         return above is fan
 
 
-class Job(Task):
-    """One operation that somebody waits for, and its first task; ``tasks`` are those that its Togethers run.
+class Job(Task, eq=False, kw_only=True):
+    """One operation that a caller waits for, and its first task; ``tasks`` are those that its Togethers run.
 
     ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every step that is not a retry, so that
     ``timeout_s`` bounds a standstill and not the whole. ``key``: jobs with the same key run one after the other. ``label``: prints as what it is.
     """
 
-    __slots__ = ("deadline", "done", "idle", "key", "label", "progress", "tasks", "timeout_s")
-
-    def __init__(
-        self,
-        generator: Operation[Any],
-        label: object,
-        timeout_s: float,
-        deadline: float,
-        done: Callable[[Any, BaseException | None], None],
-        idle: bool,
-        key: Key | None,
-        progress: Callable[[Any], None] | None,
-    ) -> None:
-        self.generator = generator
-        self.fan = None
-        self.call = None
-        self.moving = idle
-        self.ended = False
-        self.label = label
-        self.timeout_s = timeout_s
-        self.deadline = deadline
-        self.done = done
-        self.idle: bool = idle
-        self.key = key
-        self.progress = progress
-        self.tasks: dict[Task, None] = {}
+    label: object
+    timeout_s: float
+    deadline: float
+    done: Callable[[Any, BaseException | None], None]
+    idle: bool = False
+    key: Key | None = None
+    progress: Callable[[Any], None] | None = None
+    tasks: dict[Task, None] = {}
 
     @property
     def job(self) -> "Job":
@@ -133,19 +88,16 @@ class Job(Task):
         self.deadline = max(self.deadline, now + self.timeout_s)
 
 
-class Fan:
+class Fan(Struct, eq=False):
     """A Together under way: ``parent`` goes on when its operations are exhausted and nothing is ``running`` (task to its place in their order)."""
 
-    __slots__ = ("broken", "filling", "job", "parent", "running", "started", "together")
-
-    def __init__(self, parent: Task, together: Together) -> None:
-        self.job = parent.job
-        self.parent = parent
-        self.together = together
-        self.running: dict[Task, int] = {}
-        self.started = 0
-        self.filling = False
-        self.broken = False
+    job: Job
+    parent: Task
+    together: Together
+    running: dict[Task, int] = {}
+    started: int = 0
+    filling: bool = False
+    broken: bool = False
 
     @property
     def full(self) -> bool:
@@ -158,25 +110,15 @@ class Fan:
 
 
 class Refusal(str):
-    """Why a server refuses. ``untouched``: it certainly did nothing for the round."""
+    """Why a server refuses. ``untouched``: it did nothing for the round. ``proven``: the server said it, not a stranger in the handshake."""
 
+    reason: Reason
     untouched: bool
-
-
-class Unfit(Refusal):
-    """Why a server refuses what was to be stored."""
-
-
-class Denial(Refusal):
-    """Why a server refuses this client."""
-
-
-class Unproven(Denial):
-    """The same, said in the handshake: anybody may have said it who answers at the server's address, or is on the way there."""
+    proven: bool
 
 
 class Round(Tally[Any], eq=False, kw_only=True):
-    """A Gather under way, and who has answered it. ``requests`` are kept for sending again; times are the session's.
+    """A Gather under way, and its answers. ``requests`` are kept for sending again; times are the session's.
 
     ``unasked``: servers that were spared so far.
     """
@@ -193,20 +135,13 @@ class Round(Tally[Any], eq=False, kw_only=True):
     unasked: tuple[ServerId, ...]
     patient_until: float | None = None
 
-    @property
-    def resent(self) -> bool:
-        """Whether a server was asked more than once. Until then the first wait is still to end."""
-        return self.resend_at - self.started > 1.5 * self.resend_after_s
-
-    @property
-    def storing(self) -> bool:
-        """Whether it is put-data."""
-        return isinstance(self.request_for(self.asked[0]), PutData)
-
     def request_for(self, server: ServerId) -> Question:
         if isinstance(self.requests, list):
             return self.requests[self.asked.index(server)]
         return self.requests
+
+    def give_up_by(self, at: float) -> None:
+        self.give_up_at = min(at, self.give_up_at or at)
 
     def story(self) -> str:
         """What was going on, for an error message."""
@@ -214,6 +149,21 @@ class Round(Tally[Any], eq=False, kw_only=True):
         if configuration.domain == NO_DOMAIN:
             return what
         return f"{what} in configuration {configuration.index} of domain {configuration.domain!r}"
+
+    def failure(self, troubles: Mapping[ServerId, str]) -> Uncertain:
+        """The error of a round that has no quorum. ``troubles``: why servers cannot be reached, as far as that is known."""
+        refusals = {server: why for server, why in self.refusals.items() if isinstance(why, Refusal)}
+        untouched = sum(why.untouched for why in refusals.values()) == len(self.asked)
+        refused = refusals if self.outcome is Outcome.UNREACHABLE else {}
+        denials = {server: why for server, why in refused.items() if why.reason is Reason.NOT_AUTHORIZED}
+        proven = {server: why for server, why in denials.items() if why.proven}
+        if proven or (denials and len(self.asked) - len(denials) < self.needed):
+            server, why = next(iter((proven or denials).items()))
+            return NotAuthorized(f"{server}: {why}", self.story(), untouched)
+        kind = ElementRefused if any(why.reason is Reason.BAD_ELEMENT for why in refused.values()) else Unavailable
+        error = kind(self.needed, len(self.answers), self.missing(troubles), self.story())
+        error.untouched = untouched
+        return error
 
 
 def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
@@ -240,29 +190,48 @@ def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
     )
 
 
-class Jobs(ABC):
-    """``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. Nothing here or below it iterates over a set: a run with
-    the same events is the same run."""
+class Session:
+    """All operations of one client. Nothing here iterates over a set: a run with the same events is the same run.
 
-    def __init__(self) -> None:
+    ``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. ``hints``: domains whose hint is wanted, to be answered with
+    ``hinted``. ``contacts``: servers of configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest.
+    ``troubles``: why servers cannot be reached, as far as that is known.
+    """
+
+    def __init__(self, turn: int = 0) -> None:
         self.asks: list[tuple[Agree | Announce, Task]] = []
+        self.hints: list[DomainName] = []
+        self.contacts: list[Server] = []
+        self.readiness = Readiness(turn)
+        self.troubles: Mapping[ServerId, str] = {}
         self._now = 0.0
         self._pauses: list[tuple[float, int, Task]] = []
         self._pause_count = 0
         self._queues: dict[Key, list[Job]] = {}
         self._jobs: dict[Job, None] = {}
+        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
+        self._last_call = 0
+        self._rounds: dict[int, Round] = {}
+        self._met: set[ConfigurationId] = set()
+        self._hints_wanted: set[DomainName] = set()
+        self._hint_again_at: dict[DomainName, float] = {}
+        self._usual_s = 0.0
 
     @property
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    @abstractmethod
-    def _ask(self, task: Task, gather: Gather) -> None:
-        """Begin a round for ``task``, which waits for it."""
+    @property
+    def has_orders(self) -> bool:
+        """Whether there is anything for the shell to take, or to wake it for."""
+        return bool(self._outbox or self.asks or self.hints or self._pauses)
 
-    @abstractmethod
-    def _drop(self, tasks: Iterable[Task]) -> None:
-        """Forget the rounds that these tasks wait for."""
+    @property
+    def wakes_at(self) -> float | None:
+        """When the next pause is over."""
+        return self._pauses[0][0] if self._pauses else None
+
+    # -- jobs -----------------------------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -276,9 +245,9 @@ class Jobs(ABC):
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
     ) -> Job:
-        """Begin ``operation``; see :class:`ares.operation.session.Job` for the arguments."""
+        """Begin ``operation``; see :class:`Job` for the arguments."""
         self._now = now
-        job = Job(operation, label, timeout_s, now + timeout_s, done, idle, key, progress)
+        job = Job(operation, None, idle, label=label, timeout_s=timeout_s, deadline=now + timeout_s, done=done, idle=idle, key=key, progress=progress)
         self._jobs[job] = None
         if key is not None:
             queue = self._queues.get(key)
@@ -290,7 +259,7 @@ class Jobs(ABC):
         return job
 
     def cancel(self, job: Job) -> None:
-        """The caller no longer waits: end it without a word."""
+        """The caller no longer waits: end the job without a word."""
         if not job.ended:
             self._end(job)
 
@@ -301,17 +270,20 @@ class Jobs(ABC):
                 self._abort(job, error())
 
     def _end(self, job: Job) -> None:
-        """Whatever of it runs runs no more."""
+        """Stop every task of the job."""
         tasks = [job, *job.tasks]
+        job.tasks.clear()
+        self._stop(tasks)
+        self._leave(job)
+
+    def _stop(self, tasks: Iterable[Task]) -> None:
         self._drop(tasks)
         for task in tasks:
             task.ended = True
             task.generator.close()
-        job.tasks.clear()
-        self._leave(job)
 
     def _leave(self, job: Job) -> None:
-        """It has ended: let the next of its queue begin."""
+        """The job has ended: let the next of its queue begin."""
         self._jobs.pop(job, None)
         if job.key is None:
             return
@@ -323,11 +295,6 @@ class Jobs(ABC):
         elif first:
             self._step(queue[0], None)
 
-    @property
-    def wakes_at(self) -> float | None:
-        """When the next pause is over."""
-        return self._pauses[0][0] if self._pauses else None
-
     def wake(self, now: float) -> None:
         """Go on with what has paused long enough."""
         self._now = now
@@ -336,17 +303,15 @@ class Jobs(ABC):
             if not task.ended:
                 self._step(task, None)
 
-    def resume(self, task: Task, value: Any, now: float) -> None:
+    def resume(self, task: Task, value: Any, now: float, error: Exception | None = None) -> None:
         """Answer an ask."""
         self._now = now
         if not task.ended:
-            self._step(task, value)
+            self._step(task, value, error)
 
     def fail(self, task: Task, error: Exception, now: float) -> None:
         """Answer an ask with an error, which is thrown into the operation."""
-        self._now = now
-        if not task.ended:
-            self._step(task, None, error)
+        self.resume(task, None, now, error)
 
     def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
         if task.moving:
@@ -356,14 +321,18 @@ class Jobs(ABC):
                 effect = task.generator.send(value) if error is None else task.generator.throw(error)
             except StopIteration as stop:
                 return self._finished(task, stop.value, None)
-            except Exception as failure:  # whatever an operation raises is for whoever waits for it
+            except Exception as failure:  # the caller gets whatever an operation raises
                 return self._finished(task, None, failure)
             value = error = None
             match effect:
                 case Gather():
                     return self._ask(task, effect)
                 case Report():
-                    error = _told(task.job, effect)
+                    try:
+                        if task.job.progress is not None:
+                            task.job.progress(effect.progress)
+                    except Exception as failure:  # the caller's own code: thrown into the operation, as if the report had failed
+                        error = failure
                 case Pause():
                     if effect.retry:
                         task.moving = False
@@ -374,14 +343,14 @@ class Jobs(ABC):
                 case Agree() | Announce():
                     return self.asks.append((effect, task))
                 case Together():
-                    return self._fill(Fan(task, effect))
+                    return self._fill(Fan(task.job, task, effect))
                 case Now():
                     value = self._now
                 case _:
                     assert_never(effect)
 
     def _finished(self, task: Task, value: Any, error: Exception | None) -> None:
-        if task.ended:  # by what its report was given to
+        if task.ended:  # its report was given to a caller who cancelled it
             return
         task.ended = True
         fan = task.fan
@@ -390,8 +359,7 @@ class Jobs(ABC):
             self._leave(job)
             job.done(value, error)
             return
-        del fan.job.tasks[task]
-        del fan.running[task]
+        del fan.job.tasks[task], fan.running[task]
         if error is None:
             self._fill(fan)
         else:
@@ -400,13 +368,10 @@ class Jobs(ABC):
     def _break(self, fan: Fan, error: Exception) -> None:
         """End everything that ``fan`` started, and what that started; its parent gets ``error``."""
         fan.broken = True
-        tasks = fan.job.tasks
-        others = [task for task in tasks if task.within(fan)]
-        self._drop(others)
+        others = [task for task in fan.job.tasks if task.within(fan)]
         for other in others:
-            del tasks[other]
-            other.ended = True
-            other.generator.close()
+            del fan.job.tasks[other]
+        self._stop(others)
         self._step(fan.parent, None, error)
 
     def _fill(self, fan: Fan) -> None:
@@ -423,7 +388,7 @@ class Jobs(ABC):
                 return
             if operation is None:
                 break
-            task = Task(operation, fan)
+            task = Task(operation, fan, job.idle)
             fan.running[task] = fan.started
             fan.started += 1
             job.tasks[task] = None
@@ -434,13 +399,8 @@ class Jobs(ABC):
         if not fan.running:
             self._step(fan.parent, None)
 
-    def _expire(self, job: Job) -> None:
-        """A job past its deadline that no round could be failed for: it pauses, asks the consensus service, or waits in a queue."""
-        if not job.ended:
-            self._abort(job, Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"))
-
     def _abort(self, job: Job, error: Uncertain) -> None:
-        """Throw ``error`` into whatever of the job waits, which may add what became of it; then end the job, come what may."""
+        """Throw ``error`` into every task of the job that waits, which may add what became of it; then end the job, come what may."""
         parents = {task.fan.parent for task in job.tasks if task.fan is not None}
         for task in [task for task in (job, *job.tasks) if task not in parents]:
             if not task.ended:
@@ -450,58 +410,10 @@ class Jobs(ABC):
             self._end(job)
             job.done(None, error)
 
-
-def _told(job: Job, report: Report) -> Exception | None:
-    """Pass progress on; an exception of the callback is thrown into the operation, as if the report had failed."""
-    if job.progress is None:
-        return None
-    try:
-        job.progress(report.progress)
-    except Exception as failure:  # the caller's own code: its error goes back to the caller
-        return failure
-    return None
-
-
-TICK_S = 0.025
-STALL_S = 1.0
-HEDGE_USUAL = 3.0
-"""A query that takes so many times as long as queries usually do, and at least a tick, is put to the servers that were spared."""
-
-USUAL_ROUNDS = 64
-DENIED_S = 0.25
-HINT_AGAIN_S = 2.0
-
-
-_KINDS: dict[Reason, type[Refusal]] = {Reason.NOT_AUTHORIZED: Denial, Reason.BAD_ELEMENT: Unfit}
-
-
-class Session(Jobs):
-    """All operations of one client. ``hints``: domains whose hint is wanted, to be answered with ``hinted``. ``contacts``: servers of
-    configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest. ``troubles``: why servers cannot be
-    reached, as far as that is known."""
-
-    def __init__(self, turn: int = 0) -> None:
-        super().__init__()
-        self.hints: list[DomainName] = []
-        self.contacts: list[Server] = []
-        self.readiness = Readiness(turn)
-        self.troubles: Mapping[ServerId, str] = {}
-        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
-        self._last_call = 0
-        self._rounds: dict[int, Round] = {}
-        self._met: set[ConfigurationId] = set()
-        self._hints_wanted: set[DomainName] = set()
-        self._hint_again_at: dict[DomainName, float] = {}
-        self._usual_s = 0.0
-
-    @property
-    def has_orders(self) -> bool:
-        """Whether there is anything for the shell to take, or to wake it for."""
-        return bool(self._outbox or self.asks or self.hints or self._pauses)
-
     # -- rounds ---------------------------------------------------------------------------------------------------------
 
     def _drop(self, tasks: Iterable[Task]) -> None:
+        """Forget the rounds that these tasks wait for."""
         for task in tasks:
             if task.call is not None:
                 del self._rounds[task.call]
@@ -555,10 +467,11 @@ class Session(Jobs):
         for message in messages:
             round = rounds.get(message.call)
             if round is None:
-                if isinstance(message, Refused) and message.call == 0:
-                    self._refused_all(server, message)
-                continue
-            if type(message) is round.expected:
+                if isinstance(message, Refused) and message.call == 0:  # it could not read a whole batch: it refuses every round that waits for it
+                    for waiting in [waiting for waiting in rounds.values() if server in waiting.asked]:
+                        if waiting.call in rounds:
+                            self._refused(waiting, server, message)
+            elif type(message) is round.expected:
                 if round.answer(server, message):
                     self._look(round)
             elif isinstance(message, Refused):
@@ -580,77 +493,51 @@ class Session(Jobs):
         round.task.call = None
         self._step(round.task, round.answers)
 
-    def _throw(self, round: Round, error: Exception) -> None:
+    def _throw(self, round: Round, error: Exception | None = None) -> None:
+        """End a round with an error; without one given, with that of a round that has no quorum."""
         del self._rounds[round.call]
         round.task.call = None
-        self._step(round.task, None, error)
+        self._step(round.task, None, error or round.failure(self.troubles))
+
+    def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
+        reason, configuration = refusal.reason, round.gather.configuration
+        if reason is Reason.CONFLICTING_SUCCESSOR:
+            self._throw(round, ConfigurationRefused(f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"))
+            return
+        if server in round.refusals or server in round.answers:  # it answered, then lost its memory: a doubled request is none to insist on
+            return
+        if reason is Reason.UNKNOWN_CONFIGURATION:
+            self._outbox[server] += [Introduce(CallId(round.call), configuration), round.request_for(server)]
+            return
+        why = Refusal(refusal.detail)
+        why.reason, why.proven = reason, refusal.call != 0
+        asked_once = round.resend_at - round.started <= 1.5 * round.resend_after_s  # the first wait is still to end
+        why.untouched = refusal.call == round.call and asked_once
+        round.refuse(server, why)
+        self._ask_rest(round)
+        if round.outcome is Outcome.REACHED:
+            self._look(round)
+        elif reason is Reason.NOT_AUTHORIZED:
+            self._denied(round)
+        elif round.outcome is Outcome.UNREACHABLE:
+            if reason is Reason.OTHER_CLUSTER:
+                self._throw(round, ConfigurationRefused(f"{server} refuses: {refusal.detail}"))
+            else:
+                self._want_hint(configuration.domain, urgent=True)
 
     def _denied(self, round: Round) -> None:
         """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing.
 
         Where that is not proven, the servers may have been replaced by others, and somebody else be at their addresses: the hint tells.
         """
-        if round.outcome is Outcome.REACHED:
-            self._look(round)
-        elif round.outcome is Outcome.UNREACHABLE and any(isinstance(why, Unproven) for why in round.refusals.values()):
-            self._give_up_soon(round)
-            self._want_hint(round.gather.configuration.domain, urgent=True)
-        elif round.complete:
-            self._throw(round, self._unavailable(round))
-        elif round.outcome is Outcome.UNREACHABLE:
-            self._give_up_soon(round)
-
-    def _give_up_soon(self, round: Round) -> None:
-        round.give_up_at = min(self._now + DENIED_S, round.give_up_at or self._now + DENIED_S)
-
-    def _unavailable(self, round: Round) -> Uncertain:
-        untouched = sum(isinstance(why, Refusal) and why.untouched for why in round.refusals.values()) == len(round.asked)
-        denials = {server: why for server, why in round.refusals.items() if isinstance(why, Denial)}
-        proven = {server: why for server, why in denials.items() if not isinstance(why, Unproven)}
-        if round.outcome is Outcome.UNREACHABLE and (proven or len(round.asked) - len(denials) < round.needed):
-            server, why = next(iter((proven or denials).items()))
-            return NotAuthorized(f"{server}: {why}", round.story(), untouched)
-        unfit = round.outcome is Outcome.UNREACHABLE and any(isinstance(why, Unfit) for why in round.refusals.values())
-        kind = ElementRefused if unfit else Unavailable
-        error = kind(round.needed, len(round.answers), round.missing(self.troubles), round.story())
-        error.untouched = untouched
-        return error
-
-    def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
-        configuration = round.gather.configuration
-        if refusal.reason is Reason.CONFLICTING_SUCCESSOR:
-            self._throw(round, ConfigurationRefused(f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"))
-            return
-        if server in round.refusals or server in round.answers:  # it answered, then lost its memory: a doubled request is none to insist on
-            return
-        if refusal.reason is Reason.UNKNOWN_CONFIGURATION:
-            self._outbox[server].append(Introduce(CallId(round.call), configuration))
-            self._outbox[server].append(round.request_for(server))
-            return
-        denied = refusal.reason is Reason.NOT_AUTHORIZED
-        kind = _KINDS.get(refusal.reason, Refusal)
-        why = (Unproven if denied and not refusal.call else kind)(refusal.detail)
-        why.untouched = refusal.call == round.call and not round.resent
-        round.refuse(server, why)
-        self._ask_rest(round)
-        if denied:
-            self._denied(round)
-            return
-        if round.outcome is Outcome.REACHED:
-            self._look(round)
-        elif round.outcome is Outcome.UNREACHABLE:
-            if refusal.reason is Reason.OTHER_CLUSTER:
-                self._throw(round, ConfigurationRefused(f"{server} refuses: {refusal.detail}"))
-            else:
-                self._want_hint(configuration.domain, urgent=True)
-
-    def _refused_all(self, server: ServerId, refusal: Refused) -> None:
-        """A server could not read a whole batch: count it as refusing whatever still waits for it."""
-        for round in list(self._rounds.values()):
-            if server in round.asked and round.call in self._rounds:
-                self._refused(round, server, refusal)
-
-    # -- stalls ---------------------------------------------------------------------------------------------------------
+        unreachable = round.outcome is Outcome.UNREACHABLE
+        unproven = any(isinstance(why, Refusal) and why.reason is Reason.NOT_AUTHORIZED and not why.proven for why in round.refusals.values())
+        if round.complete and not (unreachable and unproven):
+            self._throw(round)
+        elif unreachable:
+            round.give_up_by(self._now + DENIED_S)
+            if unproven:
+                self._want_hint(round.gather.configuration.domain, urgent=True)
 
     def _want_hint(self, domain: DomainName, urgent: bool = False) -> None:
         if domain not in self._hints_wanted and (urgent or self._now >= self._hint_again_at.get(domain, 0.0)):
@@ -669,31 +556,32 @@ class Session(Jobs):
             if newer is not None and newer.index > configuration.index and newer.cluster_id == configuration.cluster_id:
                 self._throw(round, Superseded(newer))
             elif round.outcome is Outcome.UNREACHABLE:
-                if round.storing and not round.complete:  # whether anything was stored is known when all have said that they refuse
-                    self._give_up_soon(round)
+                if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
+                    round.give_up_by(now + DENIED_S)  # whether anything was stored is known when all have said that they refuse
                 else:
-                    self._throw(round, self._unavailable(round))
+                    self._throw(round)
 
     def tick(self, now: float) -> None:
-        """Let time pass: wake pauses, send again, ask for hints, end what took too long."""
+        """Let time pass: go on with what paused, send again, ask for hints, end what took too long."""
         self.wake(now)
         for round in list(self._rounds.values()):
             if round.call in self._rounds:
                 self._age(round)
         for job in [job for job in self._jobs if job.deadline <= now]:
-            self._expire(job)
+            if not job.ended:  # no round could be failed for it: it pauses, asks the consensus service, or waits in a queue
+                self._abort(job, Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"))
 
     def _age(self, round: Round) -> None:
         now = self._now
         if round.give_up_at is not None and now >= round.give_up_at:
             self._suspect(round)
-            self._throw(round, self._unavailable(round))
+            self._throw(round)
         elif round.patient_until is not None:
             if now >= round.patient_until:
                 self._suspect(round)
                 self._conclude(round)
         elif now >= round.task.job.deadline:
-            self._throw(round, self._unavailable(round))
+            self._throw(round)
         else:
             if round.unasked and now >= round.started + max(TICK_S, HEDGE_USUAL * self._usual_s):
                 self._ask_rest(round)
@@ -709,5 +597,4 @@ class Session(Jobs):
                 self._want_hint(round.gather.configuration.domain)
 
     def _suspect(self, round: Round) -> None:
-        silent = (server for server in round.asked if server not in round.answers and server not in round.unasked)
-        self.readiness.suspects.update(silent)
+        self.readiness.suspects.update(server for server in round.asked if server not in round.answers and server not in round.unasked)

@@ -54,53 +54,45 @@ def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = N
     yield from read_config(view)
     last = view.sequence.last_known
     if last.same_content(wished) and last != view.sequence.last_finalized:
-        result = yield from install(view, wished, last, throttle, skip_undecodable)
-    else:
-        result = yield from advance(view, wished, throttle, skip_undecodable)
-    return result
+        return (yield from install(view, wished, last, throttle, skip_undecodable))
+    return (yield from advance(view, wished, throttle, skip_undecodable))
 
 
 def advance(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
     """``reconfigure`` from the sequence as it is known. If ``wished`` was made from the last entry, it follows that one or does not come about."""
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
-    result = yield from install(view, wished, decided.configuration, throttle, skip_undecodable)
-    return result
+    return (yield from install(view, wished, decided.configuration, throttle, skip_undecodable))
 
 
 def install(
     view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False
 ) -> Operation[Reconfigured]:
     """What remains once ``target`` is decided, whoever began with it (Alg. 5:8-12)."""
+    mover = Mover(view, target, throttle, skip_undecodable)
+    uncollected: list[Configuration] = []
     try:
-        result = yield from _install(view, wished, target, Mover(view, target, throttle, skip_undecodable))
+        yield from announce_successor(view, target)
+        yield from mover.update_config()
+        if mover.stuck:
+            raise ObjectsStuck(view.domain, mover.stuck)
+        yield Report(mover.progress("finalize-config"))
+        yield from finalize_config(view, target)
+        announced: bool = yield Announce(target)
+        if view.switches.gc:
+            yield Report(mover.progress("gc-config"))
+            uncollected = yield from gc_config(view)
     except Uncertain as error:
         error.may_have_taken_effect = True
         error.advice = f"configuration {target.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
         raise
-    return result
-
-
-def _install(view: View, wished: Configuration, target: Configuration, mover: Mover) -> Operation[Reconfigured]:
-    yield from announce_successor(view, target)
-    yield from mover.update_config()
-    if mover.stuck:
-        raise ObjectsStuck(view.domain, mover.stuck)
-    yield Report(mover.progress("finalize-config"))
-    yield from finalize_config(view, target)
-    announced: bool = yield Announce(target)
-    uncollected: list[Configuration] = []
-    if view.switches.gc:
-        yield Report(mover.progress("gc-config"))
-        uncollected = yield from gc_config(view)
     return Reconfigured(target, target.same_content(wished), mover.moved, mover.skipped, mover.bytes, uncollected, announced, tuple(mover.left))
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
     """Agree on what follows the last known configuration (Alg. 5:14-18)."""
     last = view.sequence.last_known
-    decided = yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id))
-    return decided
+    return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
 
 
 def agree(proposal: Configuration) -> Operation[Decided]:

@@ -8,7 +8,7 @@ from ares.model import messages
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage, Element, GetTag, Keyed, Message, Question, Reply, Request, Upkeep
-from ares.operation.session import REPLY_OF
+from ares.operation.effects import REPLY_OF
 from ares.replica.hosting import Hosting
 
 KINDS = get_args(AnyMessage)
