@@ -1,6 +1,4 @@
-"""What the answers to one get-data amount to: which version is it, and are its elements there (Alg. 3:9-21)?
-
-When does a get-data that cannot put a version together stop, and what has it shown by then?
+"""What the answers to a get-data amount to: which version is it, and are its elements there (Alg. 3:9-21)? If they are not: when does it stop?
 
 A look is one round of get-data, and the elements that were asked for by name after it. One that fails may do so because writers are at work, because
 servers are slow, or because no version can be decoded, now or ever. The last is proven when looks over more than two seconds have found the same,
@@ -189,30 +187,28 @@ class Finding(Struct, frozen=True):
     lacking: frozenset[ServerId]
 
 
-class Looks:
-    """The looks of one get-data, of which none has put a version together."""
+class Looks(Struct, eq=False):
+    """The looks of one get-data, of which none has put a version together. ``alike``: so many of the last ones, ``failed`` in all, had one
+    finding."""
 
-    def __init__(self, configuration: Configuration, object: ObjectName, effort: Effort) -> None:
-        self.failed = 0
-        self._configuration = configuration
-        self._object = object
-        self._effort = effort
-        self._finding: Finding | None = None
-        self._alike = 0
+    effort: Effort
+    failed: int = 0
+    alike: int = 0
+    finding: Finding | None = None
 
     def fail(self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> float:
-        """Another look failed; ``named``: who was asked for its element by name, and answered. Returns for how long to pause.
+        """Another look failed; ``named``: the servers that were asked for their element by name, and answered. Returns for how long to pause.
 
         Raises :class:`ares.model.errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
         """
-        finding = found(reading, answers, named)
-        self._alike = self._alike + 1 if finding == self._finding else 1
-        self._finding = finding
+        configuration, finding = reading.configuration, found(reading, answers, named)
+        self.alike = self.alike + 1 if finding == self.finding else 1
+        self.finding = finding
         self.failed += 1
-        proven = self._alike >= LOOKS_ALIKE and proves(self._configuration, finding)
-        if proven or self.failed == self._effort.looks_max:
-            newest = finding.tag if finding.tag is not None else newest_possible(_replies(finding.lists.values()), self._configuration.k)
-            raise Undecodable(self._object, describe(self._configuration, finding), newest, proven)
+        proven = self.alike >= LOOKS_ALIKE and proves(configuration, finding)
+        if proven or self.failed == self.effort.looks_max:
+            newest = finding.tag if finding.tag is not None else newest_possible(_replies(finding.lists.values()), configuration.k)
+            raise Undecodable(reading.object, describe(configuration, finding), newest, proven)
         return min(0.01 * 2.0 ** min(self.failed, 10), PAUSE_S_MAX)
 
 
@@ -230,7 +226,7 @@ def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataR
 def proves(configuration: Configuration, finding: Finding) -> bool:
     """Whether no version that may be returned can be put together, whatever the servers hold that said nothing.
 
-    With fewer than k of them, only a version that somebody listed can be decodable. Silent servers that list that one and nothing else help it most:
+    With fewer than k of them, only a version that a server listed can be decodable. Silent servers that list that one and nothing else help it most:
     a tag above it that they listed, too, could only be taken for complete, and hide it.
     """
     if finding.tag is not None:

@@ -1,8 +1,7 @@
 """Read, write, delete and stat of one object, in both generations (Alg. 1).
 
-ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the
-sequence in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and
-``propagate``.
+ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the sequence
+in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and ``propagate``.
 """
 
 from collections.abc import Callable
@@ -105,7 +104,7 @@ def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] 
 
 
 def _complete(view: View, object: ObjectName, found: Found) -> Operation[tuple[Found, ConfigurationId]]:
-    """Write it back. A client that may only read cannot; it looks again and again until somebody else has done so, or has completed a later one."""
+    """Write it back. A client that may only read cannot; it looks again and again until another client has done so, or has completed a later one."""
     assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
     try:
         configuration = yield from propagate(view, object, found.tag, found.value)
@@ -289,12 +288,12 @@ def at_quorum(answers: list[Found], found: Found) -> ConfigurationId | None:
     """Where ``found``, the newest of ``answers``, is at a quorum in such a way that every operation that begins later finds it, or something newer;
     None: nowhere, as far as is known. The published fast read takes the last configuration for that, if its quorum names no successor. More do:
 
-    Let a quorum Q of a configuration c say that it held the version before it heard of c's successor (``Found.lasting``; who never heard of one says
-    that, too). An operation that begins later either asks c, meets Q, and finds the version there; or does not count on c, since something after c is
-    finalized. The first configuration after c to be finalized was so when a mover had listed and read c. Each of its requests carries c's successor,
-    and a server installs that before it answers (rule R1). So a server of Q, having had the version before it heard of a successor, had it when it
-    answered the mover; the mover met Q twice, so it has listed the object, and has put the version, or a newer one, into its target. From there on
-    every move takes it along, as it does all that was completed before the move began.
+    Let a quorum Q of a configuration c say that it held the version before it heard of c's successor (``Found.lasting``; a server that never heard of
+    one says that, too). An operation that begins later either asks c, meets Q, and finds the version there; or does not count on c, since something
+    after c is finalized. The first configuration after c to be finalized was so when a mover had listed and read c. Each of its requests carries c's
+    successor, and a server installs that before it answers (rule R1). So a server of Q, having had the version before it heard of a successor, had it
+    when it answered the mover; the mover met Q twice, so it has listed the object, and has put the version, or a newer one, into its target. From
+    there on every move takes it along, as it does all that was completed before the move began.
 
     Without the word "before" that is wrong: the version may have come to a server of Q after the mover had looked there. Random schedules agree: with
     servers that say it of every version, one in twenty of those in tests/protocol/test_lasting.py goes back behind what was read.

@@ -49,7 +49,7 @@ def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[Ob
 
 
 def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
-    """One page of the names of which any server of a quorum of each active configuration knows a version, be it a tombstone.
+    """One page of the names of which any server of a quorum of each active configuration knows a version, or a tombstone.
 
     A listing settles a name if all that answer in the last configuration agree on its version and know no successor: then it is at a quorum to stay,
     as with a fast read (:func:`ares.objects.operations.at_quorum`). While a successor is known, the quorum may agree on a version that never
@@ -84,8 +84,7 @@ def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool =
     """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
-        requests = lambda call: Describe(call, brief)
-        return dict((yield Gather(roster, requests, "describe", None, 1, lambda _: False, lambda _: patience_s, 2 * patience_s)))
+        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda _: patience_s, 2 * patience_s, (brief,))))
     except (Unavailable, Superseded):
         return {}
 
@@ -93,8 +92,8 @@ def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool =
 def is_there(view: View, object: ObjectName) -> Operation[bool]:
     """Whether a reader finds something. A listing asks, which must not fail, nor wait, because of one object that is in a bad way.
 
-    What was found is written back, as a reader does, so that the next listing says the same. What cannot be decoded is there: a reader is told so, and somebody has to write or delete it. What this client, or any, may not write back is
-    taken as it was found.
+    What was found is written back, as a reader does, so that the next listing says the same. What cannot be decoded is there: a reader is told so
+    and a client has to write or delete it. What this client, or any, may not write back is taken as it was found.
     """
     try:
         answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)

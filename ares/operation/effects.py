@@ -86,7 +86,7 @@ class Together(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Progress, for the person who waits; continue with None."""
+    """Pass progress on to the caller; continue with None."""
 
     progress: Any
 

@@ -528,7 +528,7 @@ class Session:
     def _denied(self, round: Round) -> None:
         """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing.
 
-        Where that is not proven, the servers may have been replaced by others, and somebody else be at their addresses: the hint tells.
+        Where that is not proven, the servers may have been replaced, and strangers be at their addresses: the hint tells.
         """
         unreachable = round.outcome is Outcome.UNREACHABLE
         unproven = any(isinstance(why, Refusal) and why.reason is Reason.NOT_AUTHORIZED and not why.proven for why in round.refusals.values())

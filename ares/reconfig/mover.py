@@ -4,14 +4,13 @@ Objects move in groups: those of a group begin at once, so that servers answer t
 for each would cost servers and mover several times as much. Groups are small, for what clients ask comes between two of them.
 
 An object that cannot be decoded, or that the target refuses, does not stop the others: it is set aside, and tried again when they are there, for
-longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind (ares/reconfig/mover.py).
-
-An object that cannot be moved is left behind, if somebody asks for that: a mark takes its place, which says that its value is lost.
+longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind, if the caller
+wishes that: a mark takes the place of such an object, which says that its value is lost.
 
 The mark is a version of the object, LOST for a value, in the configuration that is being moved to. So it is at a quorum before that is finalized, is
-journaled, moves on with its domain, is listed by `ls` and by `status`, makes a read fail in so many words, and gives way to any later write or
-delete. It has the number of the highest tag t that can have been completed in the sources (:func:`ares.dap.decidable.newest_possible`), and the
-writer 0, which no client is. Why that tag:
+journaled, moves on with its domain, is listed by `ls` and by `status`, makes a read fail with :class:`ares.model.errors.LeftBehind`, and gives way to
+any later write or delete. It has the number of the highest tag t that can have been completed in the sources
+(:func:`ares.dap.decidable.newest_possible`), and the writer 0, which no client is. Why that tag:
 
 - A write that begins later takes a number above it: it meets the mark, or asks the sources, where k servers of every quorum had t or more. So
   whatever a completed read took from the sources, and a late one writes back, is below every such write, and replaces the mark at most. (With a
@@ -19,7 +18,7 @@ writer 0, which no client is. Why that tag:
 - What was completed in the sources is not above t: nobody reads something older in place of what is lost.
 - A write that is under way ends in the target, since the mover's looks have installed the successor (rule R1). If its number is that of the mark or
   higher, it stands. If it is lower, it is older than something that may have been completed, and is taken to have come before that.
-- What may have reached some servers and was never completed can be above t. It is a write that has not ended, whoever completes it one day.
+- What may have reached some servers and was never completed can be above t. It is a write that has not ended, whichever client completes it one day.
 - Movers at the same time, or one after the other, put the same value under the mark's tag, whatever each of them saw.
 
 It is put only if what the servers said proves that no version can be decoded (ares/dap/reading.py), or if the servers of the target refuse the tag,
@@ -50,6 +49,10 @@ REFUSED_PAUSE_S = 0.5
 
 ASIDE_AT_ONCE = 64
 """How many objects that were set aside are tried again at once: they wait most of the time."""
+
+NOBODY = ClientId(0)
+REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
+"""The mark of an object whose tag servers do not take."""
 
 
 class Progress(Struct, frozen=True):
@@ -155,7 +158,8 @@ class Mover:
             yield from self._leave_behind(object, REFUSED_MARK)
 
     def _leave_behind(self, object: ObjectName, tag: Tag) -> Operation[None]:
-        yield from leave_behind(self._view, self._target, object, tag)
+        """Put the mark at a quorum of the target."""
+        yield from self._view.dap(self._target).put_data(object, tag, LOST)
         del self.stuck[object]
         self.left.append(object)
         yield Report(self.progress("update-config"))
@@ -227,7 +231,7 @@ class Mover:
         """The newest of what the sources have; of the same in several, the last one's.
 
         Oldest first, and each only when the one before it has answered. Asked together, or newest first, a later source may answer before what an
-        earlier one has comes to it; somebody else then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
+        earlier one has comes to it; another mover then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
         nobody has said what was completed. In this order an earlier one that withholds its data says so before the later one is asked.
         (A control keeps that: "a mover that asks the newest source first".)
 
@@ -265,18 +269,6 @@ class Mover:
             self._complete_from = max(self._complete_from, index)
 
 
-NOBODY = ClientId(0)
-
-
-REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
-"""The mark of an object whose tag servers do not take."""
-
-
 def mark_tag(newest: Tag) -> Tag:
     """The mark of an object of which nothing newer than ``newest`` can have been completed."""
     return Tag(max(newest.number, 1), NOBODY)
-
-
-def leave_behind(view: View, target: Configuration, object: ObjectName, tag: Tag) -> Operation[None]:
-    """Put the mark at a quorum of ``target``."""
-    yield from view.dap(target).put_data(object, tag, LOST)

@@ -7,7 +7,7 @@ stored before the mover looked, or the writer is told of the successor.
 A reconfigurer may die anywhere. What it leaves pending stays in the sequence; the next reconfigurer moves data from everything since the last
 finalized configuration, and so finishes it.
 
-gc-config: retired configurations point to the last finalized one and let go of their data (Alg. 2:37-46; ARES II section 5.2).
+At the end retired configurations point to the last finalized one and let go of their data: gc-config (Alg. 2:37-46; ARES II section 5.2).
 """
 
 from msgspec import Struct
@@ -22,6 +22,9 @@ from ares.reconfig.mover import Mover, Progress
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
+
+COLLECT_S = 3.0
+"""How long gc-config waits for a retired configuration: one without a quorum must not hold up anybody."""
 
 
 class Reconfigured(Struct, frozen=True):
@@ -45,10 +48,9 @@ class Reconfigured(Struct, frozen=True):
 def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
 
-    ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: who tries again and
-    again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be moved
-    (ares/reconfig/mover.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
-    behind.
+    ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: a client that tries
+    again and again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be
+    moved (ares/reconfig/mover.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left behind.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
@@ -68,7 +70,7 @@ def advance(view: View, wished: Configuration, throttle: Throttle | None = None,
 def install(
     view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False
 ) -> Operation[Reconfigured]:
-    """What remains once ``target`` is decided, whoever began with it (Alg. 5:8-12)."""
+    """What remains once ``target`` is decided, whichever client began with it (Alg. 5:8-12)."""
     mover = Mover(view, target, throttle, skip_undecodable)
     uncollected: list[Configuration] = []
     try:
@@ -136,22 +138,14 @@ def _tell_predecessor(view: View, successor: Successor) -> Operation[None]:
     view.sequence.add(before, successor)
 
 
-COLLECT_S = 3.0
-"""A retired configuration without a quorum must not hold up anybody: so long it is waited for."""
-
-
 def gc_config(view: View) -> Operation[list[Configuration]]:
     """Collect every retired entry and forget it; returns those of which no quorum answered (their servers keep data that nobody needs)."""
     uncollected = []
     successor = Successor(view.sequence.last_finalized, Status.FINALIZED)
     for configuration in view.sequence.retired:
         try:
-            yield from _collect(configuration, successor)
+            yield Gather(configuration, CollectConfig, "gc-config", give_up_s=COLLECT_S, arguments=(configuration.id, successor))
         except (Unavailable, NotAuthorized, Superseded):
             uncollected.append(configuration)
         view.sequence.forget(configuration)
     return uncollected
-
-
-def _collect(configuration: Configuration, successor: Successor) -> Operation[None]:
-    yield Gather(configuration, lambda call: CollectConfig(call, configuration.id, successor), "gc-config", give_up_s=COLLECT_S)

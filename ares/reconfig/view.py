@@ -1,9 +1,8 @@
-"""cseq: the configurations of one domain as one client knows them (ARES II section 3, Alg. 1:4 and Table 1).
+"""What one client knows and remembers of one domain, shared by all its operations on it: cseq first of all, the configurations (ARES II section 3,
+Alg. 1:4 and Table 1).
 
-All operations of a client on a domain share one sequence. That is safe because an entry is made only after a quorum of the configuration in which the
-successor was found knows it (rule R3): whoever finds the entry here may act as if it had found it itself.
-
-What one client knows and remembers of one domain, shared by all its operations on it.
+Sharing cseq is safe because an entry is made only after a quorum of the configuration in which the successor was found knows it (rule R3): an
+operation that finds the entry here may act as if it had found it itself.
 """
 
 from msgspec import Struct

@@ -26,7 +26,7 @@ def collect(view, reactions):
     asked, gather = [], next(operation)
     for reaction in reactions:
         asked.append(gather.configuration.index)
-        request = gather.requests(1)
+        request = gather.requests(1, *gather.arguments)
         assert request == CollectConfig(1, gather.configuration.id, Successor(C[2], Status.FINALIZED))
         assert gather.give_up_s == COLLECT_S
         try:
