@@ -16,7 +16,7 @@ from collections.abc import ValuesView
 
 from msgspec import Struct
 
-from ares.dap.coding import Coding, coding_for
+from ares.dap.coding import coding_for
 from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
 from ares.model.configuration import Configuration, Successor
 from ares.model.element import sealed
@@ -66,13 +66,16 @@ class FoundTag(Struct, frozen=True, gc=False):
 
 
 class DataAccess:
-    """The primitives for one configuration. ``readiness``: whom to ask for elements."""
+    """The primitives for one configuration. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here.
 
-    def __init__(self, configuration: Configuration, coding: Coding, readiness: Readiness) -> None:
+    ``readiness``: which servers to ask for elements.
+    """
+
+    def __init__(self, configuration: Configuration, readiness: Readiness) -> None:
         self.configuration = configuration
-        self._coding = coding
+        self._coding = coding_for(configuration)
         self._readiness = readiness
-        self._holding_value = coding.k if configuration.dap == "ec" else 0
+        self._holding_value = self._coding.k if configuration.dap == "ec" else 0
         """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""
         self._large = True
         """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
@@ -116,8 +119,11 @@ class DataAccess:
         looks: Looks | None = None
         while True:
             order = self._readiness.order(self.configuration, self._holding_value if self._large else 0)
-            reading, arguments = Reading(self.configuration, object, needed, held, confirming), (object, order, needed, carry, held)
-            gather = Gather(self.configuration, self._queries, "get-data", None, 0, reading.settled, effort.patience_s, None, arguments, order)
+            reading = Reading(self.configuration, object, needed, held, confirming)
+            arguments = (object, order, needed, carry, held)
+            gather = Gather(
+                self.configuration, self._queries, "get-data", settled=reading.settled, patience_s=effort.patience_s, arguments=arguments, order=order
+            )
             try:
                 answers = yield gather
                 if reading.complete or reading.withheld:
@@ -166,8 +172,8 @@ class DataAccess:
         def enough(more: DataReplies) -> bool:
             return sum(1 for reply in more.values() if reply.element is not None) >= lacking
 
-        arguments, give_up_s = (self.configuration.id, object, True, reading.tag, carry), FOLLOW_UP_S + patience_s(answers)
-        gather = Gather(self.configuration, GetData, "get-data", holders, lacking, enough, patience_s, give_up_s, arguments)
+        arguments = (self.configuration.id, object, True, reading.tag, carry)
+        gather = Gather(self.configuration, GetData, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers), arguments)
         try:
             more: dict[ServerId, DataReply] = yield gather
         except Unavailable:
@@ -203,8 +209,3 @@ class DataAccess:
 
 def _puts(call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]) -> list[Question]:
     return [PutData(call, id, object, tag, element) for element in elements]
-
-
-def data_access(configuration: Configuration, readiness: Readiness | None = None) -> DataAccess:
-    """The primitives of a configuration. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here."""
-    return DataAccess(configuration, coding_for(configuration), readiness or Readiness())

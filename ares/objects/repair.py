@@ -66,8 +66,8 @@ def _ask(
     configuration: Configuration, object: ObjectName, tag: Tag, servers: tuple[ServerId, ...], silence_s: float
 ) -> Operation[Mapping[ServerId, DataReply]]:
     """What these servers have of the version; silent ones are left out."""
-    arguments, give_up_s = (configuration.id, object, True, tag), 2 * silence_s + TICK_S
-    gather = Gather(configuration, GetData, "repair", servers, 1, lambda _: False, lambda _: silence_s, give_up_s, arguments)
+    arguments = (configuration.id, object, True, tag)
+    gather = Gather(configuration, GetData, "repair", servers, 1, lambda _: False, lambda _: silence_s, 2 * silence_s + TICK_S, arguments)
     try:
         replies: Mapping[ServerId, DataReply] = yield gather
     except (Unavailable, Superseded):

@@ -12,7 +12,7 @@ At the end retired configurations point to the last finalized one and let go of 
 
 from msgspec import Struct
 
-from ares.dap.primitives import data_access
+from ares.dap.coding import coding_for
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused, NotAuthorized, ObjectsStuck, Superseded, Unavailable, Uncertain
 from ares.model.identity import ObjectName
@@ -99,7 +99,7 @@ def add_config(view: View, wished: Configuration) -> Operation[Decided]:
 
 def agree(proposal: Configuration) -> Operation[Decided]:
     """The decision for the proposal's place. Raises :class:`ConfigurationRefused` if this proposal, or the decision, cannot be used here."""
-    data_access(proposal)
+    coding_for(proposal)
     try:
         decided: Decided = yield Agree(proposal)
     except Uncertain as error:
@@ -112,7 +112,7 @@ def agree(proposal: Configuration) -> Operation[Decided]:
             f"the consensus service answers for index {made.index} of {made.domain!r} of another cluster: its members, or their journals, belong to "
             "another cluster file. Nothing was changed"
         )
-    data_access(made)
+    coding_for(made)
     return decided
 
 

@@ -8,7 +8,7 @@ operation that finds the entry here may act as if it had found it itself.
 from msgspec import Struct
 
 from ares.dap.cache import Memory
-from ares.dap.primitives import DataAccess, data_access
+from ares.dap.primitives import DataAccess
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused
 from ares.model.identity import ClientId, ConfigurationId
@@ -119,5 +119,5 @@ class View:
         if dap is None:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
-            dap = self._daps[configuration.id] = data_access(configuration, self._readiness)
+            dap = self._daps[configuration.id] = DataAccess(configuration, self._readiness)
         return dap
