@@ -130,8 +130,7 @@ class Mover:
             if wait_s > 0:
                 yield Pause(wait_s, retry=False)
             began: float = yield Now()
-            while not self._done_by_others and not (yield from self._moved(object, may_be_there, BRIEF)):
-                pass
+            yield from self._bring(object, may_be_there, BRIEF)
             self._window.rests_after((yield Now()) - began)
         except (Undecodable, ElementRefused):
             self._aside[object] = None
@@ -142,8 +141,7 @@ class Mover:
         """What was set aside, when everything else has moved."""
         for pause_s in (REFUSED_PAUSE_S, REFUSED_PAUSE_S, 0.0):
             try:
-                while not self._done_by_others and not (yield from self._moved(object, True, THOROUGH)):
-                    pass
+                yield from self._bring(object, True, THOROUGH)
                 self.stuck.pop(object, None)
                 return
             except Undecodable as error:
@@ -164,21 +162,22 @@ class Mover:
         self.left.append(object)
         yield Report(self.progress("update-config"))
 
-    def _moved(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
-        """Move it, or find that the target has it; False if the sources did not have the value any more.
+    def _bring(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[None]:
+        """Move it, or find that the target has it; again if the sources did not have the value any more.
 
         Raises :class:`Undecodable`, unless the target has what is newer than all that was completed in the sources; and :class:`ElementRefused`.
         """
-        try:
-            moved = yield from self._copied(object, may_be_there, effort)
-        except Undecodable as error:
-            if not (yield from self._is_there(object, error.newest)):
-                raise
-            self.skipped += 1
-            moved = True
-        if moved:
-            yield Report(self.progress("update-config"))
-        return moved
+        moved = False
+        while not moved and not self._done_by_others:
+            try:
+                moved = yield from self._copied(object, may_be_there, effort)
+            except Undecodable as error:
+                if not (yield from self._is_there(object, error.newest)):
+                    raise
+                self.skipped += 1
+                moved = True
+            if moved:
+                yield Report(self.progress("update-config"))
 
     def _copied(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
         """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.
