@@ -205,8 +205,8 @@ def _query_known(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
     except Superseded as superseded:
         return [], detour(view, superseded)
     except _Elsewhere as elsewhere:
-        following = yield from find_next_config(view, elsewhere.left, found[elsewhere.left.index].successor)
-        return [], following
+        left: Configuration = elsewhere.args[0]
+        return [], (yield from find_next_config(view, left, found[left.index].successor))
     answers = [found[configuration.index] for configuration in known]
     for configuration, answer in zip(known, answers, strict=True):
         following = yield from find_next_config(view, configuration, answer.successor)
@@ -214,11 +214,7 @@ def _query_known(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
 
 
 class _Elsewhere(Exception):
-    """Internal: a later configuration is finalized, and has what those before it had. ``left``: the one that says so."""
-
-    def __init__(self, left: Configuration) -> None:
-        super().__init__(left)
-        self.left = left
+    """Internal: a later configuration is finalized, and has what those before it had. Its argument is the one that says so."""
 
 
 def withheld(answer: Found | FoundTag) -> bool:
