@@ -20,8 +20,7 @@ from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
-from ares.operation.rounds import Key, Task
-from ares.operation.session import TICK_S, Session
+from ares.operation.session import TICK_S, Key, Session, Task
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3

@@ -10,6 +10,7 @@ therefore says the highest tag it ever dropped, and ares/dap/decidable.py return
 
 from bisect import bisect_left
 
+from ares.model.configuration import Configuration
 from ares.model.messages import DELETED, Element
 from ares.model.tag import TAG_ZERO, Tag
 
@@ -62,3 +63,8 @@ class Versions:
         if dropped > self.trimmed:
             self.trimmed = dropped
         return element.size - lost.size
+
+
+def capacity(configuration: Configuration) -> int:
+    """How many versions of an object a server keeps: one (ABD), or delta + 1 (EC)."""
+    return configuration.delta + 1

@@ -1,13 +1,12 @@
 """The client half of both DAPs: get-tag, get-data and put-data against one configuration (Alg. 3).
 
 ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of one version: the same quorum, the same maximum, the same rounds. What
-differs is the coding and the capacity of a List (ares/dap/registry.py), so both are this class.
+differs is the coding and the capacity of a List (ares/dap/list.py), so both are this class.
 
-Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for
-tags only (a small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag
-from servers that listed it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the
-deadline, or until it is proven that no version can be put together (ares/dap/looks.py). It never returns a version that it could not put together,
-nor an older one in its place.
+Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for tags only (a
+small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag from servers that listed
+it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the deadline, or until it is proven that
+no version can be put together (ares/dap/reading.py). It never returns a version that it could not put together, nor an older one in its place.
 
 Of EC's elements the first k hold the value itself, and putting it together from those is one copy where others take matrices. So where values are
 large, the servers that have them are asked first, if they are as ready as the others. For small values it makes no difference, and all take turns.
@@ -17,9 +16,8 @@ from collections.abc import ValuesView
 
 from msgspec import Struct
 
-from ares.dap.coding import Coding
-from ares.dap.looks import UNTIL_DEADLINE, Effort, Looks
-from ares.dap.reading import DataReplies, Reading, patience_s
+from ares.dap.coding import coding_for
+from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
@@ -46,7 +44,7 @@ class Found(Struct, frozen=True, gc=False):
     ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, DELETED or LEFT. ``confirmed``: the
     version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
     ``lasting``: the version was at a quorum before that heard of a successor, so that it is found from now on, here or wherever its domain moves
-    (:func:`ares.objects.answers.at_quorum`).
+    (:func:`ares.objects.operations.at_quorum`).
     """
 
     tag: Tag
@@ -67,13 +65,16 @@ class FoundTag(Struct, frozen=True, gc=False):
 
 
 class DataAccess:
-    """The primitives for one configuration. ``readiness``: whom to ask for elements."""
+    """The primitives for one configuration. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here.
 
-    def __init__(self, configuration: Configuration, coding: Coding, readiness: Readiness) -> None:
+    ``readiness``: which servers to ask for elements.
+    """
+
+    def __init__(self, configuration: Configuration, readiness: Readiness) -> None:
         self.configuration = configuration
-        self._coding = coding
+        self._coding = coding_for(configuration)
         self._readiness = readiness
-        self._holding_value = coding.k if configuration.dap == "ec" else 0
+        self._holding_value = self._coding.k if configuration.dap == "ec" else 0
         """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""
         self._large = True
         """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
@@ -95,7 +96,7 @@ class DataAccess:
 
         ``carry``: rule R1, servers install it before they answer. ``effort``: as for :meth:`get_data`.
         """
-        return self._read(object, 0, carry, effort=effort)
+        return self.get_data(object, carry, effort=effort, needed=0)
 
     def get_data(
         self,
@@ -104,15 +105,40 @@ class DataAccess:
         held: Tag | None = None,
         confirming: bool = False,
         effort: Effort = UNTIL_DEADLINE,
+        needed: int | None = None,
     ) -> Operation[Found]:
         """The newest version that a quorum settles, and its value (Alg. 3:9-22).
 
         ``held``: a version whose value the client has; if none is newer, no value travels and the answer's is WITHHELD under its tag (the optimised
         get-data of CoARES). WITHHELD under t0 if the successor is finalized. ``confirming``: if the version is at a quorum, find that out, though the
-        servers that hold it may not be those that answer first. Raises :class:`Undecodable` if no version can be put together, or none was with this
-        ``effort``, and :class:`DecodeFailed` when the deadline comes first.
+        servers that hold it may not be those that answer first. ``needed``: how many elements are asked for, if not those that make a value. Raises
+        :class:`Undecodable` if no version can be put together, or none was with this ``effort``; :class:`DecodeFailed` when the deadline comes first.
         """
-        return self._read(object, self._coding.k, carry, held, confirming, effort)
+        needed = self._coding.k if needed is None else needed
+        looks: Looks | None = None
+        while True:
+            order = self._readiness.order(self.configuration, self._holding_value if self._large else 0)
+            reading = Reading(self.configuration, object, needed, held, confirming)
+            arguments = (object, order, needed, carry, held)
+            gather = Gather(
+                self.configuration, self._queries, "get-data", settled=reading.settled, patience_s=effort.patience_s, arguments=arguments, order=order
+            )
+            try:
+                answers = yield gather
+                if reading.complete or reading.withheld:
+                    return self._found(reading, answers)
+                named: DataReplies = {}
+                if reading.tag is not None:
+                    named = yield from self._fetch(object, reading, answers, carry)
+                    if reading.complete:
+                        return self._found(reading, answers)
+                looks, held = looks or Looks(effort), None
+                yield Pause(looks.fail(reading, answers, named), retry=not effort.looks_max)
+            except Unavailable as error:
+                if looks is None:
+                    raise
+                why = f"asked {looks.failed} times, and each time too few elements of one version were at hand"
+                raise DecodeFailed(object, why) from error
 
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
         """Store a version at a quorum (Alg. 3:23-31)."""
@@ -125,47 +151,6 @@ class DataAccess:
             elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self._coding.encode(whole))]
             answers = yield Gather(self.configuration, _puts, "put-data", arguments=(id, object, tag, elements))
         return FoundTag(tag, latest_named(answers.values()))
-
-    def _read(
-        self,
-        object: ObjectName,
-        needed: int,
-        carry: Successor | None,
-        held: Tag | None = None,
-        confirming: bool = False,
-        effort: Effort = UNTIL_DEADLINE,
-    ) -> Operation[Found]:
-        looks: Looks | None = None
-        while True:
-            reading, order = Reading(self.configuration, object, needed, held, confirming), self._order()
-            try:
-                answers = yield Gather(
-                    self.configuration,
-                    self._queries,
-                    "get-data",
-                    settled=reading.settled,
-                    patience_s=effort.patience_s,
-                    arguments=(object, order, needed, carry, held),
-                    order=order,
-                )
-                if reading.complete or reading.withheld:
-                    return self._found(reading, answers)
-                named: DataReplies = {}
-                if reading.tag is not None:
-                    named = yield from self._fetch(object, reading, answers, carry)
-                    if reading.complete:
-                        return self._found(reading, answers)
-                looks, held = looks or Looks(self.configuration, object, effort), None
-                yield Pause(looks.fail(reading, answers, named), retry=not effort.looks_max)
-            except Unavailable as error:
-                if looks is None:
-                    raise
-                why = f"asked {looks.failed} times, and each time too few elements of one version were at hand"
-                raise DecodeFailed(object, why) from error
-
-    def _order(self) -> Order:
-        """Whom to ask for data."""
-        return self._readiness.order(self.configuration, self._holding_value if self._large else 0)
 
     def _queries(self, call: CallId, object: ObjectName, order: Order, needed: int, carry: Successor | None, held: Tag | None) -> list[Question]:
         """What each server is asked: the first are to send their elements, however large."""
@@ -182,18 +167,14 @@ class DataAccess:
         lacking = max(reading.needed - len(reading.elements), 1)
         if len(holders) < lacking:
             return {}
-        id, tag = self.configuration.id, reading.tag
 
         def enough(more: DataReplies) -> bool:
             return sum(1 for reply in more.values() if reply.element is not None) >= lacking
 
-        def wanted(call: CallId) -> Question:
-            return GetData(call, id, object, True, tag, carry)
-
+        arguments = (self.configuration.id, object, True, reading.tag, carry)
+        gather = Gather(self.configuration, GetData, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers), arguments)
         try:
-            more: dict[ServerId, DataReply] = yield Gather(
-                self.configuration, wanted, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers)
-            )
+            more: dict[ServerId, DataReply] = yield gather
         except Unavailable:
             return {}
         for reply in more.values():
@@ -217,7 +198,7 @@ class DataAccess:
         return Found(tag, value, length, highest, confirmed, reading.successor, self.configuration.id, lasting)
 
     def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
-        """The value. Elements that are what was sealed, and are no value together, were sealed by somebody who did not encode one."""
+        """The value. Elements that are what was sealed, and are no value together, were not made from one."""
         try:
             return self._coding.decode(length, reading.elements)
         except DecodeFailed as error:

@@ -17,7 +17,7 @@ WITHHELD: Final = Mark.WITHHELD
 """No value: the configuration's successor is finalized and has it (paper: the bottom of Alg. 3 and 4)."""
 
 LOST: Final = Mark.LOST
-"""The value of an object that a move left behind because it could not be decoded (ares/reconfig/leaving.py), until somebody replaces it."""
+"""The value of an object that a move left behind because it could not be decoded (ares/reconfig/mover.py), until somebody replaces it."""
 
 Value = bytes | Literal[Mark.TOMBSTONE, Mark.LOST]
 Answered = bytes | Literal[Mark.TOMBSTONE, Mark.WITHHELD, Mark.LOST]

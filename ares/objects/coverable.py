@@ -14,8 +14,7 @@ from ares.dap.primitives import DataAccess, Found
 from ares.model.identity import ObjectName
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
-from ares.objects.answers import at_quorum, newest
-from ares.objects.operations import propagate, query, settle_read, write_above
+from ares.objects.operations import at_quorum, newest, propagate, query, settle_read, write_above
 from ares.operation.effects import Operation, Together
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
@@ -34,8 +33,7 @@ def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operati
     """The latest version and its value; WITHHELD when it is ``held``, whose value the caller has."""
     held = held if view.switches.optimised else None
     answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
-    found = yield from _complete(view, object, answers, held)
-    return found
+    return (yield from _complete(view, object, answers, held))
 
 
 def cvr_write(
@@ -66,24 +64,21 @@ def cvr_write(
 def _first_phase(view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None) -> Operation[tuple[list[Found], int]]:
     """get-data, and the number of the object ``beside``, which is completed like any that is read."""
     answers: list[Found] = []
-    numbers = [0]
-
-    def look(dap: DataAccess, object: ObjectName) -> Operation[Found]:
-        return dap.get_data(object, held=held)
+    number = 0
 
     def look_at_object() -> Operation[None]:
-        answers.extend((yield from query(view, look, object)))
+        answers.extend((yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)))
 
     def look_beside(other: ObjectName) -> Operation[None]:
-        found_there = yield from query(view, DataAccess.get_data, other)
-        found, _ = yield from settle_read(view, other, found_there)
-        numbers.append(found.tag.number)
+        nonlocal number
+        found, _ = yield from settle_read(view, other, (yield from query(view, DataAccess.get_data, other)))
+        number = found.tag.number
 
     if beside is None:
         yield from look_at_object()
     else:
         yield Together(iter((look_at_object(), look_beside(beside))), 2)
-    return answers, max(numbers)
+    return answers, number
 
 
 def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
@@ -144,10 +139,8 @@ def _complete(view: View, object: ObjectName, answers: list[Found], held: Tag | 
     """
     found = newest(answers)
     if found.value is WITHHELD:
-        if found.tag == held:
-            done = yield from _need_not_write_back(view, object, answers, found)
-            if done:
-                return found
+        if found.tag == held and (yield from _need_not_write_back(view, object, answers, found)):
+            return found
         answers = yield from query(view, DataAccess.get_data, object)
     found, configuration = yield from settle_read(view, object, answers)
     view.memory.settle(object, configuration, found.tag)

@@ -1,20 +1,19 @@
 """Read, write, delete and stat of one object, in both generations (Alg. 1).
 
-ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the
-sequence in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and
-``propagate``.
+ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the sequence
+in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and ``propagate``.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from ares.dap.looks import BRIEF
 from ares.dap.primitives import DataAccess, Found, FoundTag
+from ares.dap.reading import BRIEF
 from ares.model.configuration import Configuration
 from ares.model.errors import LeftBehind, NoTagLeft, NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain, Undecodable
 from ares.model.identity import ConfigurationId, ObjectName, shown
 from ares.model.tag import NUMBER_LAST, TAG_ZERO, Tag, Taken
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Value
-from ares.objects.answers import Answer, at_quorum, newest
 from ares.operation.effects import Operation, Pause, Together
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
@@ -22,6 +21,7 @@ from ares.reconfig.view import View
 LOOK_AGAIN_S_MIN = 0.02
 LOOK_AGAIN_S_MAX = 1.0
 
+Answer = TypeVar("Answer", Found, FoundTag)
 Ask = Callable[[DataAccess, ObjectName], Operation[Answer]]
 
 
@@ -85,8 +85,7 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
     found = newest(answers)
     if at_quorum(answers, found) is not None and found.value is not LOST:
         return found
-    found = yield from read(view, object)
-    return found
+    return (yield from read(view, object))
 
 
 def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
@@ -105,14 +104,13 @@ def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] 
 
 
 def _complete(view: View, object: ObjectName, found: Found) -> Operation[tuple[Found, ConfigurationId]]:
-    """Write it back. A client that may only read cannot; it looks again and again until somebody else has done so, or has completed a later one."""
+    """Write it back. A client that may only read cannot; it looks again and again until another client has done so, or has completed a later one."""
     assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
     try:
         configuration = yield from propagate(view, object, found.tag, found.value)
         return found, configuration.id
     except NotAuthorized as denied:
-        completed = yield from _await_quorum(view, object, denied)
-        return completed
+        return (yield from _await_quorum(view, object, denied))
 
 
 def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Operation[tuple[Found, ConfigurationId]]:
@@ -156,11 +154,10 @@ def write_above(view: View, object: ObjectName, value: Value, highest: int, take
 def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; at least one answer, the last configuration's at the end."""
     if not view.switches.piggyback:
-        answers = yield from _query_plain(view, ask, object)
-        return answers
+        return (yield from _query_plain(view, ask, object))
     sequence = view.sequence
     configuration: Configuration | None = sequence.last_finalized
-    answers = []
+    answers: list[Answer] = []
     if sequence.last_known is not configuration:
         answers, configuration = yield from _query_known(view, ask, object)
     while configuration is not None:
@@ -208,8 +205,8 @@ def _query_known(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
     except Superseded as superseded:
         return [], detour(view, superseded)
     except _Elsewhere as elsewhere:
-        following = yield from find_next_config(view, elsewhere.left, found[elsewhere.left.index].successor)
-        return [], following
+        left: Configuration = elsewhere.args[0]
+        return [], (yield from find_next_config(view, left, found[left.index].successor))
     answers = [found[configuration.index] for configuration in known]
     for configuration, answer in zip(known, answers, strict=True):
         following = yield from find_next_config(view, configuration, answer.successor)
@@ -217,11 +214,7 @@ def _query_known(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
 
 
 class _Elsewhere(Exception):
-    """Internal: a later configuration is finalized, and has what those before it had. ``left``: the one that says so."""
-
-    def __init__(self, left: Configuration) -> None:
-        super().__init__(left)
-        self.left = left
+    """Internal: a later configuration is finalized, and has what those before it had. Its argument is the one that says so."""
 
 
 def withheld(answer: Found | FoundTag) -> bool:
@@ -278,3 +271,32 @@ def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operati
         error.untouched = error.untouched and first
         raise
     return reached
+
+
+def newest(answers: list[Answer]) -> Answer:
+    """The highest version that was not left to a successor (Alg. 1:37). Such an answer has tag t0, and loses ties to later ones."""
+    if len(answers) == 1:
+        return answers[0]
+    return max(reversed(answers), key=lambda found: found.tag)
+
+
+def at_quorum(answers: list[Found], found: Found) -> ConfigurationId | None:
+    """Where ``found``, the newest of ``answers``, is at a quorum in such a way that every operation that begins later finds it, or something newer;
+    None: nowhere, as far as is known. The published fast read takes the last configuration for that, if its quorum names no successor. More do:
+
+    Let a quorum Q of a configuration c say that it held the version before it heard of c's successor (``Found.lasting``; a server that never heard of
+    one says that, too). An operation that begins later either asks c, meets Q, and finds the version there; or does not count on c, since something
+    after c is finalized. The first configuration after c to be finalized was so when a mover had listed and read c. Each of its requests carries c's
+    successor, and a server installs that before it answers (rule R1). So a server of Q, having had the version before it heard of a successor, had it
+    when it answered the mover; the mover met Q twice, so it has listed the object, and has put the version, or a newer one, into its target. From
+    there on every move takes it along, as it does all that was completed before the move began.
+
+    Without the word "before" that is wrong: the version may have come to a server of Q after the mover had looked there. Random schedules agree: with
+    servers that say it of every version, one in twenty of those in tests/protocol/test_lasting.py goes back behind what was read.
+    """
+    if found.tag == TAG_ZERO:
+        return answers[-1].configuration
+    for answer in reversed(answers):
+        if answer.lasting and answer.tag == found.tag:
+            return answer.configuration
+    return None

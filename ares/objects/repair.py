@@ -10,7 +10,7 @@ from ares.dap.coding import STRIPE_BYTES, Coding, Parts, coding_for
 from ares.model.configuration import Configuration
 from ares.model.element import intact, sealed
 from ares.model.errors import Superseded, Unavailable
-from ares.model.identity import CallId, ObjectName, ServerId
+from ares.model.identity import ObjectName, ServerId
 from ares.model.messages import DataReply, Element, GetData
 from ares.model.tag import Tag
 from ares.operation.effects import Gather, Operation, Pause
@@ -65,15 +65,11 @@ def rebuild_element(
 def _ask(
     configuration: Configuration, object: ObjectName, tag: Tag, servers: tuple[ServerId, ...], silence_s: float
 ) -> Operation[Mapping[ServerId, DataReply]]:
-    """What these servers have of the version; who is silent is left out."""
-
-    def wanted(call: CallId) -> GetData:
-        return GetData(call, configuration.id, object, True, tag)
-
+    """What these servers have of the version; silent ones are left out."""
+    arguments = (configuration.id, object, True, tag)
+    gather = Gather(configuration, GetData, "repair", servers, 1, lambda _: False, lambda _: silence_s, 2 * silence_s + TICK_S, arguments)
     try:
-        replies: Mapping[ServerId, DataReply] = yield Gather(
-            configuration, wanted, "repair", servers, 1, lambda _: False, lambda _: silence_s, 2 * silence_s + TICK_S
-        )
+        replies: Mapping[ServerId, DataReply] = yield gather
     except (Unavailable, Superseded):
         return {}
     return replies

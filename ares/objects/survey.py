@@ -1,15 +1,18 @@
 """What is there: the names of a domain's objects, and what servers say of themselves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
+from ares.dap.reading import BRIEF
 from ares.model.configuration import Configuration, Server
-from ares.model.errors import Superseded, Unavailable
+from ares.model.errors import ElementRefused, NotAuthorized, Superseded, Unavailable, Undecodable
 from ares.model.identity import NO_DOMAIN, ObjectName, ServerId
 from ares.model.messages import Describe, Description, Listed
 from ares.model.tag import TAG_ZERO, Tag
-from ares.objects.presence import is_there
+from ares.model.value import TOMBSTONE, WITHHELD
+from ares.objects.operations import at_quorum, newest, propagate, query
 from ares.operation.effects import Gather, Operation, Together
 from ares.reconfig.listing import list_page
 from ares.reconfig.traversal import detour, find_next_config, read_config
@@ -31,20 +34,25 @@ class Names(Struct):
 def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
     """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
 
-    What the listing does not settle is looked at, one by one (ares/objects/presence.py), so that a write or a delete that never completed shows as it
+    What the listing does not settle is looked at, object by object (:func:`is_there`), so that a write or a delete that never completed shows as it
     would to a reader.
     """
     page = yield from list_mentioned(view, after, prefix)
     there = {name for name, newest in page.newest.items() if newest is not None and not newest.deleted}
-    yield Together(_probes(view, [name for name, newest in page.newest.items() if newest is None], there), WINDOW_OBJECTS)
+
+    def probe(name: ObjectName) -> Operation[None]:
+        if (yield from is_there(view, name)):
+            there.add(name)
+
+    yield Together(map(probe, [name for name, newest in page.newest.items() if newest is None]), WINDOW_OBJECTS)
     return [name for name in page.newest if name in there], page.after
 
 
 def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
-    """One page of the names of which any server of a quorum of each active configuration knows a version, be it a tombstone.
+    """One page of the names of which any server of a quorum of each active configuration knows a version, or a tombstone.
 
     A listing settles a name if all that answer in the last configuration agree on its version and know no successor: then it is at a quorum to stay,
-    as with a fast read (:func:`ares.objects.answers.at_quorum`). While a successor is known, the quorum may agree on a version that never
+    as with a fast read (:func:`ares.objects.operations.at_quorum`). While a successor is known, the quorum may agree on a version that never
     completed, and that the move leaves behind.
     """
     if not view.switches.piggyback:
@@ -72,27 +80,31 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
     return Names({name: settled.get(name) for name in within}, cursor)
 
 
-def _probes(view: View, names: Sequence[ObjectName], there: set[ObjectName]) -> Iterator[Operation[None]]:
-    def probe(name: ObjectName) -> Operation[None]:
-        if (yield from is_there(view, name)):
-            there.add(name)
-
-    return (probe(name) for name in names)
-
-
 def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool = False) -> Operation[dict[ServerId, Description]]:
     """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
-        answers = yield Gather(
-            roster,
-            lambda call: Describe(call, brief),
-            "describe",
-            needed=1,
-            settled=lambda _: False,
-            patience_s=lambda _: patience_s,
-            give_up_s=2 * patience_s,
-        )
+        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda _: patience_s, 2 * patience_s, (brief,))))
     except (Unavailable, Superseded):
         return {}
-    return dict(answers)
+
+
+def is_there(view: View, object: ObjectName) -> Operation[bool]:
+    """Whether a reader finds something. A listing asks, which must not fail, nor wait, because of one object that is in a bad way.
+
+    What was found is written back, as a reader does, so that the next listing says the same. What cannot be decoded is there: a reader is told so
+    and a client has to write or delete it. What this client, or any, may not write back is taken as it was found.
+    """
+    try:
+        answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+        found = newest(answers)
+        if at_quorum(answers, found) is None:
+            answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
+            found = newest(answers)
+            if at_quorum(answers, found) is None:
+                assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+                with suppress(ElementRefused, NotAuthorized):
+                    yield from propagate(view, object, found.tag, found.value)
+    except Undecodable:
+        return True
+    return found.value is not TOMBSTONE

@@ -14,6 +14,8 @@ from ares.model.identity import ServerId
 from ares.model.messages import Question
 from ares.operation.readiness import Order
 
+"""What a server answers to a question, unless it refuses."""
+
 Answers = Mapping[ServerId, Any]
 
 
@@ -74,7 +76,7 @@ class Together(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Progress, for the person who waits; continue with None."""
+    """Pass progress on to the caller; continue with None."""
 
     progress: Any
 

@@ -55,7 +55,7 @@ class Readiness:
     def order(self, configuration: Configuration, preferred: int = 0) -> Order:
         """The readiest servers first; of those that are equally ready, the ones at the first ``preferred`` positions, and then in turn.
 
-        A quorum is asked at first. Every PROBE_TURNS the least ready is asked as well: who is never asked never shows that it is well again.
+        A quorum is asked at first. Every PROBE_TURNS the least ready is asked as well: only a server that is asked can show that it is well again.
         """
         order = self._orders.get((configuration.id, preferred))
         if order is None:

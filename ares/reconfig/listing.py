@@ -31,10 +31,8 @@ class Page(Struct, frozen=True):
 
 def list_page(configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None) -> Operation[Page]:
     """One page of names that follow ``after`` and start with ``prefix``. ``carry``: rule R1."""
-    id = configuration.id
-    answers: Mapping[ServerId, ObjectsReply] = yield Gather(
-        configuration, lambda call: ListObjects(call, id, after, PAGE_OBJECTS, prefix, carry), "list-objects"
-    )
+    arguments = (configuration.id, after, PAGE_OBJECTS, prefix, carry)
+    answers: Mapping[ServerId, ObjectsReply] = yield Gather(configuration, ListObjects, "list-objects", arguments=arguments)
     return _united(list(answers.values()))
 
 

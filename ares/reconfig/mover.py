@@ -4,7 +4,26 @@ Objects move in groups: those of a group begin at once, so that servers answer t
 for each would cost servers and mover several times as much. Groups are small, for what clients ask comes between two of them.
 
 An object that cannot be decoded, or that the target refuses, does not stop the others: it is set aside, and tried again when they are there, for
-longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind (ares/reconfig/leaving.py).
+longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind, if the caller
+wishes that: a mark takes the place of such an object, which says that its value is lost.
+
+The mark is a version of the object, LOST for a value, in the configuration that is being moved to. So it is at a quorum before that is finalized, is
+journaled, moves on with its domain, is listed by `ls` and by `status`, makes a read fail with :class:`ares.model.errors.LeftBehind`, and gives way to
+any later write or delete. It has the number of the highest tag t that can have been completed in the sources
+(:func:`ares.dap.decidable.newest_possible`), and the writer 0, which no client is. Why that tag:
+
+- A write that begins later takes a number above it: it meets the mark, or asks the sources, where k servers of every quorum had t or more. So
+  whatever a completed read took from the sources, and a late one writes back, is below every such write, and replaces the mark at most. (With a
+  lower mark it could replace what was written since.)
+- What was completed in the sources is not above t: nobody reads something older in place of what is lost.
+- A write that is under way ends in the target, since the mover's looks have installed the successor (rule R1). If its number is that of the mark or
+  higher, it stands. If it is lower, it is older than something that may have been completed, and is taken to have come before that.
+- What may have reached some servers and was never completed can be above t. It is a write that has not ended, whichever client completes it one day.
+- Movers at the same time, or one after the other, put the same value under the mark's tag, whatever each of them saw.
+
+It is put only if what the servers said proves that no version can be decoded (ares/dap/reading.py), or if the servers of the target refuse the tag,
+by which the object could not be written there either. Then the mark has a number that they take, NUMBER_FLOOR: no object gets there by being written,
+and what is above is refused from everybody. A version that a quorum of the target has already, and that is not older than t, needs no mark.
 """
 
 from collections.abc import Callable
@@ -12,15 +31,14 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.dap.looks import BRIEF, THOROUGH, Effort
 from ares.dap.primitives import DataAccess, Found
+from ares.dap.reading import BRIEF, THOROUGH, Effort
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Undecodable
-from ares.model.identity import ObjectName
+from ares.model.identity import ClientId, ObjectName
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
-from ares.model.value import WITHHELD
+from ares.model.value import LOST, WITHHELD
 from ares.operation.effects import Now, Operation, Pause, Report, Together
-from ares.reconfig.leaving import REFUSED_MARK, leave_behind, mark_tag
 from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour
@@ -31,6 +49,10 @@ REFUSED_PAUSE_S = 0.5
 
 ASIDE_AT_ONCE = 64
 """How many objects that were set aside are tried again at once: they wait most of the time."""
+
+NOBODY = ClientId(0)
+REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
+"""The mark of an object whose tag servers do not take."""
 
 
 class Progress(Struct, frozen=True):
@@ -108,8 +130,7 @@ class Mover:
             if wait_s > 0:
                 yield Pause(wait_s, retry=False)
             began: float = yield Now()
-            while not self._done_by_others and not (yield from self._moved(object, may_be_there, BRIEF)):
-                pass
+            yield from self._bring(object, may_be_there, BRIEF)
             self._window.rests_after((yield Now()) - began)
         except (Undecodable, ElementRefused):
             self._aside[object] = None
@@ -120,8 +141,7 @@ class Mover:
         """What was set aside, when everything else has moved."""
         for pause_s in (REFUSED_PAUSE_S, REFUSED_PAUSE_S, 0.0):
             try:
-                while not self._done_by_others and not (yield from self._moved(object, True, THOROUGH)):
-                    pass
+                yield from self._bring(object, True, THOROUGH)
                 self.stuck.pop(object, None)
                 return
             except Undecodable as error:
@@ -136,26 +156,28 @@ class Mover:
             yield from self._leave_behind(object, REFUSED_MARK)
 
     def _leave_behind(self, object: ObjectName, tag: Tag) -> Operation[None]:
-        yield from leave_behind(self._view, self._target, object, tag)
+        """Put the mark at a quorum of the target."""
+        yield from self._view.dap(self._target).put_data(object, tag, LOST)
         del self.stuck[object]
         self.left.append(object)
         yield Report(self.progress("update-config"))
 
-    def _moved(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
-        """Move it, or find that the target has it; False if the sources did not have the value any more.
+    def _bring(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[None]:
+        """Move it, or find that the target has it; again if the sources did not have the value any more.
 
         Raises :class:`Undecodable`, unless the target has what is newer than all that was completed in the sources; and :class:`ElementRefused`.
         """
-        try:
-            moved = yield from self._copied(object, may_be_there, effort)
-        except Undecodable as error:
-            if not (yield from self._is_there(object, error.newest)):
-                raise
-            self.skipped += 1
-            moved = True
-        if moved:
-            yield Report(self.progress("update-config"))
-        return moved
+        moved = False
+        while not moved and not self._done_by_others:
+            try:
+                moved = yield from self._copied(object, may_be_there, effort)
+            except Undecodable as error:
+                if not (yield from self._is_there(object, error.newest)):
+                    raise
+                self.skipped += 1
+                moved = True
+            if moved:
+                yield Report(self.progress("update-config"))
 
     def _copied(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
         """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.
@@ -208,7 +230,7 @@ class Mover:
         """The newest of what the sources have; of the same in several, the last one's.
 
         Oldest first, and each only when the one before it has answered. Asked together, or newest first, a later source may answer before what an
-        earlier one has comes to it; somebody else then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
+        earlier one has comes to it; another mover then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
         nobody has said what was completed. In this order an earlier one that withholds its data says so before the later one is asked.
         (A control keeps that: "a mover that asks the newest source first".)
 
@@ -244,3 +266,8 @@ class Mover:
         self._overtaken |= index >= self._target.index
         if any(source.index == index for source, _ in self._sources):
             self._complete_from = max(self._complete_from, index)
+
+
+def mark_tag(newest: Tag) -> Tag:
+    """The mark of an object of which nothing newer than ``newest`` can have been completed."""
+    return Tag(max(newest.number, 1), NOBODY)

@@ -6,21 +6,25 @@ stored before the mover looked, or the writer is told of the successor.
 
 A reconfigurer may die anywhere. What it leaves pending stays in the sequence; the next reconfigurer moves data from everything since the last
 finalized configuration, and so finishes it.
+
+At the end retired configurations point to the last finalized one and let go of their data: gc-config (Alg. 2:37-46; ARES II section 5.2).
 """
 
 from msgspec import Struct
 
-from ares.dap.registry import data_access
+from ares.dap.coding import coding_for
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import ConfigurationRefused, ObjectsStuck, Superseded, Uncertain
+from ares.model.errors import ConfigurationRefused, NotAuthorized, ObjectsStuck, Superseded, Unavailable, Uncertain
 from ares.model.identity import ObjectName
-from ares.model.messages import Decided
-from ares.operation.effects import Agree, Announce, Operation, Report
+from ares.model.messages import CollectConfig, Decided
+from ares.operation.effects import Agree, Announce, Gather, Operation, Report
 from ares.reconfig.mover import Mover, Progress
-from ares.reconfig.retire import gc_config
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
+
+COLLECT_S = 3.0
+"""How long gc-config waits for a retired configuration: one without a quorum must not hold up anybody."""
 
 
 class Reconfigured(Struct, frozen=True):
@@ -44,67 +48,58 @@ class Reconfigured(Struct, frozen=True):
 def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
 
-    ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: who tries again and
-    again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be moved
-    (ares/reconfig/leaving.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left
-    behind.
+    ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: a client that tries
+    again and again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be
+    moved (ares/reconfig/mover.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left behind.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
     last = view.sequence.last_known
     if last.same_content(wished) and last != view.sequence.last_finalized:
-        result = yield from install(view, wished, last, throttle, skip_undecodable)
-    else:
-        result = yield from advance(view, wished, throttle, skip_undecodable)
-    return result
+        return (yield from install(view, wished, last, throttle, skip_undecodable))
+    return (yield from advance(view, wished, throttle, skip_undecodable))
 
 
 def advance(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
     """``reconfigure`` from the sequence as it is known. If ``wished`` was made from the last entry, it follows that one or does not come about."""
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
-    result = yield from install(view, wished, decided.configuration, throttle, skip_undecodable)
-    return result
+    return (yield from install(view, wished, decided.configuration, throttle, skip_undecodable))
 
 
 def install(
     view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False
 ) -> Operation[Reconfigured]:
-    """What remains once ``target`` is decided, whoever began with it (Alg. 5:8-12)."""
+    """What remains once ``target`` is decided, whichever client began with it (Alg. 5:8-12)."""
+    mover = Mover(view, target, throttle, skip_undecodable)
+    uncollected: list[Configuration] = []
     try:
-        result = yield from _install(view, wished, target, Mover(view, target, throttle, skip_undecodable))
+        yield from announce_successor(view, target)
+        yield from mover.update_config()
+        if mover.stuck:
+            raise ObjectsStuck(view.domain, mover.stuck)
+        yield Report(mover.progress("finalize-config"))
+        yield from finalize_config(view, target)
+        announced: bool = yield Announce(target)
+        if view.switches.gc:
+            yield Report(mover.progress("gc-config"))
+            uncollected = yield from gc_config(view)
     except Uncertain as error:
         error.may_have_taken_effect = True
         error.advice = f"configuration {target.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
         raise
-    return result
-
-
-def _install(view: View, wished: Configuration, target: Configuration, mover: Mover) -> Operation[Reconfigured]:
-    yield from announce_successor(view, target)
-    yield from mover.update_config()
-    if mover.stuck:
-        raise ObjectsStuck(view.domain, mover.stuck)
-    yield Report(mover.progress("finalize-config"))
-    yield from finalize_config(view, target)
-    announced: bool = yield Announce(target)
-    uncollected: list[Configuration] = []
-    if view.switches.gc:
-        yield Report(mover.progress("gc-config"))
-        uncollected = yield from gc_config(view)
     return Reconfigured(target, target.same_content(wished), mover.moved, mover.skipped, mover.bytes, uncollected, announced, tuple(mover.left))
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
     """Agree on what follows the last known configuration (Alg. 5:14-18)."""
     last = view.sequence.last_known
-    decided = yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id))
-    return decided
+    return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
 
 
 def agree(proposal: Configuration) -> Operation[Decided]:
     """The decision for the proposal's place. Raises :class:`ConfigurationRefused` if this proposal, or the decision, cannot be used here."""
-    data_access(proposal)
+    coding_for(proposal)
     try:
         decided: Decided = yield Agree(proposal)
     except Uncertain as error:
@@ -117,7 +112,7 @@ def agree(proposal: Configuration) -> Operation[Decided]:
             f"the consensus service answers for index {made.index} of {made.domain!r} of another cluster: its members, or their journals, belong to "
             "another cluster file. Nothing was changed"
         )
-    data_access(made)
+    coding_for(made)
     return decided
 
 
@@ -141,3 +136,16 @@ def _tell_predecessor(view: View, successor: Successor) -> Operation[None]:
         detour(view, superseded)
         return
     view.sequence.add(before, successor)
+
+
+def gc_config(view: View) -> Operation[list[Configuration]]:
+    """Collect every retired entry and forget it; returns those of which no quorum answered (their servers keep data that nobody needs)."""
+    uncollected = []
+    successor = Successor(view.sequence.last_finalized, Status.FINALIZED)
+    for configuration in view.sequence.retired:
+        try:
+            yield Gather(configuration, CollectConfig, "gc-config", give_up_s=COLLECT_S, arguments=(configuration.id, successor))
+        except (Unavailable, NotAuthorized, Superseded):
+            uncollected.append(configuration)
+        view.sequence.forget(configuration)
+    return uncollected

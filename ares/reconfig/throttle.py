@@ -6,7 +6,7 @@ OBJECT_BYTES_MIN = 4096
 """What an object counts at least: that many bytes cost about as much as the messages that move it."""
 
 GROUP_OBJECTS = 8
-"""Objects that are asked for, and put, at once: messages are worth sending, and who waits behind them waits a millisecond at most."""
+"""Objects that are asked for, and put, at once: messages are worth sending, and what waits behind them waits a millisecond at most."""
 
 GROUPS_MAX = 16
 """Groups under way at once at most: enough for servers far away, few enough for memory."""
@@ -18,7 +18,7 @@ REST_S_MAX = 0.005
 """A group of small objects keeps servers busy for less; what takes longer is on its way for long, or large."""
 
 SAVED_S = 0.1
-"""Who waits is woken a little late, and many small objects at once: so much of the time in which nothing moved may be made up for."""
+"""So much of the time in which nothing moved may be made up for: a pause ends a little late, and those of many small objects end at once."""
 
 GROWTH_FIRST = 0.25
 SHRINK = 0.75

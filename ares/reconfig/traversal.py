@@ -9,13 +9,13 @@ from ares.reconfig.view import View
 
 def get_next_config(configuration: Configuration) -> Operation[Successor | None]:
     """READ-CONFIG at a quorum (Alg. 2:26-32)."""
-    answers = yield Gather(configuration, lambda call: ReadConfig(call, configuration.id), "get-next-config")
+    answers = yield Gather(configuration, ReadConfig, "get-next-config", arguments=(configuration.id,))
     return latest([reply.successor for reply in answers.values()])
 
 
 def put_config(configuration: Configuration, successor: Successor) -> Operation[None]:
     """WRITE-CONFIG at a quorum (Alg. 2:33-36)."""
-    yield Gather(configuration, lambda call: WriteConfig(call, configuration.id, successor), "put-config")
+    yield Gather(configuration, WriteConfig, "put-config", arguments=(configuration.id, successor))
 
 
 def find_next_config(view: View, configuration: Configuration, found: Successor | None) -> Operation[Configuration | None]:

@@ -1,15 +1,88 @@
-"""What one client knows and remembers of one domain, shared by all its operations on it."""
+"""What one client knows and remembers of one domain, shared by all its operations on it: cseq first of all, the configurations (ARES II section 3,
+Alg. 1:4 and Table 1).
+
+Sharing cseq is safe because an entry is made only after a quorum of the configuration in which the successor was found knows it (rule R3): an
+operation that finds the entry here may act as if it had found it itself.
+"""
 
 from msgspec import Struct
 
 from ares.dap.cache import Memory
 from ares.dap.primitives import DataAccess
-from ares.dap.registry import data_access
-from ares.model.configuration import Configuration
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import ConfigurationRefused
 from ares.model.identity import ClientId, ConfigurationId
 from ares.model.tag import TagSource
 from ares.operation.readiness import Readiness
-from ares.reconfig.sequence import ConfigurationSequence
+
+RETIRED_KEPT = 8
+"""Retired entries are kept for a gc-config of this client, should it reconfigure; a client that only looks on must not gather them for ever."""
+
+
+class ConfigurationSequence:
+    """Entries by index. Starts with a finalized configuration: c0, or what the domain's directory entry names.
+
+    ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda].
+    """
+
+    def __init__(self, first: Configuration) -> None:
+        self._entries: dict[int, Configuration] = {first.index: first}
+        self._finalized = self._last = first.index
+        self.last_finalized = self.last_known = first
+        self._known_at_quorum: dict[ConfigurationId, Successor] = {}
+
+    @property
+    def active(self) -> list[Configuration]:
+        """cseq[mu] to cseq[lambda], in order."""
+        return [self._entries[index] for index in sorted(self._entries) if index >= self._finalized]
+
+    @property
+    def retired(self) -> list[Configuration]:
+        """The entries before cseq[mu], in order."""
+        return [self._entries[index] for index in sorted(self._entries) if index < self._finalized]
+
+    def before(self, configuration: Configuration) -> Configuration:
+        """The entry that precedes ``configuration``."""
+        return self._entries[max(index for index in self._entries if index < configuration.index)]
+
+    def knows(self, configuration: Configuration, successor: Successor) -> bool:
+        """Whether a quorum of ``configuration`` is known to know this successor, or something that replaces it."""
+        known = self._known_at_quorum.get(configuration.id)
+        if known is None:
+            return False
+        index, told = successor.configuration.index, known.configuration.index
+        return (told == index and known.status >= successor.status) or (told > index and known.finalized)
+
+    def add(self, found_in: Configuration, successor: Successor) -> None:
+        """Enter what a quorum of ``found_in`` now knows. Raises :class:`ConfigurationRefused` if another configuration has that place."""
+        if not self.knows(found_in, successor):
+            self._known_at_quorum[found_in.id] = successor
+        self.adopt(successor)
+
+    def adopt(self, successor: Successor) -> None:
+        """Enter a configuration whose place is certain: decided, or vouched for by the consensus service."""
+        new = successor.configuration
+        held = self._entries.get(new.index)
+        if held is not None and held != new and held.id != new.id:  # looking is quicker than a digest
+            raise ConfigurationRefused(
+                f"two configurations for index {new.index} of domain {new.domain!r}: {held.describe()} and {new.describe()}. "
+                "The consensus service decided twice; nothing was moved. Check that all its members belong to this cluster"
+            )
+        if held is None and new.index < self._finalized:
+            return
+        self._entries[new.index] = new
+        self._last = max(self._last, new.index)
+        if successor.status is Status.FINALIZED and new.index > self._finalized:
+            self._finalized = new.index
+            for old in self.retired[:-RETIRED_KEPT]:
+                self.forget(old)
+        self.last_finalized, self.last_known = self._entries[self._finalized], self._entries[self._last]
+
+    def forget(self, configuration: Configuration) -> None:
+        """Drop a retired entry (Alg. 2:44); an active one stays."""
+        if configuration.index < self._finalized:
+            self._entries.pop(configuration.index, None)
+            self._known_at_quorum.pop(configuration.id, None)
 
 
 class Switches(Struct, frozen=True):
@@ -46,5 +119,5 @@ class View:
         if dap is None:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
-            dap = self._daps[configuration.id] = data_access(configuration, self._readiness)
+            dap = self._daps[configuration.id] = DataAccess(configuration, self._readiness)
         return dap

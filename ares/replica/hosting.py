@@ -10,8 +10,7 @@ from typing import Any
 
 from sortedcontainers import SortedDict
 
-from ares.dap.list import Versions
-from ares.dap.registry import capacity
+from ares.dap.list import Versions, capacity
 from ares.model.configuration import Configuration, Successor, advance
 from ares.model.element import intact, is_in_crumbs
 from ares.model.errors import AresError, BadInput

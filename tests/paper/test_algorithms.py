@@ -214,7 +214,7 @@ def as_published(monkeypatch):
     true_page, true_version, true_data = listing.list_page, DataAccess.get_version, DataAccess.get_data
     monkeypatch.setattr("ares.reconfig.mover.list_page", lambda configuration, after, carry=None: true_page(configuration, after))
     monkeypatch.setattr(DataAccess, "get_version", lambda self, object, carry=None, effort=None: true_version(self, object))
-    monkeypatch.setattr(DataAccess, "get_data", lambda self, object, carry=None, effort=None: true_data(self, object))
+    monkeypatch.setattr(DataAccess, "get_data", lambda self, object, carry=None, effort=None, needed=None: true_data(self, object, needed=needed))
 
 
 def counterexample():

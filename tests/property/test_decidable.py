@@ -6,8 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ares.dap.decidable import newest_decodable
-from ares.dap.list import Versions
-from ares.dap.registry import capacity
+from ares.dap.list import Versions, capacity
 from ares.model.configuration import Configuration
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO, Tag

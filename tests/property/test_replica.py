@@ -22,7 +22,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.operation.rounds import REPLY_OF
+from ares.operation.effects import REPLY_OF
 from ares.replica.replica import Replica
 
 from .strategies import BY_TYPE, any_tags, tags

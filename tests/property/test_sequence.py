@@ -1,4 +1,4 @@
-"""What one client knows of a domain only grows at its end and shrinks at its beginning (ares/reconfig/sequence.py)."""
+"""What one client knows of a domain only grows at its end and shrinks at its beginning (ares/reconfig/view.py)."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.reconfig.sequence import ConfigurationSequence
+from ares.reconfig.view import ConfigurationSequence
 
 CONTENTS = [Configuration.abd([f"s{first + number}" for number in range(3)]) for first in range(4)]
 DECIDED = {index: CONTENTS[index % 4].at(DEFAULT_DOMAIN, index) for index in range(10)}

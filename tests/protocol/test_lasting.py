@@ -1,4 +1,4 @@
-"""While a domain moves, a version that was at a quorum before that heard of a successor is read and not written back (ares/objects/answers.py)."""
+"""While a domain moves, a version that was at a quorum before that heard of a successor is read and not written back (ares/objects/operations.py)."""
 
 from collections.abc import Callable
 from contextlib import nullcontext

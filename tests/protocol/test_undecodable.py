@@ -1,8 +1,8 @@
-"""Objects that no reader can decode: every other operation copes, and a move leaves them behind when it is told to (ares/reconfig/leaving.py)."""
+"""Objects that no reader can decode: every other operation copes, and a move leaves them behind when it is told to (ares/reconfig/mover.py)."""
 
 import pytest
 
-from ares.dap.looks import Finding, proves
+from ares.dap.reading import Finding, proves
 from ares.fragment.block import BlockId, BlockIds, block_name, genesis_name
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.shared_memory import Blocks

@@ -16,8 +16,7 @@ from ares.model.messages import Decided, GetData, ListObjects
 from ares.model.tag import TAG_ZERO, TagSource
 from ares.objects import operations, survey
 from ares.operation.effects import Operation
-from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor
-from ares.reconfig.retire import gc_config
+from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor, gc_config
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.replica import replica

@@ -3,8 +3,7 @@
 import pytest
 
 from ares.dap.coding import coding_for
-from ares.dap.primitives import LARGE_BYTES_MIN
-from ares.dap.registry import data_access
+from ares.dap.primitives import LARGE_BYTES_MIN, DataAccess
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.messages import DataReply
@@ -39,25 +38,25 @@ def read(access, value, get_version=False):
 
 
 def test_the_elements_that_hold_the_value_are_asked_for_as_long_as_values_are_large():
-    access = data_access(EC, Readiness(3))
+    access = DataAccess(EC, Readiness(3))
     for _ in range(2):
         assert read(access, LARGE) == [0, 1, 2]
 
 
 def test_after_a_small_value_all_take_turns():
-    access = data_access(EC, Readiness(3))
+    access = DataAccess(EC, Readiness(3))
     read(access, SMALL)
     assert read(access, SMALL) == [0, 3, 4]
 
 
 def test_a_version_alone_tells_as_well():
-    access = data_access(EC, Readiness(3))
+    access = DataAccess(EC, Readiness(3))
     read(access, SMALL)
     read(access, LARGE, get_version=True)
     assert read(access, LARGE) == [0, 1, 2]
 
 
 def test_replicas_are_all_alike():
-    access = data_access(ABD, Readiness(3))
+    access = DataAccess(ABD, Readiness(3))
     read(access, LARGE)
     assert read(access, LARGE) == [3]

@@ -1,11 +1,11 @@
-"""gc-config: what is asked of retired configurations, and what when they do not answer (ares/reconfig/retire.py; Alg. 2:37-46)."""
+"""gc-config: what is asked of retired configurations, and what when they do not answer (ares/reconfig/reconfigure.py; Alg. 2:37-46)."""
 
 import pytest
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused, Superseded, Unavailable
 from ares.model.messages import Ack, CollectConfig
-from ares.reconfig.retire import COLLECT_S, gc_config
+from ares.reconfig.reconfigure import COLLECT_S, gc_config
 from ares.reconfig.view import Switches, View
 
 C = [Configuration.abd(["s0", "s1", "s2"]).at("d", index) for index in range(4)]
@@ -26,7 +26,7 @@ def collect(view, reactions):
     asked, gather = [], next(operation)
     for reaction in reactions:
         asked.append(gather.configuration.index)
-        request = gather.requests(1)
+        request = gather.requests(1, *gather.arguments)
         assert request == CollectConfig(1, gather.configuration.id, Successor(C[2], Status.FINALIZED))
         assert gather.give_up_s == COLLECT_S
         try:

@@ -1,18 +1,18 @@
-"""A round: what it expects, whom it asks, when it asks again (ares/operation/rounds.py)."""
+"""A round: what it expects, whom it asks, when it asks again (ares/operation/session.py)."""
 
 import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.messages import Ack, DataReply, Element, GetData, PutData, ReadConfig
 from ares.model.tag import Tag
-from ares.operation.effects import Gather
-from ares.operation.rounds import REPLY_OF, RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
+from ares.operation.effects import REPLY_OF, Gather
+from ares.operation.session import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 
 C = Configuration.abd(["s0", "s1", "s2", "s3", "s4"]).at("d", 3)
 
 
 def begun(requests, **more) -> Round:
-    job = Job(iter(()), "write of 'k'", 30.0, 100.0, lambda *_: None, False, None, None)
+    job = Job(iter(()), None, False, label="write of 'k'", timeout_s=30.0, deadline=100.0, done=lambda *_: None)
     return begin(7, job, Gather(C, lambda call: requests, "get-data", **more), 10.0)
 
 

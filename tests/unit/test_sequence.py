@@ -1,10 +1,10 @@
-"""The configurations that a client knows, case by case (ares/reconfig/sequence.py)."""
+"""The configurations that a client knows, case by case (ares/reconfig/view.py)."""
 
 import pytest
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused
-from ares.reconfig.sequence import ConfigurationSequence
+from ares.reconfig.view import ConfigurationSequence
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])
 C = [ONE.at("d", index) for index in range(8)]

@@ -1,4 +1,4 @@
-"""What ends a job that waits, a deadline or the end of the connection, is thrown into it first (ares/operation/jobs.py)."""
+"""What ends a job that waits, a deadline or the end of the connection, is thrown into it first (ares/operation/session.py)."""
 
 import pytest
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ares.dap.coding import Parts, coding_for
-from ares.dap.registry import capacity
+from ares.dap.list import capacity
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import intact, is_hollow
 from ares.model.errors import AresError
