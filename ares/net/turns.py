@@ -23,7 +23,7 @@ GROUP_MESSAGES = 4
 
 QUICK: frozenset[type[AnyMessage]] = frozenset({GetTag, GetData, PutData, ReadConfig})
 """A batch of these alone is answered without a look at the clock, which costs a fifth of answering it: TURN_MESSAGES_MAX of them take about a
-millisecond. Data that must be verified on the way takes longer, and the handler sees to that (ares/server/durable_host.py)."""
+millisecond. Data that must be verified on the way takes longer, and the handler sees to that (ares/server/host.py)."""
 
 LINE_BATCHES_MAX = 256
 """Of a client that stands in line and from which more comes."""

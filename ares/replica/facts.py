@@ -41,14 +41,14 @@ _CHARACTER_BYTES_MAX = 4
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def put_bytes(name_characters: int, data_bytes: int) -> int:
+def put_bytes(object: ObjectName, data_bytes: int) -> int:
     """What an element takes in a journal, about; for the account of what is still needed, see ares/replica/places.py."""
-    return _PUT_BYTES + name_characters + data_bytes
+    return _PUT_BYTES + len(object) + data_bytes
 
 
-def trimmed_bytes(name_characters: int) -> int:
+def trimmed_bytes(object: ObjectName) -> int:
     """What :class:`Trimmed` takes in a journal, about."""
-    return _TRIMMED_BYTES + name_characters
+    return _TRIMMED_BYTES + len(object)
 
 
 def pointed_bytes(*contents: Configuration | Successor | None) -> int:

@@ -18,7 +18,7 @@ from ares.security.clients_file import AuthorisedClients, KeyedSender, read_clie
 from ares.security.keys import SecretKey, SigningKey
 from ares.security.roles import Client, Role
 from ares.security.secrets import write_secret
-from ares.server.guard import certifying, guard_of, processes_as_clients
+from ares.server.process import certifying, guard_of, processes_as_clients
 
 
 @pytest.fixture

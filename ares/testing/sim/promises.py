@@ -89,7 +89,7 @@ class Promises:
             self._kept(replica.hosted[id], object, tags)
         for id, hosting in replica.hosted.items():
             for object, versions in hosting.objects.items():
-                for tag, element in versions.entries:
+                for tag, element, _ in versions.entries:
                     if not self.rotten or (not is_hollow(element) and intact(id, object, tag, element)):
                         self._judge(id, object, tag, element)
 

@@ -1,0 +1,93 @@
+"""A storage server from its start to its end: what its journal tells, then serving, then a journal that is whole."""
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable
+
+from ares.model.configuration import Configuration
+from ares.model.errors import StoreFailed
+from ares.model.identity import ServerId
+from ares.net.port import Journal, Listener, NoJournal
+from ares.replica.hosting import Clock, no_clock
+from ares.replica.replica import Replica
+from ares.security.roles import Admission
+from ares.server.host import Host
+from ares.server.scrub import Scrubbing, ScrubPlan
+
+log = logging.getLogger(__name__)
+
+
+def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Replica:
+    """The server's state as ``journal`` tells it, once in a process: the garbage collector never looks at it, nor at what else is there already.
+
+    Servers of one domain grow alike and look for garbage at the same time, so no quorum hides it: let it be a short look.
+
+    Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
+    """
+    gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
+    try:
+        replica = recovered(server, identity, initial, journal, clock)
+    finally:
+        gc.enable()
+    gc.freeze()
+    return replica
+
+
+def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Replica:
+    """:func:`restored`, as often as you like."""
+    replica = Replica(server, identity, initial, clock, journal.keeps)
+    replica.begin_restoring()
+    for place, facts in journal.recover():
+        for fact in facts:
+            replica.restore(fact, place)
+    replica.restored()
+    return replica
+
+
+async def run_server(
+    server: ServerId,
+    identity: str,
+    initial: Configuration,
+    listener: Listener,
+    stop: asyncio.Event,
+    journal: Journal | None = None,
+    admission: Admission | None = None,
+    serving: Callable[[Host], None] = lambda host: None,
+    plan: ScrubPlan | None = None,
+) -> None:
+    """Serve until ``stop`` is set, and reply to what was taken; the journal is closed then. ``initial``: c0 of the cluster file. ``journal``: None
+    keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of the host. ``plan``: how it looks after its disk; None:
+    not at all.
+
+    Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
+    """
+    journal = journal or NoJournal()
+    failure: list[OSError] = []
+    ended = asyncio.Event()
+
+    def fail(error: OSError) -> None:
+        failure.append(error)
+        ended.set()
+
+    try:
+        replica = restored(server, identity, initial, journal, time.time)
+        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener)
+        address = await listener.serve(host.handler)
+        log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
+        serving(host)
+        waits = [asyncio.create_task(event.wait()) for event in (stop, ended)]
+        scrubbing = [] if plan is None else [asyncio.create_task(Scrubbing(host, journal, plan).run())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits + scrubbing:
+            task.cancel()
+        if scrubbing:
+            await asyncio.wait(scrubbing)
+        await host.finish()
+        await listener.close()
+    finally:
+        journal.close()
+    if failure:
+        raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
+    log.info("stopped")
