@@ -13,7 +13,7 @@ from ares.model.configuration import Configuration
 from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage, ConsensusDescription, Decided, PutData
 from ares.replica.facts import Fact
-from ares.replica.places import Key as Key
+from ares.replica.facts import Key as Key
 
 Sender = Hashable
 """Names the client that a request came from, for the reply; valid while its connection lasts."""

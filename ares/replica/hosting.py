@@ -1,4 +1,4 @@
-"""What a server keeps for one configuration: the objects, nextC (Alg. 4), and where its journal tells of them (ares/replica/places.py).
+"""What a server keeps for one configuration: the objects, nextC (Alg. 4), and where its journal tells of them (ares/replica/facts.py).
 
 After gc-config the whole table of objects goes, tags included, where the paper keeps every tag with an empty value: the server answers with no
 tags and the finalized successor, which has everything that completed here and which every client must visit anyway. Keeping the tags would
@@ -40,8 +40,7 @@ from ares.model.messages import (
 )
 from ares.model.successor import advance
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
-from ares.replica.facts import Fact, Pointed, Trimmed, pointed_bytes, put_bytes
-from ares.replica.places import NO_CALL, Account, Key, Share
+from ares.replica.facts import NO_CALL, Account, Fact, Key, Pointed, Share, Trimmed, pointed_bytes, put_bytes
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""

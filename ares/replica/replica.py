@@ -41,9 +41,8 @@ from ares.model.messages import (
 )
 from ares.model.successor import ConflictingSuccessor, advance
 from ares.model.version import VERSION
-from ares.replica.facts import Fact, Pointed, Trimmed, fact_bytes_max, pointed_bytes
+from ares.replica.facts import Account, Fact, Key, Pointed, Share, Trimmed, fact_bytes_max, pointed_bytes
 from ares.replica.hosting import BadElement, Clock, Hosting, no_clock
-from ares.replica.places import Account, Key, Share
 
 _REASONS = {ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR, BadElement: Reason.BAD_ELEMENT, BadInput: Reason.BAD_REQUEST}
 _REFUSED = tuple(_REASONS)

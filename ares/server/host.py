@@ -50,7 +50,7 @@ from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Unsynced
 from ares.security.roles import Admission
-from ares.server.reclaiming import Progress, Reclaiming
+from ares.server.reclaiming import Reclaimed, Reclaiming
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is told to be full."""
@@ -329,9 +329,9 @@ class Host:
 
     def _reclaim(self) -> None:
         step = self._reclaiming.step()
-        if step is Progress.APPENDED:
+        if step is Reclaimed.APPENDED:
             self._gathering.appended = True
-        elif step is Progress.LOOKED:
+        elif step is Reclaimed.LOOKED:
             self._schedule()
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:

@@ -21,7 +21,7 @@ from ares.replica.replica import Replica
 log = logging.getLogger(__name__)
 
 
-class Progress(enum.Enum):
+class Reclaimed(enum.Enum):
     """What a step did: nothing; it looked, and there is more to look at; it left something to commit before the next step."""
 
     NOTHING = enum.auto()
@@ -65,14 +65,14 @@ class Reclaiming:
         """Look for what can be given back, however little died since the last time."""
         self._looked_at_died = self._replica.account.died - self._limits.look_bytes
 
-    def step(self) -> Progress:
+    def step(self) -> Reclaimed:
         """One slice, if there is a place to give back. Call it while no commit is under way, so that every slice before it is durable.
 
         Raises OSError.
         """
         if self._compaction is None and not self._damaged and not self._may_be_worth_it:
             self.lacks_room = False
-            return Progress.NOTHING
+            return Reclaimed.NOTHING
         compaction = self._compaction or self._chosen()
         if compaction is None:
             return self._sealed()
@@ -82,19 +82,19 @@ class Reclaiming:
         except StoreDamaged as error:
             log.error("a place of the store is not what was written: %s", error)
             self.leave(compaction.place)
-            return Progress.LOOKED
+            return Reclaimed.LOOKED
         if room:
             return self._copy(compaction, room)
         if not compaction.ended:
-            return Progress.LOOKED
+            return Reclaimed.LOOKED
         self._journal.discard(compaction.place)
         self._damaged.pop(compaction.place, None)
         self._compaction = None
         self.lacks_room = self.lacks_room and bool(self._damaged)
         self.look_again()
-        return Progress.APPENDED
+        return Reclaimed.APPENDED
 
-    def _copy(self, compaction: Compaction, room: int) -> Progress:
+    def _copy(self, compaction: Compaction, room: int) -> Reclaimed:
         left = compaction.place
         may_take_spare = is_worth_it(self._journal.places()[left], self._replica.account.live.get(left, 0))
         place = self._journal.reserve(room, Use.COMPACTION if may_take_spare else Use.DATA)
@@ -104,18 +104,18 @@ class Reclaiming:
             self.lacks_room = False
         for fact in compaction.move(place):
             self._journal.append(fact, fact_bytes_max(fact))
-        return Progress.APPENDED
+        return Reclaimed.APPENDED
 
-    def _wait(self, compaction: Compaction) -> Progress:
+    def _wait(self, compaction: Compaction) -> Reclaimed:
         """There is no room for the next slice. Once, and not again until there was some, look for another place than a damaged one."""
         lacked_room, self.lacks_room = self.lacks_room, True
         if compaction.place not in self._damaged:
-            return Progress.NOTHING
+            return Reclaimed.NOTHING
         self._compaction, self._waiting = None, compaction
         if lacked_room:
-            return Progress.NOTHING
+            return Reclaimed.NOTHING
         self.look_again()
-        return Progress.LOOKED
+        return Reclaimed.LOOKED
 
     def _chosen(self) -> Compaction | None:
         """A damaged place that nothing is appended to any more, else one that is worth it; the other way round while there is no room."""
@@ -146,14 +146,14 @@ class Reclaiming:
         facts = self._replica.held_at(place, self._damaged[place]) if is_damaged else self._journal.read(place)
         return Compaction(self._replica, place, facts, self._limits)
 
-    def _sealed(self) -> Progress:
+    def _sealed(self) -> Reclaimed:
         """See to it that nothing more is appended to damaged places."""
         self.lacks_room = False
         for place in list(self._damaged):
             if place not in self._journal.durable():
                 del self._damaged[place]  # it was given back meanwhile
             elif self._journal.seal(place):
-                return Progress.APPENDED
+                return Reclaimed.APPENDED
             else:
                 self.lacks_room = True
-        return Progress.NOTHING
+        return Reclaimed.NOTHING

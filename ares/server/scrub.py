@@ -25,7 +25,7 @@ from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
 from ares.net.port import Journal, Verdict
-from ares.replica.places import NO_CALL, Key
+from ares.replica.facts import NO_CALL, Key
 from ares.server.host import Host
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What is given back and what is kept (ares/replica/compaction.py, ares/replica/places.py)."""
+"""What is given back and what is kept (ares/replica/compaction.py, ares/replica/facts.py)."""
 
 import msgspec
 import pytest

@@ -17,8 +17,8 @@ from ares.model.tag import Tag
 from ares.objects.operations import read, stat, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.replica.facts import Account, Share
 from ares.replica.hosting import Hosting
-from ares.replica.places import Account, Share
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
 from tests.protocol.world import Client, World, servers
 

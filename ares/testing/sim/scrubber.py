@@ -9,7 +9,7 @@ from ares.model.identity import ServerId
 from ares.model.messages import Element, PutData
 from ares.objects.repair import rebuild_element
 from ares.operation.session import Session
-from ares.replica.places import NO_CALL, Key
+from ares.replica.facts import NO_CALL, Key
 from ares.server.host import Host
 from ares.testing.sim.journal_server import JournalServer
 from ares.testing.sim.simulated_server import SimServer
