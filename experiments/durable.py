@@ -29,8 +29,8 @@ from ares.model.messages import PutData
 from ares.model.tag import Tag
 from ares.net.transports import listener_at
 from ares.replica.facts import fact_bytes_max
-from ares.server.durable_server import restored, run_durable_server
-from ares.server.host import Host, run_server
+from ares.server.host import Host
+from ares.server.serving import restored, run_server
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
@@ -64,7 +64,7 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
         await run_server(server.id, server.identity, settings.initial, listener, stop, serving=say_ready)
     owner = Owner(settings.initial.id, server.id, server.identity)
     journal = open_journal(server.data, owner, disk=SlowDisk(sync_ms / 1000) if sync_ms else None)
-    await run_durable_server(server.id, server.identity, settings.initial, journal, listener, stop, serving=say_ready)
+    await run_server(server.id, server.identity, settings.initial, listener, stop, journal, serving=say_ready)
 
 
 def say_ready(_: Host) -> None:
@@ -147,8 +147,8 @@ def drop_page_cache() -> None:
 async def restore(directory: Path) -> None:
     began = time.perf_counter()
     journal = open_journal(directory, OWNER)
-    outlasting = restored(OWNER.server, OWNER.identity, INITIAL, journal)
-    objects = sum(len(hosting.objects) for hosting in outlasting.replica.hosted.values())
+    replica = restored(OWNER.server, OWNER.identity, INITIAL, journal)
+    objects = sum(len(hosting.objects) for hosting in replica.hosted.values())
     print(f"restored in {time.perf_counter() - began:.2f} s ({objects:,} objects)")
     journal.close()
 

@@ -14,19 +14,23 @@ from ares.model.configuration import Configuration
 from ares.model.messages import DELETED, Element
 from ares.model.tag import TAG_ZERO, Tag
 
+Entry = tuple[Tag, Element, int]
+"""A version that a server has: its tag, the element, and the place in the server's journal that tells it (0 where there is no journal)."""
 
-def _descending(entry: tuple[Tag, Element]) -> tuple[int, int]:
+
+def _descending(entry: Entry) -> tuple[int, int]:
     return (-entry[0].number, -entry[0].writer)
 
 
 class Versions:
-    """(tag, element) pairs, newest first, at most ``capacity``."""
+    """The entries, newest first, at most ``capacity``. ``trimmed_place``: the place in the server's journal that tells ``trimmed``."""
 
-    __slots__ = ("entries", "trimmed")
+    __slots__ = ("entries", "trimmed", "trimmed_place")
 
     def __init__(self) -> None:
-        self.entries: list[tuple[Tag, Element]] = []
+        self.entries: list[Entry] = []
         self.trimmed = TAG_ZERO
+        self.trimmed_place = 0
 
     @property
     def newest(self) -> Tag:
@@ -40,29 +44,37 @@ class Versions:
     def tags(self) -> tuple[Tag, ...]:
         """Newest first, without t0."""
         entries = self.entries
-        return (entries[0][0],) if len(entries) == 1 else tuple([tag for tag, _ in entries])
+        return (entries[0][0],) if len(entries) == 1 else tuple([entry[0] for entry in entries])
 
-    def element(self, tag: Tag) -> Element | None:
-        for held, element in self.entries:
-            if held == tag:
-                return element
+    def position(self, tag: Tag) -> int | None:
+        """Where ``tag`` is among the entries."""
+        for position, entry in enumerate(self.entries):
+            if entry[0] == tag:
+                return position
         return None
 
-    def put(self, tag: Tag, element: Element, capacity: int) -> int:
-        """put-data (Alg. 4:16-25): insert, drop what is beyond ``capacity``; returns by how many bytes the stored data grew."""
-        entries = self.entries
+    def element(self, tag: Tag) -> Element | None:
+        position = self.position(tag)
+        return None if position is None else self.entries[position][1]
+
+    def put(self, tag: Tag, element: Element, capacity: int, place: int = 0) -> Entry | None:
+        """put-data (Alg. 4:16-25): insert, and drop what is beyond ``capacity``.
+
+        Returns the entry that is not kept: none, an older one, or this one, whose tag is then the very object that was given.
+        """
+        entries, entry = self.entries, (tag, element, place)
         if not entries or tag > entries[0][0]:
-            entries.insert(0, (tag, element))
-        elif self.element(tag) is not None:
-            return 0
+            entries.insert(0, entry)
+        elif self.position(tag) is not None:
+            return entry
         else:
-            entries.insert(bisect_left(entries, (-tag.number, -tag.writer), key=_descending), (tag, element))
+            entries.insert(bisect_left(entries, (-tag.number, -tag.writer), key=_descending), entry)
         if len(entries) <= capacity:
-            return element.size
-        dropped, lost = entries.pop()
-        if dropped > self.trimmed:
-            self.trimmed = dropped
-        return element.size - lost.size
+            return None
+        lost = entries.pop()
+        if lost[0] > self.trimmed:
+            self.trimmed = lost[0]
+        return lost
 
 
 def capacity(configuration: Configuration) -> int:

@@ -16,7 +16,7 @@ Sender = Hashable
 Handle = Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]
 """What a server does with requests that came together: the replies to that sender that can be given at once.
 
-They end when the client's turn does (ares/net/turns.py), so each is to be answered before the next is taken. What it does not take, it
+They end when the client's turn does (ares/net/batching.py), so each is to be answered before the next is taken. What it does not take, it
 is given at the client's next turn.
 """
 

@@ -1,4 +1,4 @@
-"""Which place of a journal to give back, and what of it to keep (pure; ares/server/durable_host.py does it).
+"""Which place of a journal to give back, and what of it to keep (pure; ares/server/reclaiming.py does it).
 
 A place is worth it when at least half of it is dead: then copying what lives costs no more than was gained, so everything that is ever copied is no
 more than what clients wrote. What lives is known about, never less than half of what it takes: after a place was copied it is not chosen again at
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from ares.replica.facts import Fact, fact_bytes_max
-from ares.replica.state import Outlasting
+from ares.replica.replica import Replica
 
 
-class Thrift(Struct, frozen=True):
+class CompactionLimits(Struct, frozen=True):
     """``look_bytes``: how much must have died before places are looked at again for one to give back.
 
     What is looked at in one turn of the event loop ends at ``slice_bytes`` or ``slice_facts``.
@@ -24,8 +24,7 @@ class Thrift(Struct, frozen=True):
     slice_facts: int = 1000
 
 
-USUAL = Thrift()
-
+USUAL = CompactionLimits()
 
 DEAD_SHARE_MIN = 0.5
 
@@ -51,10 +50,10 @@ class Compaction:
     ``facts``: of the place, as its file has them or as they are held (a None among them is a step that found nothing).
     """
 
-    def __init__(self, outlasting: Outlasting, place: int, facts: Iterator[Fact | None], thrift: Thrift = USUAL) -> None:
+    def __init__(self, replica: Replica, place: int, facts: Iterator[Fact | None], limits: CompactionLimits = USUAL) -> None:
         self.place = place
-        self._thrift = thrift
-        self._outlasting = outlasting
+        self._limits = limits
+        self._replica = replica
         self._facts = facts
         self._slice: list[Fact] = []
         self.ended = False
@@ -63,8 +62,7 @@ class Compaction:
         """Room that the next slice takes at most; 0 if nothing of it survives. Asked again before it was moved, it is the same slice."""
         if not self._slice and not self.ended:
             self._advance()
-        outlasting = self._outlasting
-        self._slice = [kept for fact in self._slice if (kept := outlasting.surviving(fact, self.place)) is not None]
+        self._slice = [kept for fact in self._slice if (kept := self._replica.surviving(fact, self.place)) is not None]
         return sum(map(fact_bytes_max, self._slice))
 
     def _advance(self) -> None:
@@ -73,13 +71,13 @@ class Compaction:
             if fact is not None:
                 self._slice.append(fact)
                 bytes += fact_bytes_max(fact)
-            if bytes >= self._thrift.slice_bytes or count >= self._thrift.slice_facts:
+            if bytes >= self._limits.slice_bytes or count >= self._limits.slice_facts:
                 return
         self.ended = True
 
     def move(self, place: int) -> list[Fact]:
         """The slice, to be journaled at ``place``: the replica counts on it from now on."""
         for fact in self._slice:
-            self._outlasting.move(fact, place)
+            self._replica.move(fact, place)
         moved, self._slice = self._slice, []
         return moved

@@ -1,18 +1,19 @@
-"""What a server keeps for one configuration: the objects, and nextC (Alg. 4).
+"""What a server keeps for one configuration: the objects, nextC (Alg. 4), and where its journal tells of them (ares/replica/facts.py).
 
 After gc-config the whole table of objects goes, tags included, where the paper keeps every tag with an empty value: the server answers with no
 tags and the finalized successor, which has everything that completed here and which every client must visit anyway. Keeping the tags would
 leak memory with every reconfiguration. A server that has collected acknowledges put-data without storing, as published (Alg. 4:18).
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, cast
 
 from sortedcontainers import SortedDict
 
 from ares.dap.list import Versions, capacity
+from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.configuration import Configuration, Successor, advance
-from ares.model.element import intact, is_in_crumbs
+from ares.model.element import hollow, intact, is_hollow, is_in_crumbs
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import KEY_BYTES_MAX, ObjectName, fits, is_object_name
 from ares.model.messages import (
@@ -37,6 +38,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
+from ares.replica.facts import NO_CALL, Account, Fact, Key, Pointed, Share, Trimmed, pointed_bytes, put_bytes
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
@@ -65,21 +67,24 @@ class Hosting:
 
     ``clock`` bounds the numbers of tags (:func:`ares.model.tag.number_max`), and nothing else: it can make a server refuse, and never makes it
     forget.
+    ``share``: what of the journal this configuration needs; None for a server that keeps everything in memory. ``pointed_place``: where
+    :meth:`pointed` is told; None when it is nowhere yet.
     ``answers``: what takes each kind of request and returns its reply. A table: looking at one class after the other takes longer than answering.
 
     It remembers of which objects something came after nextC (``_following``), so that it can say of the others that all they have was here before:
     who moves data from here finds that, since its requests install nextC. Where the order is not known, as after a restart, nothing is said.
     """
 
-    verifies = False
-    """Memory is trusted: who reads verifies anyway."""
-
-    def __init__(self, configuration: Configuration, position: int, clock: Clock = no_clock) -> None:
+    def __init__(self, configuration: Configuration, position: int, clock: Clock = no_clock, share: Share | None = None) -> None:
         self.configuration = configuration
         self.successor: Successor | None = None
         self.collected = False
         self.bytes = 0
         self.elements = 0
+        self.pointed_place: int | None = None
+        self._pointed_bytes = 0
+        self._journaled = share is not None
+        self._share = share or Share(Account())
         self._element_index = position if configuration.dap == "ec" else 0
         self._capacity = capacity(configuration)
         self._objects: SortedDict[ObjectName, Versions] = SortedDict()
@@ -135,7 +140,7 @@ class Hosting:
             if not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
                 check_name(request.object)
             return DataReply(request.call, (), -1, TAG_ZERO, None, self.successor)
-        tag, element = versions.entries[0]
+        tag, element, _ = versions.entries[0]
         length = element.length
         wanted: Element | None = element
         if request.wanted is not None:
@@ -145,18 +150,39 @@ class Hosting:
             or (self.successor is not None and self.successor.finalized)
             or (not request.element and wanted.size > INLINE_BYTES_MAX)
             or (request.held is not None and tag <= request.held)
-            or (self.verifies and not self.is_sound(request.object, tag, wanted))
+            or (self._journaled and not self.is_sound(request.object, tag, wanted))
         ):
             wanted = None
         preceding = self._order_known and request.object not in self._following
         return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor, preceding)
 
     def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
-        """Whether the element held under ``tag`` is what was sealed; otherwise it counts as missing. Asked where a hosting ``verifies``."""
-        return True
+        """Whether the element held under ``tag`` is what was sealed; otherwise it counts as missing. Asked where there is a journal: its mapped data
+        may have rotted, and is looked at every time. What is in memory is trusted: clients verify it anyway."""
+        if element.size < DETACHED_BYTES_MIN:
+            return not is_hollow(element)
+        self._share.account.verified_bytes += element.size
+        sound = intact(self.configuration.id, object, tag, element)
+        if not sound:
+            self._found_damaged(object, tag)
+        return sound
+
+    def _found_damaged(self, object: ObjectName, tag: Tag) -> None:
+        versions = self._objects.get(object)
+        position = versions.position(tag) if versions is not None else None
+        if versions is None or position is None or is_hollow(versions.entries[position][1]):
+            return
+        _, element, place = versions.entries[position]
+        self.move(PutData(NO_CALL, self.configuration.id, object, tag, hollow(element)), place)
+        self._share.account.suspects[place] = None
 
     def put_data(self, request: PutData) -> Ack:
-        """Raises :class:`BadElement` or :class:`BadInput`; nothing is stored then. (t0, v0) is in every List without being stored."""
+        """Raises what :meth:`put` does."""
+        self.put(request)
+        return Ack(request.call, self.successor)
+
+    def put(self, request: PutData, place: int = 0) -> Fact | None:
+        """:meth:`keep` an element that a client sent. Raises :class:`BadElement` or :class:`BadInput`; nothing is stored then."""
         object, tag, element = request.object, request.tag, request.element
         if not 0 < len(object) <= NAME_CHARACTERS_SURE:
             check_name(object)
@@ -169,8 +195,7 @@ class Hosting:
             raise BadElement(f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored")
         if tag.number > NUMBER_FLOOR:
             self._check_number(object, tag)
-        self.keep(object, tag, element)
-        return Ack(request.call, self.successor)
+        return self.keep(request, place)
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
         """Raises :class:`BadElement` for a number that nobody gets to by writing, by this server's clock.
@@ -186,24 +211,54 @@ class Hosting:
                 "Was the tag made by hand, or is a clock wrong?"
             )
 
-    def keep(self, object: ObjectName, tag: Tag, element: Element) -> None:
-        """Store an element that was checked; nothing is kept for a collected configuration, nor of t0."""
+    def keep(self, put: PutData, place: int = 0) -> Fact | None:
+        """Store an element that was checked, and that the journal is to tell at ``place``.
+
+        Returns what that changed: the put when it is stored, the tag when it only raised ``trimmed``, None when nothing changed. Nothing is kept for
+        a collected configuration, nor of t0: (t0, v0) is in every List without being stored.
+        """
+        object, tag, element = put.object, put.tag, put.element
         if self.collected or tag == TAG_ZERO:
-            return
+            return None
         if self.successor is not None:
             self._following.add(object)
         versions = self._objects.get(object)
         if versions is None:
-            versions = self._objects[object] = self._versions(object)
-        before = len(versions.entries)
-        self.bytes += versions.put(tag, element, self._capacity)
+            versions = self._objects[object] = Versions()
+        trimmed = versions.trimmed
+        lost = versions.put(tag, element, self._capacity, place)
         if element.length == LEFT:
             self._left[object] = None
-        self.elements += len(versions.entries) - before
+        if lost is None:
+            self.elements += 1
+            size = element.size
+            self.bytes += size
+            if self._journaled:
+                self._share.add(place, put_bytes(object, size))
+            return put
+        if lost[0] is tag:
+            return self._not_kept(put, versions, place, trimmed)
+        size, lost_size = element.size, lost[1].size
+        self.bytes += size - lost_size
+        if self._journaled:
+            self._share.exchange(lost[2], put_bytes(object, lost_size), place, put_bytes(object, size))
+            if versions.trimmed != trimmed:
+                self._share.tell_trimmed(object, versions, lost[2], trimmed)
+        return put
 
-    def _versions(self, object: ObjectName) -> Versions:
-        """For an object of which nothing was held."""
-        return Versions()
+    def _not_kept(self, put: PutData, versions: Versions, place: int, trimmed: Tag) -> Fact | None:
+        """The version is held already, which repairs it if it is hollow, or it is older than all that are held."""
+        position = versions.position(put.tag)
+        if position is None:
+            if versions.trimmed == trimmed:
+                return None
+            self._share.tell_trimmed(put.object, versions, place, trimmed)
+            return Trimmed(put.configuration, put.object, put.tag)
+        if not is_hollow(versions.entries[position][1]):
+            return None
+        self._share.account.repaired += 1
+        self.move(put, place)
+        return put
 
     def collect(self, request: CollectConfig) -> Ack:
         """gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
@@ -219,6 +274,9 @@ class Hosting:
         self._objects.clear()
         self._following.clear()
         self._left.clear()
+        self._share.clear()
+        if self.pointed_place is not None:
+            self._share.add(self.pointed_place, self._pointed_bytes)
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
         """Raises :class:`BadInput`. What can be no object's name is passed over: an earlier release stored any, and nobody can read it."""
@@ -251,6 +309,101 @@ class Hosting:
         objects = self._objects
         self._left = {name: None for name in self._left if name in objects and objects[name].entries and objects[name].entries[0][1].length == LEFT}
         return sorted(self._left)
+
+    # -- the journal ----------------------------------------------------------------------------------------------------
+
+    def pointed(self) -> Pointed:
+        """The fact that tells all of this configuration but the objects."""
+        return Pointed(self.configuration, self.successor, self.collected)
+
+    def point_from(self, place: int) -> None:
+        """What the journal tells of this configuration is at ``place`` from now on."""
+        if self.pointed_place is not None:
+            self._share.add(self.pointed_place, -self._pointed_bytes)
+        self.pointed_place, self._pointed_bytes = place, pointed_bytes(self.configuration, self.successor)
+        self._share.add(place, self._pointed_bytes)
+
+    def knows(self, object: ObjectName, tag: Tag) -> bool:
+        """Whether a put of ``tag`` would change nothing: it is held with its data, or was dropped and would be again."""
+        versions = self._objects.get(object)
+        if self.collected or versions is None or not versions.entries or tag > versions.entries[0][0]:
+            return self.collected
+        element = versions.element(tag)
+        if element is not None:
+            return not is_hollow(element)
+        return tag <= versions.trimmed and len(versions.entries) == self._capacity and tag < versions.entries[-1][0]
+
+    def move(self, fact: PutData | Trimmed, place: int) -> None:
+        """``fact``, which is held, is told at ``place`` from now on; of a put, the element is held as it is there."""
+        object, tag = fact.object, fact.tag
+        versions = self._objects.get(object)
+        if versions is None:
+            return
+        if isinstance(fact, Trimmed):
+            self._share.tell_trimmed(object, versions, place, versions.trimmed)
+            return
+        position = versions.position(tag)
+        if position is not None:
+            _, old, old_place = versions.entries[position]
+            self._share.exchange(old_place, put_bytes(object, old.size), place, put_bytes(object, fact.element.size))
+            versions.entries[position] = (tag, fact.element, place)
+            self.bytes += fact.element.size - old.size
+        self._note(fact)
+
+    def replace(self, put: PutData) -> None:
+        """Hold the same element where it is in memory now."""
+        versions = self._objects.get(put.object)
+        position = versions.position(put.tag) if versions is not None else None
+        if versions is not None and position is not None:
+            versions.entries[position] = (put.tag, put.element, versions.entries[position][2])
+
+    def restore(self, fact: PutData | Trimmed, place: int) -> None:
+        """Join what the journal tells at ``place``, the last of several: the others may be about to go, and of an element either the one before was
+        copied when it was seen to be intact, or it had rotted, and this says so or repairs it."""
+        object, tag = fact.object, fact.tag
+        versions = self._objects.get(object)
+        if isinstance(fact, PutData):
+            if versions is not None and versions.position(tag) is not None:
+                self.move(fact, place)
+            else:
+                self.keep(fact, place)
+                self._note(fact)
+        elif not self.collected:
+            if versions is None:
+                versions = self._objects[object] = Versions()
+            before = versions.trimmed
+            if tag >= before:
+                versions.trimmed = tag
+                self._share.tell_trimmed(object, versions, place, before)
+
+    def _note(self, put: PutData) -> None:
+        if is_hollow(put.element):
+            self._share.account.hollows[put.configuration, put.object, put.tag] = None
+
+    def begin_restoring(self) -> None:
+        """Keep names in no order until :meth:`restored`: a million are put in order at once much faster than one by one."""
+        self._objects = cast("SortedDict[ObjectName, Versions]", dict(self._objects))
+
+    def restored(self) -> None:
+        """Every fact was given: serve from now on. Facts come in any order, so nobody knows what was here before nextC."""
+        self._order_known = self.successor is None
+        self._objects = SortedDict(self._objects)
+
+    def held_at(self, place: int, readable: Container[Key] | None) -> Iterator[PutData | Trimmed | None]:
+        """What is held of the facts at ``place``, from memory; see :meth:`ares.replica.replica.Replica.held_at`."""
+        id = self.configuration.id
+        for object in list(self._objects):
+            yield None
+            versions = self._objects.get(object)
+            if versions is None:
+                continue
+            if versions.trimmed_place == place and versions.trimmed != TAG_ZERO:
+                yield Trimmed(id, object, versions.trimmed)
+            for tag, element, its_place in list(versions.entries):
+                if its_place == place:
+                    is_mapped = element.size >= DETACHED_BYTES_MIN
+                    lost = readable is not None and is_mapped and (id, object, tag) not in readable
+                    yield PutData(NO_CALL, id, object, tag, hollow(element) if lost else element)
 
 
 def check_name(name: ObjectName) -> None:

@@ -1,45 +1,73 @@
-"""A server as a function: a request in, a reply out; no I/O (ARES II Alg. 4; docs/protocol.md, Rules).
+"""A server as a function: a request in, a reply out; no I/O (ARES II Alg. 4, and docs/protocol.md, Rules).
 
 A server is a member of a configuration under its own identity, or refuses. A configuration that it has never seen is introduced by a client with its
 content; the server checks that it is a member and that no other configuration has that place before it keeps state. A server that restarted without
 its state has a new identity, so configurations that name the old one are refused: that counts as a crash, which reconfiguration repairs.
+
+The papers' servers keep their state for ever; one of ours that has a journal restarts. The replica says which facts must be journaled, and is put
+together again from them (ares/replica/facts.py), in any order. So the journal may copy a fact to its end and forget the old place, which is how it
+gives space back, and a crash in the middle of that leaves a fact twice: no harm. What must be kept of a fact whose place is about to go says
+:meth:`Replica.surviving`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
-from ares.model.configuration import Configuration, ConflictingSuccessor
-from ares.model.errors import BadInput
-from ares.model.identity import ConfigurationId, DomainName, ServerId
+import msgspec
+
+from ares.dap.list import Versions
+from ares.model.configuration import Configuration, ConflictingSuccessor, Successor, advance
+from ares.model.element import hollow, intact, is_hollow
+from ares.model.errors import AresError, BadInput, StoreDamaged
+from ares.model.identity import ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
+    Ack,
+    CollectConfig,
     Describe,
     Description,
+    Element,
+    GetData,
+    GetTag,
     Introduce,
     Keyed,
+    ListObjects,
     Message,
+    PutData,
     Reason,
     Refused,
     Reply,
     Request,
+    WriteConfig,
 )
 from ares.model.version import VERSION
-from ares.replica.hosting import BadElement, Hosting
+from ares.replica.facts import Account, Fact, Key, Pointed, Share, Trimmed, fact_bytes_max, pointed_bytes
+from ares.replica.hosting import BadElement, Clock, Hosting, no_clock
+
+_REASONS = {ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR, BadElement: Reason.BAD_ELEMENT, BadInput: Reason.BAD_REQUEST}
+_REFUSED = tuple(_REASONS)
 
 
 class Replica:
     """One storage server's state. ``initial``: c0 of its cluster file, the only configuration it accepts at that place.
 
-    ``hosting(configuration, position)`` makes the state of one configuration.
+    ``clock``: see :class:`ares.replica.hosting.Hosting`. ``journaled``: there is a journal, which first gives all its facts to :meth:`restore`; then
+    requests for which :meth:`room` asks go through :meth:`change`. ``account``: of what is in the journal.
     """
 
-    def __init__(self, server: ServerId, identity: str, initial: Configuration, hosting: Callable[[Configuration, int], Hosting] = Hosting) -> None:
+    def __init__(self, server: ServerId, identity: str, initial: Configuration, clock: Clock = no_clock, journaled: bool = False) -> None:
         self.server = server
         self.identity = identity
+        self.journaled = journaled
+        self.account = Account()
         self._cluster = initial.cluster_id
-        self._hosting = hosting
+        self._clock = clock
         self._hosted: dict[ConfigurationId, Hosting] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
+        self._restoring = False
+        self._homeless: dict[ConfigurationId, list[tuple[PutData | Trimmed, int]]] = {}
         self.introduce(initial)
+
+    # -- serving --------------------------------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Reply | None:
         """The reply, or None where none is due. Never raises for what a client sent."""
@@ -56,12 +84,56 @@ class Replica:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
         try:
             return hosting.answers[type(request)](request)
-        except ConflictingSuccessor as error:
-            return refusal(request, Reason.CONFLICTING_SUCCESSOR, str(error))
-        except BadElement as error:
-            return refusal(request, Reason.BAD_ELEMENT, str(error))
-        except BadInput as error:
-            return refusal(request, Reason.BAD_REQUEST, str(error))
+        except _REFUSED as error:
+            return _refused(request, error)
+
+    def room(self, request: Request) -> int:
+        """How many bytes of journal the fact takes at most that ``request`` may leave; 0 when it cannot change anything."""
+        if not self.journaled:
+            return 0
+        match request:  # what comes most first: to look at one class after the other takes as long as to answer
+            case GetTag():
+                return 0
+            case PutData():
+                hosting = self._hosted.get(request.configuration)
+                return 0 if hosting is None or hosting.knows(request.object, request.tag) else fact_bytes_max(request)
+            case GetData() if request.successor is None:
+                return 0
+            case Introduce():
+                return 0 if request.configuration.id in self._hosted else pointed_bytes(request.configuration)
+            case WriteConfig() | CollectConfig() | GetData() | ListObjects():
+                hosting = self._hosted.get(request.configuration)
+                if hosting is None or request.successor is None or not _moves(hosting, request.successor, type(request) is CollectConfig):
+                    return 0
+                return pointed_bytes(hosting.configuration, request.successor)
+        return 0
+
+    def change(self, request: Request, place: int) -> tuple[Reply | None, Fact | None]:
+        """The reply, and the fact that must be durable before it leaves: to be journaled at ``place``."""
+        if isinstance(request, Describe):
+            return self.describe(request), None
+        id = request.configuration.id if isinstance(request, Introduce) else request.configuration
+        hosting = self._hosted.get(id)
+        if isinstance(request, PutData) and hosting is not None:
+            try:
+                fact = hosting.put(request, place)
+            except _REFUSED as error:
+                return _refused(request, error), None
+            return Ack(request.call, hosting.successor), fact
+        before = None if hosting is None else hosting.pointed()
+        reply = self.handle(request)
+        hosting = self._hosted.get(id)
+        if hosting is None or hosting.pointed() == before:
+            return reply, None
+        hosting.point_from(place)
+        return reply, hosting.pointed()
+
+    def replace(self, puts: Iterable[PutData]) -> None:
+        """Hold these elements, which are the ones held, where they are in memory now: what the journal has mapped need not be there twice."""
+        for put in puts:
+            hosting = self._hosted.get(put.configuration)
+            if hosting is not None:
+                hosting.replace(put)
 
     def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
         """Keep state for ``configuration``, or say why not."""
@@ -74,9 +146,15 @@ class Replica:
         if configuration.servers[position].identity != self.identity:
             return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
         if configuration.id not in self._hosted:
-            self._hosted[configuration.id] = self._hosting(configuration, position)
+            self._hosted[configuration.id] = self._host(configuration, position)
         self._places[place] = configuration.id
         return None
+
+    def _host(self, configuration: Configuration, position: int) -> Hosting:
+        hosting = Hosting(configuration, position, self._clock, Share(self.account) if self.journaled else None)
+        if self._restoring:
+            hosting.begin_restoring()
+        return hosting
 
     @property
     def hosted(self) -> Mapping[ConfigurationId, Hosting]:
@@ -95,7 +173,145 @@ class Replica:
         refused = self.introduce(request.configuration)
         return None if refused is None else refusal(request, *refused)
 
+    # -- restarting -----------------------------------------------------------------------------------------------------
+
+    def begin_restoring(self) -> None:
+        """Every fact of a journal follows, then :meth:`restored`; nothing is served until then."""
+        self._restoring = True
+        for hosting in self._hosted.values():
+            hosting.begin_restoring()
+
+    def restore(self, fact: Fact, place: int) -> None:
+        """Join a fact that the journal has at ``place``; elements are not verified, for that would read them all: each is, before it is answered.
+
+        Raises :class:`StoreDamaged` when the fact cannot be this server's.
+        """
+        if isinstance(fact, Pointed):
+            self._restore_pointed(fact, place)
+            return
+        hosting = self._hosted.get(fact.configuration)
+        if hosting is None:
+            self._homeless.setdefault(fact.configuration, []).append((fact, place))
+        else:
+            hosting.restore(fact, place)
+
+    def _restore_pointed(self, fact: Pointed, place: int) -> None:
+        refused = self.introduce(fact.configuration)
+        if refused is not None:
+            raise StoreDamaged(f"of {self.server}", f"it tells of a configuration that cannot be: {refused[1]}")
+        hosting = self._hosted[fact.configuration.id]
+        try:
+            if fact.successor is not None:
+                hosting.install(fact.successor)
+        except ConflictingSuccessor as error:
+            raise StoreDamaged(f"of {self.server}", f"it tells of a successor that cannot be: {error}") from error
+        if fact.collected and not hosting.collected:
+            hosting.let_go()
+        if hosting.pointed() == fact:
+            hosting.point_from(place)
+        for waiting, its_place in self._homeless.pop(fact.configuration.id, []):
+            self.restore(waiting, its_place)
+
+    def restored(self) -> None:
+        """Every fact was given. Raises :class:`StoreDamaged` if some belong to no configuration: a configuration is durable before what it holds."""
+        if self._homeless:
+            raise StoreDamaged(f"of {self.server}", f"it has objects of {len(self._homeless)} configurations that it knows nothing of")
+        for hosting in self._hosted.values():
+            hosting.restored()
+        self._restoring = False
+
+    # -- giving space back ----------------------------------------------------------------------------------------------
+
+    def surviving(self, fact: Fact, place: int) -> Fact | None:
+        """What must be kept of a fact at ``place`` when that place goes.
+
+        Of an element that rotted: its tag, with no data, which is as good as missing.
+        """
+        if isinstance(fact, Pointed):
+            hosting = self._hosted.get(fact.configuration.id)
+            is_told_here = hosting is not None and hosting.pointed_place == place and hosting.pointed() == fact
+            return fact if is_told_here else None
+        versions = self._versions(fact.configuration, fact.object)
+        if versions is None:
+            return None
+        position = versions.position(fact.tag)
+        if position is None:
+            is_told_here = versions.trimmed == fact.tag and versions.trimmed_place == place
+            return Trimmed(fact.configuration, fact.object, fact.tag) if is_told_here else None
+        if not isinstance(fact, PutData) or versions.entries[position][2] != place:
+            return None
+        if intact(fact.configuration, fact.object, fact.tag, fact.element):
+            return fact
+        return msgspec.structs.replace(fact, element=hollow(fact.element))
+
+    def held_at(self, place: int, readable: Container[Key] | None = None) -> Iterator[Fact | None]:
+        """What is held of the facts at ``place``, from memory, with a None for each object that was looked at. ``place`` gets no more of them.
+
+        ``readable``: large elements whose data may be looked at, for those of others are where the disk cannot be read; they come hollow. None: all.
+        """
+        for hosting in list(self._hosted.values()):
+            yield hosting.pointed() if hosting.pointed_place == place else None
+            yield from hosting.held_at(place, readable)
+
+    def move(self, fact: Fact, place: int) -> None:
+        """``fact``, which survived, is journaled at ``place`` too; forget where else it is."""
+        if isinstance(fact, Pointed):
+            self._hosted[fact.configuration.id].point_from(place)
+        else:
+            self._hosted[fact.configuration].move(fact, place)
+
+    # -- elements that rotted -------------------------------------------------------------------------------------------
+
+    @property
+    def quarantined(self) -> list[Key]:
+        """The versions whose element is held hollow, and is missed: a configuration whose successor is finalized needs its elements no more."""
+        account = self.account
+        account.hollows = {key: None for key in account.hollows if self._is_hollow(key)}
+        return [key for key in account.hollows if not self._is_left(key[0])]
+
+    def is_quarantined(self, key: Key) -> bool:
+        """Whether this version's element is among :attr:`quarantined`."""
+        return self._is_hollow(key) and not self._is_left(key[0])
+
+    def missing_bytes(self, key: Key) -> int:
+        """How large the whole value is of which an element is missed."""
+        element = self._element(key)
+        return element.length if element is not None else 0
+
+    def take_suspects(self) -> list[int]:
+        """Places at which something was found damaged when it was asked for, since the last time."""
+        suspects, self.account.suspects = list(self.account.suspects), {}
+        return suspects
+
+    def _versions(self, id: ConfigurationId, object: ObjectName) -> Versions | None:
+        hosting = self._hosted.get(id)
+        return None if hosting is None else hosting.objects.get(object)
+
+    def _element(self, key: Key) -> Element | None:
+        versions = self._versions(key[0], key[1])
+        return None if versions is None else versions.element(key[2])
+
+    def _is_hollow(self, key: Key) -> bool:
+        element = self._element(key)
+        return element is not None and is_hollow(element)
+
+    def _is_left(self, id: ConfigurationId) -> bool:
+        successor = self._hosted[id].successor
+        return successor is not None and successor.finalized
+
 
 def refusal(request: Message, reason: Reason, detail: str) -> Refused:
     """Of ``detail``, which may repeat what was asked, no more than a person reads."""
     return Refused(request.call, reason, detail[:DETAIL_CHARACTERS_MAX])
+
+
+def _refused(request: Message, error: AresError) -> Refused:
+    return refusal(request, next(reason for kind, reason in _REASONS.items() if isinstance(error, kind)), str(error))
+
+
+def _moves(hosting: Hosting, successor: Successor, collecting: bool) -> bool:
+    try:
+        after = advance(hosting.configuration, hosting.successor, successor)
+    except ConflictingSuccessor:
+        return False
+    return after != hosting.successor or (collecting and after.finalized and not hosting.collected)

@@ -1,4 +1,4 @@
-"""What a group commit changes, and which replies show it: those wait until it is durable (ares/server/durable_host.py)."""
+"""What a group commit changes, and which replies show it: those wait until it is durable (ares/server/host.py)."""
 
 from collections.abc import Hashable
 from typing import Any

@@ -1,50 +1,128 @@
-"""A storage server on the asyncio event loop: requests from a listener, through the replica, back."""
+"""A storage server on the event loop: requests from a listener, through the replica and the journal, back (docs/protocol.md, Rules).
+
+Where the server has a journal, what its replies promise is on stable storage before they leave. The requests of a turn of the event loop are one
+group commit, and while one is under way the next gathers. It begins a turn after the replies of the one before were sent: the loop itself may wait
+for the disk (ares/store/journal/inline.py), and they must have left before it does. Replies that depend on a commit wait for it: those to requests
+that changed something, and those that show what others changed and is not durable yet. A read of an object without such changes waits for no commit,
+except that nothing is read or answered while the loop itself waits for the disk.
+
+A disk that is full refuses what would change something and leaves the rest as it is; a disk that fails ends the server.
+
+A server that keeps everything in memory has a journal that keeps nothing (:class:`ares.net.port.NoJournal`) and a replica that makes no facts: no
+request leaves anything to commit, so no reply waits.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TypeGuard, get_args
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import get_args
 
 import msgspec
 
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
-from ares.machine.metrics import Histogram, Vitals, holding
-from ares.model.configuration import Configuration
+from ares.machine.metrics import DISK_S, Histogram, Vitals, holding
 from ares.model.errors import BadInput
-from ares.model.identity import CallId, ServerId
-from ares.model.messages import AnyMessage, Describe, Description, Done, Keyed, Reason, Refused, Reply, Request, Scrub, SetLogLevel
-from ares.net.port import Handle, Listener, Loop, Sender
-from ares.replica.hosting import Hosting
+from ares.model.identity import CallId
+from ares.model.messages import (
+    DELETED,
+    Ack,
+    AnyMessage,
+    Describe,
+    Description,
+    Done,
+    GetData,
+    GetTag,
+    Keyed,
+    PutData,
+    Reason,
+    Refused,
+    Reply,
+    Request,
+    Scrub,
+    SetLogLevel,
+    Stored,
+)
+from ares.net.port import Handle, Intake, Loop, Sender
+from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
+from ares.replica.unsynced import Unsynced
 from ares.security.roles import Admission
+from ares.server.reclaiming import Reclaimed, Reclaiming
+from ares.store.port import Journal, Key, NoJournal, Use
+
+_ROOM_BYTES = 64 * 1024
+"""A disk without room for so much is told to be full."""
+
+VERIFIED_BYTES_MAX = 16 * 1024 * 1024
+"""What is verified in a client's turn before that ends: some milliseconds of work, where the data are in memory."""
+
+GATHERED_BYTES_MAX = 64 * 1024 * 1024
+"""What may wait for the next commit; then no more is taken before that begins."""
+
+Respond = Callable[[Sender, Sequence[AnyMessage]], None]
 
 log = logging.getLogger(__name__)
 
-REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
-"""What a replica answers."""
-KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed))
-"""Nearly all of them."""
+_FULL = "its disk is full: it answers reads, and takes changes again when there is space"
+_ALL_IN_MEMORY = "this server keeps everything in memory: there is nothing on a disk to verify"
+
+_REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
+_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed))
 
 
-def for_replica(message: AnyMessage) -> TypeGuard[Request]:
-    """Whether a replica answers it."""
-    return type(message) in REQUESTS
+def _nobody(sender: Sender, replies: Sequence[AnyMessage]) -> None:
+    """Where no reply ever waits."""
 
 
 class Host:
-    """Serves one replica. What comes in one batch is answered in one batch.
+    """Serves ``replica``, which was restored from ``journal``. What comes in one batch is answered in one batch.
 
-    ``admission``: what each client may ask; None: everything. ``loop``: where it is called; None: asyncio's, which is running.
+    ``respond``: the listener's reply, for what has to wait. ``fail`` is called once, when the disk fails. ``admission``: what each client may ask;
+    None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
+    disk. ``scrub``: answers requests to verify the disk.
+
+    ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
+    At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
+    taken.
     """
 
-    def __init__(self, replica: Replica, admission: Admission | None = None, loop: Loop | None = None) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        journal: Journal | None = None,
+        respond: Respond = _nobody,
+        fail: Callable[[OSError], None] = lambda error: None,
+        admission: Admission | None = None,
+        loop: Loop | None = None,
+        limits: CompactionLimits = USUAL,
+        throttle: Intake | None = None,
+    ) -> None:
         self.replica = replica
+        self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY)
+        self._journal = journal or NoJournal()
+        self._respond = respond
+        self._fail = fail
         self._admission = admission
         self._loop = loop or asyncio.get_running_loop()
+        self._throttle = throttle
         self._started = self._loop.time()
+        self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
+        self._failed = False
+        self._full = False
+        self._ending = False
+        self._gathering = Unsynced()
+        self._syncing: Unsynced | None = None
+        self._scheduled = False
+        self._busy = False
+        self._reclaiming = Reclaiming(replica, self._journal, limits)
+        self._wakers: list[asyncio.Future[None]] = []
+        self._commit_begun_s = 0.0
+        self._commit_times = Histogram(DISK_S)
+
+    # -- requests -------------------------------------------------------------------------------------------------------
 
     @property
     def handler(self) -> Handle:
@@ -61,22 +139,84 @@ class Host:
         return handle_admitted
 
     def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
-        """The replies to a batch of requests; what is no request of a storage server is refused."""
+        """The replies that need not wait; the others follow. What is no request of a storage server is refused. At its end nothing is answered."""
+        if self._ending:
+            deque(messages, 0)
+            return []
         replies: list[AnyMessage] = []
-        answer = self.replica.answer
+        answer, at_once = self.replica.answer, self._at_once
         for message in messages:
-            if type(message) in KEYED:
+            if type(message) in at_once:
                 replies.append(answer(message))  # type: ignore[arg-type]
-            elif (reply := self._other(message)) is not None:
-                replies.append(reply)
+            elif not self._take(sender, message, replies):
+                break
+        if not at_once:
+            if self._failed:
+                deque(messages, 0)
+                return []
+            self._end_turn()
         return replies
 
-    def _other(self, message: AnyMessage) -> Reply | None:
-        """The reply to what is not about one configuration."""
-        if not for_replica(message):
-            return self._upkeep(message)
-        reply = self.replica.handle(message)
-        return self._with_vitals(reply) if type(reply) is Description else reply
+    def _take(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
+        """Answer at once, or after the commit that the reply waits for; whether the client's turn goes on."""
+        if type(message) is GetTag or (type(message) is GetData and message.successor is None):
+            reply: Reply | None = self.replica.answer(message)
+        elif type(message) in _REQUESTS:
+            reply = self._answer(message)  # type: ignore[arg-type]
+        else:
+            replies.append(self._upkeep(message))
+            return True
+        if reply is not None and not ((self._gathering.appended or self._syncing is not None) and self._waits(sender, message, reply)):  # type: ignore[arg-type]
+            replies.append(reply)
+        return self.replica.account.verified_bytes <= VERIFIED_BYTES_MAX and not self._failed
+
+    def _end_turn(self) -> None:
+        account = self.replica.account
+        account.verified_bytes = 0
+        if account.suspects:
+            for place in self.replica.take_suspects():
+                self.leave(place)
+
+    def _answer(self, request: Request) -> Reply | None:
+        room = self.replica.room(request)
+        if not room:
+            reply = self.replica.handle(request)
+            return self._with_vitals(reply) if type(reply) is Description else reply
+        frees = not isinstance(request, PutData) or request.element.length == DELETED
+        try:
+            place = self._journal.reserve(room, Use.POINTERS if frees else Use.DATA)
+        except OSError as error:
+            self._stop(error)
+            return None
+        if place is None:
+            if not self._full:
+                self._full = True
+                log.error("the disk is full: changes are refused, reads go on; it takes changes again when there is space")
+            self._reclaiming.look_again()
+            self._schedule()
+            return Refused(request.call, Reason.STORAGE, _FULL)
+        if self._full and not frees:
+            self._full = False
+            log.warning("the disk has space again: changes are taken")
+        reply, fact = self.replica.change(request, place)
+        if fact is not None:
+            self._journal.append(fact, room)
+            self._gathering.note(fact, room)
+            if self._gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
+                self._throttle.pause()
+            self._schedule()
+        return reply
+
+    def _waits(self, sender: Sender, request: Request, reply: Reply) -> bool:
+        """Keep the reply until what it shows is durable."""
+        gathering, syncing = self._gathering, self._syncing
+        if gathering.appended and gathering.shown_by(request):
+            gathering.keep(sender, reply)
+        elif syncing is not None and syncing.shown_by(request):
+            syncing.keep(sender, reply)
+        else:
+            return False
+        return True
 
     def _upkeep(self, message: AnyMessage) -> Reply:
         """The reply to what is no request of the replica's: upkeep, or a message that is for somebody else."""
@@ -88,48 +228,139 @@ class Host:
                     return Refused(message.call, Reason.BAD_REQUEST, str(error))
                 return Done(message.call)
             case Scrub():
-                return self._scrub(message)
+                return self.scrub(message)
         return Refused(message.call, Reason.BAD_REQUEST, f"{type(message).__name__} is no request to a storage server")
 
-    def _scrub(self, request: Scrub) -> Reply:
-        return Refused(request.call, Reason.BAD_REQUEST, "this server keeps everything in memory: there is nothing on a disk to verify")
+    # -- how it is ------------------------------------------------------------------------------------------------------
 
     def vitals(self) -> Vitals:
         """How it is now, for whoever watches the process."""
         description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
-        return Vitals(description, holding(self.replica.hosted.values()), self._trouble(), self._commits())
+        commits = self._commit_times if self.replica.journaled else None
+        return Vitals(description, holding(self.replica.hosted.values()), self._trouble(), commits)
 
-    def _commits(self) -> Histogram | None:
-        """How long group commits took, if there are any."""
-        return None
+    def _with_vitals(self, description: Description) -> Description:
+        replica, unknown_keys, stored = self.replica, self._admission.unknown_keys if self._admission is not None else 0, None
+        if replica.journaled:
+            live, full = sum(replica.account.live.values()), self._trouble() == _FULL
+            stored = Stored(self._journal.bytes_on_disk, live, len(replica.quarantined), replica.account.repaired, full)
+        uptime_s = self._loop.time() - self._started
+        return msgspec.structs.replace(description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored)
 
     def _trouble(self) -> str:
         """Why it cannot do all that it is for; empty if it can."""
-        return ""
+        if self._failed:
+            return "its disk failed"
+        try:
+            return "" if self._journal.reserve(_ROOM_BYTES, Use.DATA) is not None else _FULL
+        except OSError as error:
+            self._stop(error)
+            return f"its disk failed: {error.strerror}"
 
-    def _with_vitals(self, description: Description) -> Description:
-        unknown_keys = self._admission.unknown_keys if self._admission is not None else 0
-        uptime_s = self._loop.time() - self._started
-        return msgspec.structs.replace(description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys)
+    # -- commits --------------------------------------------------------------------------------------------------------
 
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
 
-async def run_server(
-    server: ServerId,
-    identity: str,
-    initial: Configuration,
-    listener: Listener,
-    stop: asyncio.Event,
-    admission: Admission | None = None,
-    serving: Callable[[Host], None] = lambda host: None,
-) -> None:
-    """Serve until ``stop`` is set, and send the replies to what was taken. ``initial``: c0 of the cluster file. ``serving`` is told of the host.
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._busy or self._failed:
+            return
+        try:
+            if not self._ending:
+                self._reclaim()
+            if self._gathering.appended:
+                self._syncing, self._gathering, self._busy = self._gathering, Unsynced(), True
+                if self._throttle is not None:
+                    self._throttle.resume()
+                self._commit_begun_s = time.perf_counter()
+                self._journal.commit(self._committed)
+                return
+        except OSError as error:
+            self._stop(error)
+        if not self._scheduled:
+            self._wake()
 
-    Raises :class:`ares.BadInput` if the address cannot be bound.
-    """
-    host = Host(Replica(server, identity, initial, partial(Hosting, clock=time.time)), admission)
-    address = await listener.serve(host.handler)
-    log.info("serving", extra={"address": address, "identity": identity})
-    serving(host)
-    await stop.wait()
-    await listener.close()
-    log.info("stopped")
+    def _committed(self, error: OSError | None, moved: Sequence[PutData]) -> None:
+        if self._failed:
+            return
+        if error is not None:
+            self._stop(error)
+            return
+        self._commit_times.add(time.perf_counter() - self._commit_begun_s)
+        self.replica.replace(moved)
+        synced, self._syncing = self._syncing, None
+        if synced is not None:
+            for sender, replies in synced.replies.items():
+                self._respond(sender, replies)
+        self._loop.call_soon(self._after_replies)
+
+    def _after_replies(self) -> None:
+        self._busy = False
+        self._turn()
+
+    def _stop(self, error: OSError) -> None:
+        """Nothing that waits is ever answered: it may or may not be durable, and what is read from now on may not be what is on the disk."""
+        if not self._failed:
+            self._failed = self._ending = True
+            self._wake()
+            self._fail(error)
+
+    async def settle(self) -> None:
+        """Until nothing waits for the disk, compaction included."""
+        if (self._busy or self._scheduled) and not self._failed:
+            waker = asyncio.get_running_loop().create_future()
+            self._wakers.append(waker)
+            await waker
+
+    async def finish(self) -> None:
+        """Take nothing more, as if the network had lost it, and reply to what was taken. What compaction has not done is left to the next start."""
+        self._ending = True
+        await self.settle()
+
+    def _wake(self) -> None:
+        wakers, self._wakers = self._wakers, []
+        for waker in wakers:
+            if not waker.done():
+                waker.set_result(None)
+
+    # -- the state of the store -----------------------------------------------------------------------------------------
+
+    def _reclaim(self) -> None:
+        step = self._reclaiming.step()
+        if step is Reclaimed.APPENDED:
+            self._gathering.appended = True
+        elif step is Reclaimed.LOOKED:
+            self._schedule()
+
+    def leave(self, place: int, readable: Container[Key] | None = None) -> None:
+        """The file of ``place`` was found damaged: journal again, from memory, what is alive there, and give the place up.
+
+        ``readable``: see :class:`ares.net.port.Verdict`.
+        """
+        self._reclaiming.leave(place, readable)
+        self._schedule()
+
+    def go_on(self) -> None:
+        """Try again to leave damaged places: there may be room now, or a place by which to make some."""
+        if self.leaving:
+            self._reclaiming.look_again()
+            self._schedule()
+
+    @property
+    def leaving(self) -> int:
+        """How many damaged places are not left yet."""
+        return self._reclaiming.damaged
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether damaged places cannot be left, for the disk is full."""
+        return self._reclaiming.lacks_room
+
+    def repair(self, put: PutData) -> bool:
+        """Take a quarantined element that others rebuilt; whether it is here now, and durable soon. One that is not missed any more is not taken."""
+        if self._ending or not self.replica.is_quarantined((put.configuration, put.object, put.tag)):
+            return False
+        return isinstance(self._answer(put), Ack)

@@ -26,7 +26,7 @@ PLAIN = "text/plain; charset=utf-8"
 _log = logging.getLogger(__name__)
 
 
-class Page(Struct, frozen=True):
+class HttpPage(Struct, frozen=True):
     """An answer: HTTP status, content type, content."""
 
     status: int
@@ -34,7 +34,7 @@ class Page(Struct, frozen=True):
     content: bytes
 
 
-Answer = Callable[[], Awaitable[Page]]
+Answer = Callable[[], Awaitable[HttpPage]]
 """Makes a page, on the thread's own event loop."""
 
 
@@ -98,22 +98,22 @@ class HttpStatus:
             self._open -= 1
             writer.transport.abort()
 
-    async def _page(self, head: bytes) -> Page:
+    async def _page(self, head: bytes) -> HttpPage:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):
-            return Page(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"only GET and HEAD: nothing can be changed here\n")
+            return HttpPage(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"only GET and HEAD: nothing can be changed here\n")
         answer = self._pages.get(path)
         if answer is None:
-            return Page(HTTPStatus.NOT_FOUND, PLAIN, f"there is {' and '.join(self._pages)}\n".encode())
+            return HttpPage(HTTPStatus.NOT_FOUND, PLAIN, f"there is {' and '.join(self._pages)}\n".encode())
         try:
             return await answer()
         except Exception:
             _log.exception("the page %s failed", path)
-            return Page(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"the page failed: the log of the process has the details\n")
+            return HttpPage(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"the page failed: the log of the process has the details\n")
 
 
-def _rendered(head: bytes, page: Page) -> bytes:
+def _rendered(head: bytes, page: HttpPage) -> bytes:
     lines = [
         f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}",
         f"Content-Type: {page.kind}",

@@ -15,7 +15,7 @@ from ares.machine.metrics import DISK_S, LAG_S, Histogram, Traffic, Vitals
 from ares.model.errors import ConsensusUnavailable
 from ares.model.messages import ConsensusDescription
 from ares.net.batching import BatchListener
-from ares.server.http import PLAIN, HttpStatus, Page
+from ares.server.http import PLAIN, HttpPage, HttpStatus
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -157,7 +157,7 @@ class Monitor(Generic[Seen]):
             return None, error.why
         return seen, self._why_not or subject.trouble(seen)
 
-    async def _health(self) -> Page:
+    async def _health(self) -> HttpPage:
         facts: dict[str, object] = {}
         why = self._why_not
         if self._subject is not None:
@@ -165,15 +165,15 @@ class Monitor(Generic[Seen]):
             facts = self._subject.facts(seen) if seen is not None else {}
         kind = {"kind": self._subject.kind} if self._subject is not None else {}
         content = json.dumps({"id": self._id, **kind, "serving": not why, "why": why, **facts})
-        return Page(503 if why else 200, _JSON, content.encode() + b"\n")
+        return HttpPage(503 if why else 200, _JSON, content.encode() + b"\n")
 
-    async def _metrics(self) -> Page:
+    async def _metrics(self) -> HttpPage:
         from ares.server.prometheus import KIND, of_process, of_traffic, render
 
         if self._subject is None:
-            return Page(503, PLAIN, f"{self._why_not}\n".encode())
+            return HttpPage(503, PLAIN, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
         listener = self._listener
         traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
         families = [*of_process(self._id, self._subject.kind, not why, self._lag), *traffic]
-        return Page(200, KIND, render([*families, *(self._subject.metrics(seen) if seen is not None else ())]))
+        return HttpPage(200, KIND, render([*families, *(self._subject.metrics(seen) if seen is not None else ())]))

@@ -1,35 +1,184 @@
-"""What the commands `server` and `consensus` run: one process, from the cluster file to a clean end on SIGTERM (ares/server/stopping.py)."""
+"""What the commands `server` and `consensus` run: one process, put together from the cluster file, from its start to a clean end.
+
+SIGTERM and SIGINT end a process cleanly, and the second one at once. Cleanly means that it takes nothing more, finishes what it took (requests
+handled, commits on the disk, replies sent) and exits with status 0. Ending at once is what a crash is, and safe: what was acknowledged outlasts it
+where the cluster file says so. Before it serves, a process owes nobody anything, and the first signal ends it at once, too.
+
+What only some processes need is imported by these alone.
+"""
 
 import asyncio
 import contextlib
-import gc
 import logging
-from collections.abc import Iterator
+import secrets
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from msgspec import Struct
 
 from ares.cluster.cluster_file import is_free
 from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.cluster.tables import fitting
+from ares.consensus.port import Consensus
 from ares.machine import logs
 from ares.machine import systemd as service_manager
 from ares.machine.loop import run
-from ares.machine.memory import SERVER_BYTES, keep_freed_memory
+from ares.machine.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
 from ares.machine.metrics import Traffic
 from ares.machine.trusted_files import let_nobody_else_write
+from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DirectoryLost
-from ares.model.identity import ServerId
-from ares.net.transports import listener_at
+from ares.model.identity import ClientId, ObjectName, ServerId
+from ares.model.messages import Element
+from ares.model.tag import Tag
+from ares.net.transports import connections, listener_at
 from ares.security.lock import Lock
-from ares.server.guard import Guard, certifying, guard_of
+from ares.security.roles import Admission, Client, Role
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
-from ares.server.piloting import piloted
-from ares.server.stopping import stop_on_signals
+
+if TYPE_CHECKING:
+    from ares.autopilot.pilot import Autopilot
+    from ares.client.runner import Runner
+    from ares.server.host import Host
+
+REPAIR_TIMEOUT_S = 60.0
+
+_STORE_LOST = "what an earlier run of this server held is set aside: serving under a new identity"
+_MEMORY_LOST = (
+    "an earlier run of this server ended and its memory with it: serving under a new identity; configurations that name the earlier one count this "
+    "server as crashed until a reconfiguration"
+)
 
 log = logging.getLogger(__name__)
+
+# -- keys ---------------------------------------------------------------------------------------------------------------
+
+
+class Guard(Struct, frozen=True):
+    """What a process of a cluster with keys guards itself with.
+
+    ``lock``: for the listener; ``admission``: for what serves its clients. Both None in a cluster without keys.
+    """
+
+    lock: Lock | None = None
+    admission: Admission | None = None
+
+
+def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
+    """For the server or consensus member ``id``. Raises :class:`ares.BadInput` when its secret or the list of clients cannot be used."""
+    security = settings.security
+    if security is None:
+        return Guard()
+    from ares.security.certificates import Verifier
+    from ares.security.clients_file import AuthorisedClients
+
+    key = security.process_key(id, public_key)
+    clients = AuthorisedClients(security.clients_path, extra=processes_as_clients(settings))
+    return Guard(Lock(key, clients), Admission(clients, Verifier(security.decision_key, settings.initial)))
+
+
+def processes_as_clients(settings: Settings) -> dict[str, Client]:
+    """The cluster's own processes, by key: servers read from each other to repair what rotted, and consensus members may reconfigure (autopilot).
+
+    Whoever writes the cluster file names them there, by their public keys; a server that was broken into can so read what others hold, no more.
+    """
+    servers = [Client(server.id, server.public_key, Role.READ) for server in settings.servers.values()]
+    members = [Client(member.id, member.public_key, Role.RECONFIGURE) for member in settings.members.values()]
+    return {client.key: client for client in [*servers, *members]}
+
+
+def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
+    """What puts certificates on a member's decisions. Raises :class:`ares.BadInput` when the key for that cannot be used."""
+    security = settings.security
+    if security is None:
+        return None
+    from ares.consensus.certified import CertifiedConsensus
+    from ares.security.certificates import Signer, Verifier
+
+    signer, verifier = Signer(security.signing_key()), Verifier(security.decision_key, settings.initial)
+    return lambda consensus: CertifiedConsensus(consensus, settings.initial, signer, verifier)
+
+
+# -- clients inside processes -------------------------------------------------------------------------------------------
+
+
+class Rebuilding:
+    """How ``server`` gets at the elements that others hold, to repair its own: as a client, connected only once there is something to repair.
+
+    ``await`` it like a function, :data:`ares.server.scrub.Pull`. Close it at the end.
+    """
+
+    def __init__(self, settings: Settings, server: ServerSettings) -> None:
+        self._settings = settings
+        self._server = server
+        self._runner: Runner | None = None
+
+    async def __call__(self, configuration: Configuration, object: ObjectName, tag: Tag, length: int) -> Element | None:
+        from ares.objects.repair import rebuild_element
+
+        runner = self._runner = self._runner or self._connected()
+        rebuilt = rebuild_element(configuration, object, tag, length, self._server.id, runner.session.readiness.suspects)
+        return await runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
+
+    async def aclose(self) -> None:
+        if self._runner is not None:
+            await self._runner.close()
+
+    def _connected(self) -> "Runner":
+        from ares.client.runner import Runner
+        from ares.consensus.local import LocalConsensus
+
+        settings, server = self._settings, self._server
+        key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
+        nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
+        runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody)
+        runner.learn(list(settings.book().values()))
+        return runner
+
+
+def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus, Callable[[], bool]], Autopilot] | None":
+    """What makes the autopilot of ``member``, on the event loop; None where the cluster file asks for none. It decides over the member itself.
+
+    Raises :class:`ares.BadInput` when the member's secret cannot be used: with keys, it is a client of the servers under its own.
+    """
+    asked = settings.autopilot
+    if asked is None:
+        return None
+    from ares.autopilot.pilot import Autopilot
+    from ares.client.connect import manager_of
+    from ares.reconfig.view import Switches
+
+    keep_freed_memory(CLIENT_BYTES)
+    key = None if settings.security is None else settings.security.process_key(member.id, member.public_key)
+
+    def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
+        manager = manager_of(settings, connections(key, settings.transport), consensus, Switches())
+        return Autopilot(manager, settings.book(), leads, asked)
+
+    return make
+
+
+# -- a process ----------------------------------------------------------------------------------------------------------
+
+
+def stop_on_signals(stop: asyncio.Event, ending: Callable[[], None]) -> None:
+    """Set ``stop``, and call ``ending`` first, when SIGTERM or SIGINT comes to this process, from now on."""
+    loop = asyncio.get_running_loop()
+
+    def begin_to_stop(number: signal.Signals) -> None:
+        log.info("stopping on %s; a second signal ends this process at once", number.name)
+        for other in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(other)
+            signal.signal(other, signal.SIG_DFL)
+        ending()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, begin_to_stop, number)
 
 
 class Life:
@@ -92,17 +241,10 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
         for address in filter(None, (server.address, server.http)):  # found now, not when the identity is spent
             if not is_free(*split_address(address)):
                 raise BadInput(f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started")
-        if settings.durable:
-            run(_serve_durably(settings, server, store_identity(server.data, server.identity, forget), guard))
-            return
-        claim = claim_identity(server.data, server.identity, forget)
+        claim = (store_identity if settings.durable else claim_identity)(server.data, server.identity, forget)
         if claim.lost:
-            log.warning(
-                "an earlier run of this server ended and its memory with it: serving under a new identity; configurations that name the "
-                "earlier one count this server as crashed until a reconfiguration",
-                extra={"identity": claim.identity},
-            )
-        run(_serve_objects(settings, server, claim.identity, guard))
+            log.warning(_STORE_LOST if settings.durable else _MEMORY_LOST, extra={"identity": claim.identity})
+        run(_serve_objects(settings, server, claim, guard))
 
 
 def run_consensus_member(file: Path, id: str) -> None:
@@ -126,41 +268,26 @@ def _named(settings: Settings, own: ServerSettings | MemberSettings) -> Iterator
         raise DirectoryLost(error.directory, [own.id], settings.path, own.id in settings.members, error.record) from None
 
 
-async def _serve_objects(settings: Settings, server: ServerSettings, identity: str, guard: Guard) -> None:
-    from ares.server.host import Host, run_server
-
-    def serving(host: Host) -> None:
-        gc.freeze()  # servers of one domain grow alike and look for garbage at the same time, so no quorum hides it: let it be a short look
-        life.serving(WatchedServer(host, None))
-
-    keep_freed_memory(SERVER_BYTES)
-    life = Life(settings, server, guard.lock)
-    with life.told():
-        await run_server(server.id, identity, settings.initial, life.listener, life.stop, guard.admission, serving)
-
-
-async def _serve_durably(settings: Settings, server: ServerSettings, claim: Claim, guard: Guard) -> None:
-    from ares.server.durable_server import run_durable_server
-    from ares.server.host import Host
-    from ares.server.rebuilding import Rebuilding
-    from ares.server.scrub import Care, ScrubPlan
+async def _serve_objects(settings: Settings, server: ServerSettings, claim: Claim, guard: Guard) -> None:
+    from ares.server.scrub import ScrubPlan
+    from ares.server.serving import run_server
     from ares.store.journal.disk import TimedDisk
-    from ares.store.journal.log import open_journal
-    from ares.store.journal.segments import Owner
 
-    def serving(host: Host) -> None:
+    def serving(host: "Host") -> None:
         life.serving(WatchedServer(host, disk.syncs))
 
-    if claim.lost:
-        log.warning("what an earlier run of this server held is set aside: serving under a new identity", extra={"identity": claim.identity})
     keep_freed_memory(SERVER_BYTES)
     life, disk = Life(settings, server, guard.lock), TimedDisk()
-    plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME)
     with life.told():
-        journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity), disk=disk)
+        journal, plan = None, None
         async with contextlib.aclosing(Rebuilding(settings, server)) as rebuilding:
-            caring = Care(plan, rebuilding)
-            await run_durable_server(server.id, claim.identity, settings.initial, journal, life.listener, life.stop, guard.admission, serving, caring)
+            if settings.durable:
+                from ares.store.journal.log import open_journal
+                from ares.store.journal.segments import Owner
+
+                journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity), disk=disk)
+                plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
+            await run_server(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan)
 
 
 async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Guard) -> None:

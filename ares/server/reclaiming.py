@@ -13,15 +13,15 @@ import logging
 from collections.abc import Container, Mapping
 
 from ares.model.errors import StoreDamaged
-from ares.replica.compaction import USUAL, Compaction, Thrift, choose, is_worth_it
+from ares.replica.compaction import USUAL, Compaction, CompactionLimits, choose, is_worth_it
 from ares.replica.facts import fact_bytes_max
-from ares.replica.state import Outlasting
+from ares.replica.replica import Replica
 from ares.store.port import Journal, Key, Use
 
 log = logging.getLogger(__name__)
 
 
-class Step(enum.Enum):
+class Reclaimed(enum.Enum):
     """What a step did: nothing; it looked, and there is more to look at; it left something to commit before the next step."""
 
     NOTHING = enum.auto()
@@ -30,20 +30,20 @@ class Step(enum.Enum):
 
 
 class Reclaiming:
-    """Of ``journal``, whose facts made ``outlasting``. ``lacks_room``: a place could not be given back, for the disk is full.
+    """Of ``journal``, whose facts made ``replica``. ``lacks_room``: a place could not be given back, for the disk is full.
 
     Whenever a step did nothing and damaged places are left, it is set.
     """
 
-    def __init__(self, outlasting: Outlasting, journal: Journal, thrift: Thrift = USUAL) -> None:
+    def __init__(self, replica: Replica, journal: Journal, limits: CompactionLimits = USUAL) -> None:
         self.lacks_room = False
-        self._outlasting = outlasting
+        self._replica = replica
         self._journal = journal
-        self._thrift = thrift
+        self._limits = limits
         self._compaction: Compaction | None = None
         self._waiting: Compaction | None = None
         self._damaged: dict[int, Container[Key] | None] = {}
-        self._looked_at_died = -thrift.look_bytes
+        self._looked_at_died = -limits.look_bytes
 
     @property
     def damaged(self) -> int:
@@ -63,16 +63,16 @@ class Reclaiming:
 
     def look_again(self) -> None:
         """Look for what can be given back, however little died since the last time."""
-        self._looked_at_died = self._outlasting.died - self._thrift.look_bytes
+        self._looked_at_died = self._replica.account.died - self._limits.look_bytes
 
-    def step(self) -> Step:
+    def step(self) -> Reclaimed:
         """One slice, if there is a place to give back. Call it while no commit is under way, so that every slice before it is durable.
 
         Raises OSError.
         """
         if self._compaction is None and not self._damaged and not self._may_be_worth_it:
             self.lacks_room = False
-            return Step.NOTHING
+            return Reclaimed.NOTHING
         compaction = self._compaction or self._chosen()
         if compaction is None:
             return self._sealed()
@@ -82,21 +82,21 @@ class Reclaiming:
         except StoreDamaged as error:
             log.error("a place of the store is not what was written: %s", error)
             self.leave(compaction.place)
-            return Step.LOOKED
+            return Reclaimed.LOOKED
         if room:
             return self._copy(compaction, room)
         if not compaction.ended:
-            return Step.LOOKED
+            return Reclaimed.LOOKED
         self._journal.discard(compaction.place)
         self._damaged.pop(compaction.place, None)
         self._compaction = None
         self.lacks_room = self.lacks_room and bool(self._damaged)
         self.look_again()
-        return Step.APPENDED
+        return Reclaimed.APPENDED
 
-    def _copy(self, compaction: Compaction, room: int) -> Step:
+    def _copy(self, compaction: Compaction, room: int) -> Reclaimed:
         left = compaction.place
-        may_take_spare = is_worth_it(self._journal.places()[left], self._outlasting.live.get(left, 0))
+        may_take_spare = is_worth_it(self._journal.places()[left], self._replica.account.live.get(left, 0))
         place = self._journal.reserve(room, Use.COMPACTION if may_take_spare else Use.DATA)
         if place is None:
             return self._wait(compaction)
@@ -104,18 +104,18 @@ class Reclaiming:
             self.lacks_room = False
         for fact in compaction.move(place):
             self._journal.append(fact, fact_bytes_max(fact))
-        return Step.APPENDED
+        return Reclaimed.APPENDED
 
-    def _wait(self, compaction: Compaction) -> Step:
+    def _wait(self, compaction: Compaction) -> Reclaimed:
         """There is no room for the next slice. Once, and not again until there was some, look for another place than a damaged one."""
         lacked_room, self.lacks_room = self.lacks_room, True
         if compaction.place not in self._damaged:
-            return Step.NOTHING
+            return Reclaimed.NOTHING
         self._compaction, self._waiting = None, compaction
         if lacked_room:
-            return Step.NOTHING
+            return Reclaimed.NOTHING
         self.look_again()
-        return Step.LOOKED
+        return Reclaimed.LOOKED
 
     def _chosen(self) -> Compaction | None:
         """A damaged place that nothing is appended to any more, else one that is worth it; the other way round while there is no room."""
@@ -128,14 +128,14 @@ class Reclaiming:
     @property
     def _may_be_worth_it(self) -> bool:
         """Whether so much died since the last time that it is time to look again."""
-        return self._outlasting.died - self._looked_at_died >= self._thrift.look_bytes
+        return self._replica.account.died - self._looked_at_died >= self._limits.look_bytes
 
     def _worth_it(self, places: Mapping[int, int]) -> int | None:
         """Damaged or not."""
         if not self._may_be_worth_it:
             return None
-        self._looked_at_died = self._outlasting.died
-        return choose(places, self._outlasting.live)
+        self._looked_at_died = self._replica.account.died
+        return choose(places, self._replica.account.live)
 
     def _compaction_of(self, place: int) -> Compaction:
         waiting = self._waiting
@@ -143,17 +143,17 @@ class Reclaiming:
             self._waiting = None
             return waiting
         is_damaged = place in self._damaged
-        facts = self._outlasting.held_at(place, self._damaged[place]) if is_damaged else self._journal.read(place)
-        return Compaction(self._outlasting, place, facts, self._thrift)
+        facts = self._replica.held_at(place, self._damaged[place]) if is_damaged else self._journal.read(place)
+        return Compaction(self._replica, place, facts, self._limits)
 
-    def _sealed(self) -> Step:
+    def _sealed(self) -> Reclaimed:
         """See to it that nothing more is appended to damaged places."""
         self.lacks_room = False
         for place in list(self._damaged):
             if place not in self._journal.durable():
                 del self._damaged[place]  # it was given back meanwhile
             elif self._journal.seal(place):
-                return Step.APPENDED
+                return Reclaimed.APPENDED
             else:
                 self.lacks_room = True
-        return Step.NOTHING
+        return Reclaimed.NOTHING

@@ -1,7 +1,8 @@
 """A durable server looks after its own disk: it reads everything once in a while, leaves what went bad, and has the lost elements rebuilt.
 
 One *round* verifies every place, in a thread of its own and no faster than it was told to; waits until what is alive at damaged places was journaled
-again (ares/server/reclaiming.py); and tries to repair every quarantined element once (ares/server/repairs.py).
+again (ares/server/reclaiming.py); and tries to repair every quarantined element once, from those of other servers. Between rounds it repairs at once
+what is found missing, and again as long as some are.
 
 The time of the last round outlasts the server in a file beside its store: one that is restarted every week is verified, too.
 """
@@ -11,14 +12,20 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
 
-from ares.model.messages import Scrub, ScrubReply
-from ares.server.durable_host import DurableHost
-from ares.server.repairs import Pull, Repairs
+from ares.model.configuration import Configuration
+from ares.model.errors import AresError
+from ares.model.identity import ConfigurationId, ObjectName
+from ares.model.messages import Element, PutData, Scrub, ScrubReply
+from ares.model.tag import Tag
+from ares.replica.facts import NO_CALL, Key
+from ares.server.host import Host
 from ares.store.port import Journal, Verdict
 
 log = logging.getLogger(__name__)
@@ -29,19 +36,32 @@ LOOK_S = 1.0
 FIRST_AFTER_S = 60.0
 """A round that is due when the server starts begins so much later."""
 
+RETRY_S = 5.0
+RETRY_S_MAX = 900.0
+AT_ONCE = 16
+AT_ONCE_BYTES = 64 * 1024 * 1024
+"""So many elements are asked for side by side, and values of so many bytes."""
+
+FAILURES_MAX = 3
+"""After so many elements of a configuration of which too few servers answered, the others are left for the next time."""
+
+Pull = Callable[[Configuration, ObjectName, Tag, int], Awaitable[Element | None]]
+"""This server's element of a version (of a value of so many bytes), rebuilt from those of the others; None if it cannot be had.
+
+Raises :class:`ares.AresError`.
+"""
+
 
 class ScrubPlan(Struct, frozen=True):
-    """``every_s``: from the end of one round to the next one's beginning; 0: only when asked for. ``told``: the file with the time of the last."""
+    """How a server looks after its disk.
+
+    ``every_s``: from the end of one round to the next one's beginning; 0: only when asked for. ``told``: the file with the time of the last.
+    ``pull``: None where there is nobody to ask.
+    """
 
     every_s: float
     bytes_per_s: int
     told: Path
-
-
-class Care(Struct, frozen=True):
-    """How a server looks after its disk. ``pull``: None where there is nobody to ask."""
-
-    plan: ScrubPlan
     pull: Pull | None = None
 
 
@@ -88,15 +108,70 @@ class _Pace:
         self._ended.set()
 
 
+class _Repairs:
+    """Of what ``host`` misses. ``pull``: None where there is nobody to ask."""
+
+    def __init__(self, host: Host, pull: Pull | None) -> None:
+        self._host = host
+        self._pull = pull
+        self._missed: frozenset[Key] = frozenset()
+        self._retry_s = RETRY_S
+        self._retry_at_s = 0.0
+
+    async def try_again(self, now_s: float) -> None:
+        """Try all, if some are new or it is time to."""
+        missed = frozenset(self._host.replica.quarantined)
+        if missed - self._missed:
+            self._retry_s = RETRY_S
+        elif not missed or now_s < self._retry_at_s:
+            return
+        self._retry_at_s = now_s + self._retry_s
+        self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
+        await self.try_all()
+
+    async def try_all(self) -> None:
+        """Try each quarantined element once, some at a time."""
+        failures: dict[ConfigurationId, int] = {}
+        for some in self._together(self._host.replica.quarantined):
+            await asyncio.gather(*(self._try(key, failures) for key in some))
+        self._missed = frozenset(self._host.replica.quarantined)
+        if self._missed:
+            log.warning("elements that could not be repaired yet: %d; they are tried again", len(self._missed))
+
+    def _together(self, keys: list[Key]) -> Iterator[list[Key]]:
+        waiting = deque(keys)
+        while waiting:
+            some = [waiting.popleft()]
+            bytes = self._host.replica.missing_bytes(some[0])
+            while waiting and len(some) < AT_ONCE and (bytes := bytes + self._host.replica.missing_bytes(waiting[0])) <= AT_ONCE_BYTES:
+                some.append(waiting.popleft())
+            yield some
+
+    async def _try(self, key: Key, failures: dict[ConfigurationId, int]) -> None:
+        id, object, tag = key
+        if self._pull is None or failures.get(id, 0) >= FAILURES_MAX or not self._host.replica.is_quarantined(key):
+            return
+        configuration, length = self._host.replica.hosted[id].configuration, self._host.replica.missing_bytes(key)
+        extra = {"object": object, "tag": str(tag)}
+        try:
+            element = await self._pull(configuration, object, tag, length)
+        except AresError as error:
+            failures[id] = failures.get(id, 0) + 1
+            log.warning("an element cannot be repaired yet: %s", error, extra=extra)
+            return
+        if element is not None and self._host.repair(PutData(NO_CALL, id, object, tag, element)):
+            log.info("repaired an element from other servers", extra=extra)
+
+
 class Scrubbing:
     """Of ``host``, over ``journal``. Use :meth:`run` as a task, and cancel it."""
 
-    def __init__(self, host: DurableHost, journal: Journal, care: Care) -> None:
+    def __init__(self, host: Host, journal: Journal, plan: ScrubPlan) -> None:
         self._host = host
         self._journal = journal
-        self._plan = care.plan
-        self._repairs = Repairs(host, care.pull)
-        self._pace = _Pace(care.plan.bytes_per_s)
+        self._plan = plan
+        self._repairs = _Repairs(host, plan.pull)
+        self._pace = _Pace(plan.bytes_per_s)
         self._asked = asyncio.Event()
         self._running = False
         self._rounds = 0
@@ -111,7 +186,7 @@ class Scrubbing:
             if not self._running:
                 self._begin()
                 self._asked.set()
-        host, outlasting = self._host, self._host.outlasting
+        replica = self._host.replica
         return ScrubReply(
             request.call,
             self._running,
@@ -119,9 +194,9 @@ class Scrubbing:
             min(self._pace.bytes, self._total),
             self._total,
             self._damaged,
-            len(outlasting.quarantined),
-            outlasting.repaired,
-            host.leaving,
+            len(replica.quarantined),
+            replica.account.repaired,
+            self._host.leaving,
         )
 
     def _begin(self) -> None:
@@ -188,8 +263,8 @@ class Scrubbing:
         await self._repairs.try_all()
         self._rounds += 1
         self._tell()
-        quarantined, repaired = len(self._host.outlasting.quarantined), self._host.outlasting.repaired
-        extra = {"places_damaged": self._damaged, "quarantined": quarantined, "repaired": repaired}
+        replica = self._host.replica
+        extra = {"places_damaged": self._damaged, "quarantined": len(replica.quarantined), "repaired": replica.account.repaired}
         log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
 
     async def _verify(self, place: int, threads: ThreadPoolExecutor) -> None:

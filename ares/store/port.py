@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
-from ares.replica.places import Key as Key
+from ares.replica.facts import Key as Key
 
 
 class Use(enum.IntEnum):
@@ -39,11 +39,13 @@ class Examination(Protocol):
 
 
 class Journal(Protocol):
-    """What a server must not forget: facts (ares/replica/facts.py), in places. All is called on one thread, the event loop's.
+    """What a server must not forget: facts (ares/replica/facts.py), in places. All is called on one thread, the event loop's. ``keeps``: anything.
 
     First :meth:`recover`, to its end. Then facts are appended, each in room that was reserved for it, and committed. Space is given back place by
     place: copy what survives of a place's facts to the end, commit that, discard the place.
     """
+
+    keeps: bool
 
     def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
         """Every fact that was committed, and perhaps some that were only appended, with its place; parts of large elements may be views.
@@ -88,3 +90,37 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Let go of files; commits under way are finished first, and not told; idempotent."""
+
+
+class NoJournal:
+    """The journal of a server that keeps everything in memory: nothing is appended to it, and a restart finds nothing."""
+
+    keeps = False
+    bytes_on_disk = 0
+
+    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+        return iter(())
+
+    def reserve(self, bytes: int, use: Use) -> int:
+        return 0
+
+    def append(self, fact: Fact, bytes: int) -> None: ...
+
+    def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None: ...
+
+    def places(self) -> Mapping[int, int]:
+        return {}
+
+    def read(self, place: int) -> Iterator[Fact]:
+        return iter(())
+
+    durable = places
+
+    def examination(self, place: int) -> None: ...
+
+    def seal(self, place: int) -> bool:
+        return False
+
+    def discard(self, place: int) -> None: ...
+
+    def close(self) -> None: ...

@@ -31,7 +31,7 @@ ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
 """What stands behind the ports: nobody above names one of them, except those who put a program together."""
 
 ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
-SHELLS = ("ares.server.host", "ares.server.durable_host", "ares.server.durable_server", "ares.server.reclaiming", "ares.server.scrub")
+SHELLS = ("ares.server.host", "ares.server.reclaiming", "ares.server.scrub", "ares.server.serving")
 """A server as such: the simulator runs it, so it knows ports only."""
 
 OWNERS = {

@@ -9,9 +9,8 @@ from ares.cluster.tables import AutopilotSettings
 from ares.model.identity import ServerId
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
-from ares.server.guard import certifying, guard_of
 from ares.server.host import Host
-from ares.server.piloting import piloted
+from ares.server.process import certifying, guard_of, piloted
 from tests.security.cluster import SecureCluster
 
 WAIT_S_MAX = 60.0
@@ -33,7 +32,7 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     await cluster.listeners[server.id].close()
     guard = guard_of(settings, server.id, server.public_key)
     again = listener_at(server.address, guard.lock)
-    await again.serve(Host(Replica(server.id, AGAIN, settings.initial), guard.admission).handler)
+    await again.serve(Host(Replica(server.id, AGAIN, settings.initial), admission=guard.admission).handler)
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             while (await user.current()).servers[4].identity != AGAIN:  # noqa: ASYNC110

@@ -12,8 +12,8 @@ from ares.model.messages import Scrub, ScrubReply
 from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.objects.repair import rebuild_element
 from ares.reconfig.view import Switches
-from ares.server.durable_server import run_durable_server
-from ares.server.scrub import Care, ScrubPlan
+from ares.server.scrub import ScrubPlan
+from ares.server.serving import run_server
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
 
@@ -37,14 +37,14 @@ class Cluster:
             server = self.book[name]
             journal = open_journal(self.store(name), Owner(self.initial.id, name, server.identity), 256 * KIB)
             runner = self._runner(100 + int(name[1:]))
-            care = Care(ScrubPlan(self.every_s, 1 << 30, self.directory / f"{name}.scrubbed"), self._pull(name, runner))
+            plan = ScrubPlan(self.every_s, 1 << 30, self.directory / f"{name}.scrubbed", self._pull(name, runner))
             stop, listener, began = asyncio.Event(), InprocListener(self.network, server.address), asyncio.Event()
 
             def serving(host, name=name, began=began):
                 self.hosts[name] = host
                 began.set()
 
-            server = run_durable_server(server.id, server.identity, self.initial, journal, listener, stop, None, serving, care)
+            server = run_server(server.id, server.identity, self.initial, listener, stop, journal, serving=serving, plan=plan)
             self.running[name] = (asyncio.create_task(server), stop, runner)
             await asyncio.wait_for(began.wait(), WAIT_S_MAX)
 

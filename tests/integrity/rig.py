@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ares.model.element import intact
 from ares.model.messages import DELETED, GetData, Introduce
-from ares.server.durable_host import DurableHost
-from ares.server.durable_server import recovered
+from ares.server.host import Host
+from ares.server.serving import recovered
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH, HEAD, decode_head, parse_frame, walk
 from ares.store.port import Verdict
@@ -44,8 +44,8 @@ class Server:
         self.journal = journal or log_journal(directory, disk)
         self.loop = ManualLoop()
         self.later, self.failures = [], []
-        outlasting = recovered(ME.id, ME.identity, INITIAL, self.journal)
-        self.host = DurableHost(outlasting, self.journal, lambda _, replies: self.later.extend(replies), self.failures.append, None, self.loop)
+        replica = recovered(ME.id, ME.identity, INITIAL, self.journal)
+        self.host = Host(replica, self.journal, lambda _, replies: self.later.extend(replies), self.failures.append, None, self.loop)
 
     def ask(self, *requests):
         """The replies, once everything that they wait for is durable."""
@@ -70,7 +70,7 @@ class Server:
 
     @property
     def quarantined(self):
-        return set(self.host.outlasting.quarantined)
+        return set(self.host.replica.quarantined)
 
     @property
     def state(self):

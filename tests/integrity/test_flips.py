@@ -55,7 +55,7 @@ def test_a_flip_in_the_file(life, tmp_path, kind):
         assert all(verdict.whole for verdict in server.examine().values())
         server.check(truth)
         server.ask(*requests)
-        assert server.host.outlasting.repaired == (kind == "data")
+        assert server.host.replica.account.repaired == (kind == "data")
         server.check(truth)
         again = Server(copy)
         assert (again.state, again.quarantined) == (server.state, server.quarantined)

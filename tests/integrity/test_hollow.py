@@ -55,7 +55,7 @@ def test_it_is_found_by_a_read_and_outlasts_a_restart(server, which):
         [description] = one.ask(Describe(1))
         assert (description.stored.quarantined, description.stored.repaired) == (1, 0)
         hosting = one.host.replica.hosted[INITIAL.id]
-        assert hosting.bytes == sum(element.size for versions in hosting.objects.values() for _, element in versions.entries)
+        assert hosting.bytes == sum(element.size for versions in hosting.objects.values() for _, element, _ in versions.entries)
 
 
 @pytest.mark.parametrize("which", [OLD, NEW], ids=["old", "new"])

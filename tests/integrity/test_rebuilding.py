@@ -93,7 +93,7 @@ def test_what_is_not_intact_is_not_taken(monkeypatch):
     hosting = world.replicas["s1"].hosted[EC.id]
     versions = hosting.objects["o"]
     position = versions.tags().index(TAG)
-    versions.entries[position] = (TAG, world.truth[NEWER][1])
+    versions.entries[position] = (TAG, world.truth[NEWER][1], 0)
     monkeypatch.setattr("ares.replica.hosting.intact", lambda *_: True)
     assert world.rebuilt() == world.truth[TAG][0]
     monkeypatch.setattr("ares.objects.repair.intact", lambda *_: True)

@@ -124,12 +124,12 @@ async def test_what_a_reader_runs_into_is_repaired_without_being_asked_for(clust
         while not (places := data_in(path)):  # noqa: ASYNC110 (a thread writes it)
             await asyncio.sleep(0.01)
         flip(path, places[0].start)
-        while cluster.hosts["s1"].outlasting.repaired == 0:
+        while cluster.hosts["s1"].replica.account.repaired == 0:
             reader.post("s1", [GetData(1, cluster.initial.id, "key", True)])
             await asyncio.sleep(0.01)
     await reader.close()
     assert await cluster.manager().read("key") == value
-    assert not cluster.hosts["s1"].outlasting.quarantined
+    assert not cluster.hosts["s1"].replica.quarantined
     assert (await cluster.scrubbed("s1")).damaged == 0
 
 

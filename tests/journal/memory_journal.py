@@ -21,6 +21,8 @@ class Kept:
 class MemoryJournal:
     """:class:`ares.store.port.Journal` over ``kept``. ``later(step)`` calls it after the present step of its owner."""
 
+    keeps = True
+
     def __init__(self, kept: Kept, later: Callable[[Callable[[], None]], object], place_bytes: int = 1 << 20) -> None:
         self._kept = kept
         self._later = later

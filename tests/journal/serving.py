@@ -14,7 +14,6 @@ from ares.model.tag import Tag
 from ares.replica.compaction import Compaction
 from ares.replica.facts import fact_bytes_max
 from ares.replica.replica import Replica
-from ares.replica.state import Outlasting
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
@@ -94,24 +93,24 @@ class Node:
 
     def __init__(self, journal) -> None:
         self.journal = journal
-        self.outlasting = Outlasting(ME.id, ME.identity, INITIAL)
+        self.replica = Replica(ME.id, ME.identity, INITIAL, journaled=True)
         self.recovered = []
         for place, facts in journal.recover():
             for fact in facts:
                 self.recovered.append(fact)
-                self.outlasting.restore(fact, place)
-        self.outlasting.restored()
+                self.replica.restore(fact, place)
+        self.replica.restored()
         self.errors = []
 
     def handle(self, request: Request):
         """Handle and append, in the order in which a host does it; the reply, or None when there was no room."""
-        room = self.outlasting.room(request)
+        room = self.replica.room(request)
         if not room:
-            return self.outlasting.replica.handle(request)
+            return self.replica.handle(request)
         place = self.journal.reserve(room, Use.DATA)
         if place is None:
             return None
-        reply, fact = self.outlasting.handle(request, place)
+        reply, fact = self.replica.change(request, place)
         if fact is not None:
             self.journal.append(fact, fact_bytes_max(fact))
         return reply
@@ -119,13 +118,13 @@ class Node:
     def commit(self) -> None:
         def done(error, moved):
             self.errors.append(error)
-            self.outlasting.replace(moved)
+            self.replica.replace(moved)
 
         self.journal.commit(done)
 
     def compact(self, place: int, between=lambda: None) -> bool:
         """Give a place back, whatever lives in it; False when there was no room."""
-        compaction = Compaction(self.outlasting, place, self.journal.read(place))
+        compaction = Compaction(self.replica, place, self.journal.read(place))
         while not compaction.ended:
             room = compaction.look()
             if room:
@@ -143,7 +142,7 @@ class Node:
 
     @property
     def state(self):
-        return state(self.outlasting.replica)
+        return state(self.replica)
 
 
 def plain(requests) -> Replica:
@@ -161,7 +160,7 @@ def state(replica: Replica):
             hosting.collected,
             hosting.bytes,
             {
-                name: (versions.trimmed, [(tag, element.checksum, b"".join(element.parts)) for tag, element in versions.entries])
+                name: (versions.trimmed, [(tag, element.checksum, b"".join(element.parts)) for tag, element, _ in versions.entries])
                 for name, versions in hosting.objects.items()
             },
         )

@@ -1,4 +1,4 @@
-"""What is given back and what is kept (ares/replica/compaction.py, ares/replica/places.py)."""
+"""What is given back and what is kept (ares/replica/compaction.py, ares/replica/facts.py)."""
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ def test_what_survives_of_a_place(tmp_path):
     seal_place(node)
     place = min(node.journal.places())
     facts = list(node.journal.read(place))
-    kept = [kept for fact in facts if (kept := node.outlasting.surviving(fact, place)) is not None]
+    kept = [kept for fact in facts if (kept := node.replica.surviving(fact, place)) is not None]
     assert [fact for fact in kept if not (isinstance(fact, PutData) and fact.object.startswith("filler"))] == [
         Trimmed(INITIAL.id, "o", Tag(3, 1)),
         overwritten[3],
@@ -77,7 +77,7 @@ def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
         for place in list(node.journal.places()):
             assert node.compact(place)
         node = Node(log_journal(tmp_path / "j"))
-        assert node.outlasting.replica.hosted[INITIAL.id].objects["o"].trimmed == Tag(3, 1)
+        assert node.replica.hosted[INITIAL.id].objects["o"].trimmed == Tag(3, 1)
 
 
 def test_the_account_of_what_lives_is_right_after_anything(tmp_path):
@@ -89,25 +89,25 @@ def test_the_account_of_what_lives_is_right_after_anything(tmp_path):
         if number % 50 == 49:
             for place in list(node.journal.places()):
                 assert node.compact(place)
-    counted = {place: bytes for place, bytes in Node(log_journal(tmp_path / "j")).outlasting.live.items() if bytes}
-    assert counted == {place: bytes for place, bytes in node.outlasting.live.items() if bytes}
+    counted = {place: bytes for place, bytes in Node(log_journal(tmp_path / "j")).replica.account.live.items() if bytes}
+    assert counted == {place: bytes for place, bytes in node.replica.account.live.items() if bytes}
     node.handle(CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
     node.commit()
-    after = sum(node.outlasting.live.values())
-    assert after == sum(Node(log_journal(tmp_path / "j")).outlasting.live.values()) < sum(counted.values())
+    after = sum(node.replica.account.live.values())
+    assert after == sum(Node(log_journal(tmp_path / "j")).replica.account.live.values()) < sum(counted.values())
 
 
 def test_views_stay_valid_when_their_segment_is_gone(tmp_path):
     data = bytes(range(256)) * 80
     node = node_with(tmp_path, put("a", 1, data))
-    [part] = node.outlasting.replica.hosted[INITIAL.id].objects["a"].entries[0][1].parts
+    [part] = node.replica.hosted[INITIAL.id].objects["a"].entries[0][1].parts
     assert isinstance(part, memoryview)
     seal_place(node)
     place = min(node.journal.places())
     assert node.compact(place)
     assert not (tmp_path / "j" / f"{place:08}.log").exists()
     assert bytes(part) == data
-    [moved] = node.outlasting.replica.hosted[INITIAL.id].objects["a"].entries[0][1].parts
+    [moved] = node.replica.hosted[INITIAL.id].objects["a"].entries[0][1].parts
     assert moved == data
     assert moved.obj is not part.obj
 
@@ -134,10 +134,10 @@ def test_an_element_that_rotted_counts_as_missing_before_and_after_compaction(tm
         assert reply.element is None
         newer = node.handle(GetData(1, INITIAL.id, "a", True, Tag(2, 1))).element
         assert intact(INITIAL.id, "a", Tag(2, 1), newer)
-        hosting = node.outlasting.replica.hosted[INITIAL.id]
+        hosting = node.replica.hosted[INITIAL.id]
         if place in node.journal.places():
             assert node.compact(place)
-            assert hosting.bytes == sum(element.size for versions in hosting.objects.values() for _, element in versions.entries)
+            assert hosting.bytes == sum(element.size for versions in hosting.objects.values() for _, element, _ in versions.entries)
 
 
 def test_a_resend_leaves_no_fact(tmp_path):

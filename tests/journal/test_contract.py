@@ -160,7 +160,7 @@ def test_space_is_reused(opened):
         node.handle(request)
         handled.append(request)
         node.commit()
-        live = node.outlasting.live
+        live = node.replica.account.live
         for place, size in list(node.journal.places().items()):
             if live.get(place, 0) * 2 <= size:
                 assert node.compact(place)

@@ -14,8 +14,8 @@ from ares.model.messages import Ack, Describe, GetData, GetHint, GetTag, Introdu
 from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.reconfig.view import Switches
 from ares.replica import unsynced
-from ares.server.durable_host import DurableHost
-from ares.server.durable_server import run_durable_server
+from ares.server.host import Host
+from ares.server.serving import run_server
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import LogJournal, open_journal
 from ares.store.journal.segments import Owner
@@ -34,7 +34,7 @@ class Waiting:
         self.background = AtOnce(waiting=True)
         self.node = Node(log_journal(directory, background=self.background))
         self.later: list = []
-        self.host = DurableHost(self.node.outlasting, self.node.journal, lambda sender, replies: self.later.extend(replies), lambda error: None)
+        self.host = Host(self.node.replica, self.node.journal, lambda sender, replies: self.later.extend(replies), lambda error: None)
 
     def calls(self, *requests):
         """Which are answered at once."""
@@ -146,7 +146,7 @@ class Cluster:
             if name in self.disks:
                 journal = LogJournal(self.directory / name, owner, WriterThread(), self.disks[name], 256 * KIB)
             stop, listener = asyncio.Event(), InprocListener(self.network, server.address)
-            task = asyncio.create_task(run_durable_server(server.id, server.identity, self.initial, journal, listener, stop))
+            task = asyncio.create_task(run_server(server.id, server.identity, self.initial, listener, stop, journal))
             self.running[name] = (task, stop)
             await asyncio.sleep(0)
 

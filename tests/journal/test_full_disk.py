@@ -11,7 +11,7 @@ import pytest
 from ares.model.configuration import Status, Successor
 from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
 from ares.replica.facts import fact_bytes_max
-from ares.server.durable_host import DurableHost
+from ares.server.host import Host
 from ares.store.journal.disk import Disk
 from ares.store.port import Use
 
@@ -56,7 +56,7 @@ class SmallDisk(Disk):
 
 def host_of(node):
     later, failures = [], []
-    host = DurableHost(node.outlasting, node.journal, lambda sender, replies: later.extend(replies), failures.append)
+    host = Host(node.replica, node.journal, lambda sender, replies: later.extend(replies), failures.append)
     return host, later, failures
 
 
@@ -110,7 +110,7 @@ async def test_a_small_disk(tmp_path):
     assert failures == []
     again = Node(log_journal(tmp_path / "j"))
     assert again.state == node.state
-    assert len(again.outlasting.replica.hosted[INITIAL.id].objects) > taken
+    assert len(again.replica.hosted[INITIAL.id].objects) > taken
 
 
 async def test_collecting_makes_room(tmp_path):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ares.model.element import sealed
 from ares.model.messages import PutData
 from ares.replica.replica import Replica
-from ares.replica.state import Outlasting
 from ares.store.journal.log import LogJournal
 
 from ..property.test_replica import INITIAL, ME, MEMBERS, few_tags, likely
@@ -34,11 +33,11 @@ steps = st.one_of(likely, likely, likely, large_puts(), st.sampled_from(["commit
 class Node(PlainNode):
     def __init__(self, journal):
         self.journal, self.errors = journal, []
-        self.outlasting = Outlasting(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+        self.replica = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, journaled=True)
         for place, facts in journal.recover():
             for fact in facts:
-                self.outlasting.restore(fact, place)
-        self.outlasting.restored()
+                self.replica.restore(fact, place)
+        self.replica.restored()
 
 
 @settings(max_examples=80, deadline=None)
@@ -84,24 +83,24 @@ def plain(requests):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(likely, large_puts()), max_size=30), st.randoms(use_true_random=False))
 def test_facts_are_joined_in_any_order_and_as_often_as_you_like(requests, rng):
-    server = Outlasting(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
-    facts = [fact for request in requests if (fact := server.handle(request, 1)[1]) is not None]
+    server = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, journaled=True)
+    facts = [fact for request in requests if (fact := server.change(request, 1)[1]) is not None]
     shuffled = facts + rng.sample(facts, len(facts) // 2)
     rng.shuffle(shuffled)
-    again = Outlasting(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+    again = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, journaled=True)
     for fact in shuffled:
         again.restore(fact, 1)
     again.restored()
-    assert state(again.replica) == state(server.replica) == state(plain(requests))
+    assert state(again) == state(server) == state(plain(requests))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(likely, large_puts()), max_size=30))
 def test_a_request_leaves_a_fact_exactly_when_it_changes_something(requests):
-    server = Outlasting(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL)
+    server = Replica(MEMBERS[ME].id, MEMBERS[ME].identity, INITIAL, journaled=True)
     for request in requests:
-        before, room = state(server.replica), server.room(request)
-        _, fact = server.handle(request, 1)
-        assert (fact is not None) == (state(server.replica) != before)
+        before, room = state(server), server.room(request)
+        _, fact = server.change(request, 1)
+        assert (fact is not None) == (state(server) != before)
         assert room or fact is None
         assert server.room(request) == 0 or fact is None, "again, it would change nothing"

@@ -3,8 +3,7 @@
 import asyncio
 import itertools
 
-from ares.server import durable_host
-from ares.server.durable_host import DurableHost
+from ares.server.host import Host
 
 from .serving import KIB, AtOnce, Node, log_journal, put
 
@@ -26,10 +25,10 @@ class Tap:
 
 
 async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(durable_host, "GATHERED_BYTES_MAX", 100 * KIB)
+    monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap, answered = AtOnce(waiting=True), Tap(), []
     node = Node(log_journal(tmp_path / "j", background=background))
-    host = DurableHost(node.outlasting, node.journal, lambda sender, replies: answered.extend(replies), lambda error: None, throttle=tap)
+    host = Host(node.replica, node.journal, lambda sender, replies: answered.extend(replies), lambda error: None, throttle=tap)
 
     names = itertools.count()
 
@@ -53,10 +52,10 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
 
 async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
     """The control."""
-    monkeypatch.setattr(durable_host, "GATHERED_BYTES_MAX", 100 * KIB)
+    monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap = AtOnce(waiting=True), Tap()
     node = Node(log_journal(tmp_path / "j", background=background))
-    host = DurableHost(node.outlasting, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap)
+    host = Host(node.replica, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap)
     for number in range(50):
         host.handle("client", [put(f"{number}", 1, bytes(10 * KIB))])
         await asyncio.sleep(0)

@@ -43,14 +43,14 @@ def check(story, told, left):
     """What was recovered joins to no less than what was told, and to no more than what was ever handled."""
     recovered = left.state
     for request in story.handled[:told]:
-        left.outlasting.handle(request, 0)
+        left.replica.change(request, 0)
     assert left.state == recovered, "something acknowledged was forgotten"
     all = Node(log_journal(left.directory / "another"))
     for request in story.handled:
         all.handle(request)
     whole = all.state
     for fact in left.recovered:
-        all.outlasting.restore(fact, 0)
+        all.replica.restore(fact, 0)
     assert all.state == whole, "something was invented"
 
 
@@ -121,7 +121,7 @@ def test_large_elements_are_views(tmp_path):
     node.commit()
     for one in (node, Node(log_journal(tmp_path / "j"))):
         assert one.state == state(plain(handled))
-        elements = [e for h in one.outlasting.replica.hosted.values() for v in h.objects.values() for _, e in v.entries]
+        elements = [e for h in one.replica.hosted.values() for v in h.objects.values() for _, e, _ in v.entries]
         assert {isinstance(part, memoryview) for e in elements if e.size >= 8 * KIB for part in e.parts} == {True}
         assert {isinstance(part, bytes) for e in elements if e.size < 8 * KIB for part in e.parts} == {True}
     assert any(isinstance(request, PutData) for request in handled)

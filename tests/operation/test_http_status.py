@@ -9,15 +9,15 @@ import pytest
 
 from ares.model.errors import BadInput
 from ares.server import http as http_status
-from ares.server.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpStatus, Page
+from ares.server.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
 from tests.ports import free_addresses
 
 
-async def fine() -> Page:
-    return Page(200, PLAIN, b"fine\n")
+async def fine() -> HttpPage:
+    return HttpPage(200, PLAIN, b"fine\n")
 
 
-async def broken() -> Page:
+async def broken() -> HttpPage:
     raise RuntimeError("no page")
 
 

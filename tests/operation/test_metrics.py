@@ -40,7 +40,7 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
 
 def counted(replica):
     """The same as :func:`holding`, object by object."""
-    elements = [element for hosting in replica.hosted.values() for versions in hosting.objects.values() for _, element in versions.entries]
+    elements = [element for hosting in replica.hosted.values() for versions in hosting.objects.values() for _, element, _ in versions.entries]
     return len(elements), sum(element.size for element in elements)
 
 

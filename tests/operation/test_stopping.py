@@ -231,5 +231,5 @@ async def test_a_host_that_finishes_takes_nothing_more_and_replies_to_what_it_to
         background.step()
         await asyncio.sleep(0)
     assert later == [Ack(7, None), Ack(7, None)]
-    objects = {name for hosting in Node(log_journal(tmp_path / "j")).outlasting.replica.hosted.values() for name in hosting.objects}
+    objects = {name for hosting in Node(log_journal(tmp_path / "j")).replica.hosted.values() for name in hosting.objects}
     assert objects == {"a", "b"}

@@ -75,7 +75,7 @@ def state(replica):
 def check(before, after, replica):
     for id, (successor, collected, objects) in after.items():
         hosting = replica.hosted[id]
-        stored = [element for versions in hosting.objects.values() for _, element in versions.entries]
+        stored = [element for versions in hosting.objects.values() for _, element, _ in versions.entries]
         assert hosting.bytes == sum(element.size for element in stored)
         assert all(count <= hosting.configuration.delta + 1 for _, count in objects.values())
         assert not (collected and objects), "a collected configuration holds data"

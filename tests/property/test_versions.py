@@ -30,7 +30,8 @@ def run(versions, capacity, puts):
     put, stored = {}, 0
     for tag, element in puts:
         trimmed = versions.trimmed
-        stored += versions.put(tag, element, capacity)
+        lost = versions.put(tag, element, capacity)
+        stored += element.size - (lost[1].size if lost is not None else 0)
         put.setdefault(tag, element)
         if told := broken(versions, capacity, put, trimmed, stored):
             return told
@@ -50,8 +51,7 @@ def test_a_list_that_forgets_to_trim_or_to_order_is_rejected():
 
     class Unordered(Versions):
         def put(self, tag, element, capacity):
-            self.entries.append((tag, element))
-            return element.size
+            self.entries.append((tag, element, 0))
 
     one, two = (Tag(number, 1) for number in (1, 2))
     element = Element(0, 1, 0, (b"x",))

@@ -17,9 +17,8 @@ from ares.model.tag import Tag
 from ares.objects.operations import read, stat, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.replica.facts import Account, Share
 from ares.replica.hosting import Hosting
-from ares.replica.placed_hosting import PlacedHosting
-from ares.replica.places import Ledger
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
 from tests.protocol.world import Client, World, servers
 
@@ -187,7 +186,7 @@ def test_the_request_that_brings_the_successor_finds_what_was_there():
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_restarted_server_says_nothing_of_the_order_that_it_does_not_know(heard):
     """Facts are joined in any order: what a journal has of the successor may have come before or after what it has of the object."""
-    hosting = PlacedHosting(ABD0, 0, Ledger())
+    hosting = Hosting(ABD0, 0, share=Share(Account()))
     hosting.begin_restoring()
     hosting.restore(put("a", 1), 1)
     if heard:

@@ -174,8 +174,8 @@ def test_a_flipped_bit_counts_as_missing():
     client.run(write(client.view, "k", b"payload" * 10))
     hosting = next(iter(world.replicas["s1"]._hosted.values()))
     versions = hosting._objects["k"]
-    tag, element = versions.entries[0]
-    versions.entries[0] = (tag, msgspec.structs.replace(element, parts=(b"\xff" + element.parts[0][1:],)))
+    tag, element, place = versions.entries[0]
+    versions.entries[0] = (tag, msgspec.structs.replace(element, parts=(b"\xff" + element.parts[0][1:],)), place)
     for down in ("s0", "s2", "s3", "s4"):
         world.down = {ServerId(down)}
         assert client.run(read(client.view, "k")).value == b"payload" * 10

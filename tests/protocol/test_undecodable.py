@@ -224,7 +224,7 @@ def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
     for id, replica in world.replicas.items():
         if id in ("s1", "s2"):
             held = next(iter(replica.hosted.values())).objects["bad"].entries
-            held[:] = [(tag, element) for tag, element in held if tag != newest] + [(Tag(1, ClientId(5)), held[0][1])]
+            held[:] = [entry for entry in held if entry[0] != newest] + [(Tag(1, ClientId(5)), held[0][1], 0)]
             next(iter(replica.hosted.values())).objects["bad"].trimmed = newest
     world.down = {silent}
     with pytest.raises(ObjectsStuck, match=f"{silent} said nothing, and may have what lacks"):
@@ -241,7 +241,7 @@ def test_a_thousand_of_them_cost_a_bounded_time(world):
     for index in range(5):
         hosting = next(iter(world.replicas[f"s{index}"].hosted.values()))
         for name in names:
-            hosting.keep(name, tag, sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),)))
+            hosting.keep(PutData(0, C0.id, name, tag, sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),))))
     began = world.now
     result = client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
     assert result.left == tuple(names)
@@ -259,7 +259,7 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
     world_view = world.client(initial=abd)
     world_view.run(write(world_view.view, "good", b"value"))
     for id in abd.server_ids:
-        world.replicas[id].hosted[abd.id].keep("bad", frozen, sealed(abd.id, "bad", frozen, 0, 4, (b"data",)))
+        world.replicas[id].hosted[abd.id].keep(PutData(0, abd.id, "bad", frozen, sealed(abd.id, "bad", frozen, 0, 4, (b"data",))))
     with pytest.raises(ObjectsStuck, match=r"'bad': .*the tag 9223372036854775808.* is beyond"):
         world_view.run(reconfigure(world_view.view, ABD1), timeout_s=5.0, idle=True)
     assert world_view.run(list_objects(world_view.view, "", "")) == (["bad", "good"], None)

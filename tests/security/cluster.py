@@ -21,8 +21,8 @@ from ares.net.zmq.zmq_server import ZmqListener
 from ares.net.zmtp_server import ZmtpListener
 from ares.replica.replica import Replica
 from ares.security.keys import SecretKey
-from ares.server.guard import certifying, guard_of
 from ares.server.host import Host
+from ares.server.process import certifying, guard_of
 
 WAIT_S_MAX = 60.0
 """Far more than anything here takes, also on a busy machine."""
@@ -56,7 +56,7 @@ class SecureCluster:
     async def start(self) -> None:
         for server in self.settings.servers.values():
             guard = guard_of(self.settings, server.id, server.public_key)
-            host = Host(Replica(server.id, server.identity, self.settings.initial), guard.admission)
+            host = Host(Replica(server.id, server.identity, self.settings.initial), admission=guard.admission)
             listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
             await listener.serve(host.handler)
             self.hosts[server.id], self.listeners[server.id] = host, listener

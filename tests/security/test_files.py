@@ -16,7 +16,7 @@ from ares.model.identity import ServerId
 from ares.security.clients_file import AuthorisedClients, KeyedSender, read_clients, write_clients
 from ares.security.keys import SecretKey, SigningKey, write_secret
 from ares.security.roles import Client, Role
-from ares.server.guard import certifying, guard_of, processes_as_clients
+from ares.server.process import certifying, guard_of, processes_as_clients
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.security.clients_file import AuthorisedClients, read_clients
-from ares.server.guard import guard_of
+from ares.server.process import guard_of
 
 SOMEBODY = 12_345
 """No user of this machine."""

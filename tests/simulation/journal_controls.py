@@ -9,10 +9,10 @@ from ares.model.element import is_hollow
 from ares.model.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
 from ares.operation.effects import Operation
 from ares.replica.facts import Trimmed
-from ares.replica.placed_hosting import PlacedHosting
-from ares.replica.state import Outlasting
+from ares.replica.hosting import Hosting
+from ares.replica.replica import Replica
 from ares.replica.unsynced import Unsynced
-from ares.server.durable_host import DurableHost
+from ares.server.host import Host
 from ares.store.journal import format as journal_format
 from ares.store.journal import log as journal_log
 from ares.store.journal.log import LogJournal
@@ -22,7 +22,7 @@ from ares.testing.sim.model_disk import ModelDisk
 
 def replies_before_the_sync() -> Any:
     """No reply waits for the disk."""
-    return patch.object(DurableHost, "_waits", lambda self, sender, request, reply: False)
+    return patch.object(Host, "_waits", lambda self, sender, request, reply: False)
 
 
 def reads_that_show_what_is_not_durable() -> Any:
@@ -40,13 +40,13 @@ def syncs_left_out() -> Any:
 
 def compaction_that_forgets_what_was_trimmed() -> Any:
     """The highest dropped tag goes with the place that told it."""
-    surviving = Outlasting.surviving
+    surviving = Replica.surviving
 
-    def forgetful(self: Outlasting, fact: Any, place: int) -> Any:
+    def forgetful(self: Replica, fact: Any, place: int) -> Any:
         kept = surviving(self, fact, place)
         return None if isinstance(kept, Trimmed) else kept
 
-    return patch.object(Outlasting, "surviving", forgetful)
+    return patch.object(Replica, "surviving", forgetful)
 
 
 def places_gone_before_their_copies_are_durable() -> Any:
@@ -85,7 +85,7 @@ def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
 
 def rotten_elements_that_are_answered() -> Any:
     """Elements are not verified before they leave."""
-    return patch.object(PlacedHosting, "is_sound", lambda *arguments: True)
+    return patch.object(Hosting, "is_sound", lambda *arguments: True)
 
 
 def rotten_elements_that_are_forgotten() -> Any:
@@ -94,13 +94,13 @@ def rotten_elements_that_are_forgotten() -> Any:
     def is_sound(fact: Any) -> bool:
         return not isinstance(fact, PutData) or not is_hollow(fact.element)
 
-    surviving = Outlasting.surviving
+    surviving = Replica.surviving
 
-    def forgetful(self: Outlasting, fact: Any, place: int) -> Any:
+    def forgetful(self: Replica, fact: Any, place: int) -> Any:
         kept = surviving(self, fact, place)
         return kept if kept is not None and is_sound(kept) else None
 
-    return patch.object(Outlasting, "surviving", forgetful)
+    return patch.object(Replica, "surviving", forgetful)
 
 
 def elements_that_are_not_rebuilt() -> Any:

@@ -12,8 +12,7 @@ from ares.net.zmq.zmq_client import ZmqConnections
 from ares.net.zmq.zmq_server import ZmqListener
 from ares.net.zmtp_client import ZmtpConnections
 from ares.net.zmtp_server import ZmtpListener
-from ares.server.guard import guard_of
-from ares.server.process import Life
+from ares.server.process import Life, guard_of
 
 KINDS: dict[TransportName, tuple[type, type]] = {"native": (ZmtpConnections, ZmtpListener), "libzmq": (ZmqConnections, ZmqListener)}
 

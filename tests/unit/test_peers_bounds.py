@@ -38,7 +38,6 @@ from ares.net.inproc import InprocListener, InprocNetwork
 from ares.reconfig.listing import _united
 from ares.replica.hosting import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
-from ares.replica.state import Outlasting
 
 ME = Server("s0", "h:1", f"{0:032x}")
 C0 = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
@@ -236,12 +235,11 @@ def test_a_page_is_bounded_in_bytes_and_the_listing_is_whole():
 
 def test_names_from_before_stop_neither_a_start_nor_a_listing():
     """An earlier release stored any name that a program without the client library sent."""
-    outlasting = Outlasting(ME.id, ME.identity, C0)
-    outlasting.begin_restoring()
+    server = Replica(ME.id, ME.identity, C0, journaled=True)
+    server.begin_restoring()
     for number, name in enumerate(["a", *BAD_NAMES, "z"]):
-        outlasting.restore(put(name), number)
-    outlasting.restored()
-    server = outlasting.replica
+        server.restore(put(name), number)
+    server.restored()
     assert len(server.hosted[C0.id].objects) == 2 + len(BAD_NAMES)
     page = server.handle(ListObjects(1, C0.id, "", 1000))
     assert ([entry.name for entry in page.objects], page.more) == (["a", "z"], False)

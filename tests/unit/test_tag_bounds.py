@@ -14,7 +14,7 @@ from ares.objects.operations import delete, read, write
 from ares.operation.effects import Gather
 from ares.replica.facts import Pointed
 from ares.replica.hosting import BadElement, Hosting
-from ares.replica.state import Outlasting
+from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 
 MEMBERS = servers(0, 1, 2)
@@ -94,12 +94,12 @@ def frozen():
     """A world whose servers were started from what the release before had stored."""
     world = World(ABD, range(3))
     for server in MEMBERS:
-        outlasting = Outlasting(server.id, server.identity, ABD, lambda: NOW_S)
-        outlasting.begin_restoring()
-        outlasting.restore(Pointed(ABD, None, False), 1)
-        outlasting.restore(put_of(ABD, Tag(FROZEN, 99)), 1)
-        outlasting.restored()
-        world.replicas[server.id] = outlasting.replica
+        replica = Replica(server.id, server.identity, ABD, lambda: NOW_S, journaled=True)
+        replica.begin_restoring()
+        replica.restore(Pointed(ABD, None, False), 1)
+        replica.restore(put_of(ABD, Tag(FROZEN, 99)), 1)
+        replica.restored()
+        world.replicas[server.id] = replica
     return world
 
 
@@ -142,7 +142,7 @@ def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
     honest.run(write(honest.view, "k", b"v"))
     for replica in world.replicas.values():
         hosting = next(iter(replica.hosted.values()))
-        hosting.keep("k", Tag(NUMBER_LAST, 99), sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",)))
+        hosting.keep(PutData(0, ABD.id, "k", Tag(NUMBER_LAST, 99), sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",))))
     client, puts = world.client(), []
     world.watch = lambda source, target, message: puts.append(message) if isinstance(message, PutData) else None
     with pytest.raises(NoTagLeft, match=r"none can be above it.*nothing was lost"):

@@ -1,5 +1,6 @@
 """Commands that make a cluster and run its processes: init, down, server, consensus; with up and prepare, in modules of their own."""
 
+import signal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,6 @@ from ares.cli.local.up_command import KEPT, LOST, Directory, up
 from ares.cli.options import Common, command
 from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import BadInput
-from ares.server.stopping import end_at_once
 
 if TYPE_CHECKING:
     from ares.cluster.settings import Settings
@@ -129,7 +129,7 @@ def server(
     forget: Annotated[bool, typer.Option("--forget", help="Begin empty and under a new identity, an earlier store set aside.")] = False,
 ) -> None:
     """Run one storage server. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
-    end_at_once()
+    _end_at_once()
     from ares.server.process import run_storage_server
 
     run_storage_server(file, id, forget)
@@ -137,10 +137,15 @@ def server(
 
 def consensus(common: Common, file: File, id: Id) -> None:
     """Run one consensus member. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
-    end_at_once()
+    _end_at_once()
     from ares.server.process import run_consensus_member
 
     run_consensus_member(file, id)
+
+
+def _end_at_once() -> None:
+    """What SIGTERM does to this process until it serves. A service manager takes that for a clean end, as it does status 0."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _spare(settings: "Settings") -> list[str]:

@@ -59,6 +59,8 @@ Done = Callable[[OSError | None, Sequence[PutData]], None]
 class LogJournal:
     """:class:`ares.store.port.Journal` in ``directory``. A place is a segment's number."""
 
+    keeps = True
+
     def __init__(self, directory: Path, owner: Owner, background: Background, disk: Disk | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._directory = directory
         self._owner = owner

@@ -51,7 +51,7 @@ _PRELOADED = [
     "ares.autopilot.pilot",
     "ares.consensus.member_host",
     "ares.store.journal.log",
-    "ares.server.durable_server",
+    "ares.server.serving",
     "ares.server.host",
     "ares.testing.kills.kill_members",
     "ares.testing.kills.kill_servers",

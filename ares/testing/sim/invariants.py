@@ -166,7 +166,7 @@ class SimPromises:
             raise PromiseBroken(f"{self._server} restarted: {'; '.join(broken[:3])}")
         for id, hosting in replica.hosted.items():
             for object, held in hosting.objects.items():
-                for tag, element in held.entries:
+                for tag, element, _ in held.entries:
                     if not self.rotten or (not is_hollow(element) and intact(id, object, tag, element)):
                         self._judge(id, object, tag, element)
 

@@ -14,9 +14,9 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import AnyMessage, Request
 from ares.net.port import Sender
-from ares.replica.compaction import Thrift
-from ares.server.durable_host import DurableHost
-from ares.server.durable_server import recovered
+from ares.replica.compaction import CompactionLimits
+from ares.server.host import Host
+from ares.server.serving import recovered
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
@@ -128,7 +128,7 @@ class JournalServer(SimServer):
     def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond, segment_bytes: int) -> None:
         super().__init__(world, number, c0, watch, respond)
         self._segment_bytes = segment_bytes
-        self._thrift = Thrift(segment_bytes // 4, segment_bytes // 4, 20)
+        self._limits = CompactionLimits(segment_bytes // 4, segment_bytes // 4, 20)
         self._healed = False
         self._erase()
         self._begin()
@@ -186,7 +186,7 @@ class JournalServer(SimServer):
         if self._world.rng.random() < AGAIN:
             self._disk.patience = _changes(self._world.rng)
         try:
-            outlasting = recovered(server.id, server.identity, self._c0, journal)
+            self.replica = recovered(server.id, server.identity, self._c0, journal)
         except PowerLost:
             self._disk.lose_power()
             return False
@@ -201,9 +201,8 @@ class JournalServer(SimServer):
             return False
         self._disk.patience = None
         self.journal = journal
-        self.replica = outlasting.replica
         self._promises.kept(self.replica)
-        self.host = DurableHost(outlasting, journal, self._tell, self._fail, loop=self._process, thrift=self._thrift)
+        self.host = Host(self.replica, journal, self._tell, self._fail, loop=self._process, limits=self._limits)
         return True
 
     def _take(self, client: str, requests: list[Request]) -> None:

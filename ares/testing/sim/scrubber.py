@@ -9,8 +9,8 @@ from ares.model.identity import ServerId
 from ares.model.messages import Element, PutData
 from ares.objects.repair import rebuild_element
 from ares.operation.session import Session
-from ares.replica.places import NO_CALL, Key
-from ares.server.durable_host import DurableHost
+from ares.replica.facts import NO_CALL, Key
+from ares.server.host import Host
 from ares.testing.sim.journal_server import JournalServer
 from ares.testing.sim.simulated_server import SimServer
 
@@ -38,7 +38,7 @@ class Scrubber:
     def done(self, servers: Sequence[SimServer]) -> bool:
         """No damaged place is left, and whatever can be rebuilt from what ``servers`` hold is."""
         own = self._server
-        return not own.up or not (own.host.leaving or any(self._can_rebuild(key, servers) for key in own.host.outlasting.quarantined))
+        return not own.up or not (own.host.leaving or any(self._can_rebuild(key, servers) for key in own.host.replica.quarantined))
 
     def _can_rebuild(self, key: Key, servers: Sequence[SimServer]) -> bool:
         """Not where another server says that the successor is finalized: then it is not needed any more, though this server may not have heard."""
@@ -69,16 +69,16 @@ class Scrubber:
             if verdict is not None and not verdict.whole:
                 self._world.tell(f"{server.name} LEAVES place {place} of its store")
                 server.host.leave(place, verdict.readable)
-        for key in server.host.outlasting.quarantined:
+        for key in server.host.replica.quarantined:
             if key not in self._pulling:
                 self._pull(server.host, key)
         self._flush()
 
-    def _pull(self, host: DurableHost, key: Key) -> None:
+    def _pull(self, host: Host, key: Key) -> None:
         id, object, tag = key
         self._pulling.add(key)
         configuration = host.replica.hosted[id].configuration
-        operation = rebuild_element(configuration, object, tag, host.outlasting.missing_bytes(key), host.replica.server)
+        operation = rebuild_element(configuration, object, tag, host.replica.missing_bytes(key), host.replica.server)
 
         def done(element: Element | None, error: BaseException | None) -> None:
             self._pulling.discard(key)

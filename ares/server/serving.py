@@ -1,4 +1,4 @@
-"""A durable storage server from its start to its end: what its journal tells, then serving, then a journal that is whole."""
+"""A storage server from its start to its end: what its journal tells, then serving, then a journal that is whole."""
 
 import asyncio
 import gc
@@ -11,57 +11,60 @@ from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
 from ares.net.port import Listener
 from ares.replica.hosting import Clock, no_clock
-from ares.replica.state import Outlasting
+from ares.replica.replica import Replica
 from ares.security.roles import Admission
-from ares.server.durable_host import DurableHost
 from ares.server.host import Host
-from ares.server.scrub import Care, Scrubbing
-from ares.store.port import Journal
+from ares.server.scrub import Scrubbing, ScrubPlan
+from ares.store.port import Journal, NoJournal
 
 log = logging.getLogger(__name__)
 
 
-def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Outlasting:
-    """The server's state as ``journal`` tells it, once in a process.
+def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Replica:
+    """The server's state as ``journal`` tells it, once in a process: the garbage collector never looks at it, nor at what else is there already.
+
+    Servers of one domain grow alike and look for garbage at the same time, so no quorum hides it: let it be a short look.
 
     Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
     """
     gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
     try:
-        outlasting = recovered(server, identity, initial, journal, clock)
+        replica = recovered(server, identity, initial, journal, clock)
     finally:
         gc.enable()
     gc.freeze()
-    return outlasting
+    return replica
 
 
-def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Outlasting:
+def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Replica:
     """:func:`restored`, as often as you like."""
-    outlasting = Outlasting(server, identity, initial, clock)
-    outlasting.begin_restoring()
+    replica = Replica(server, identity, initial, clock, journal.keeps)
+    replica.begin_restoring()
     for place, facts in journal.recover():
         for fact in facts:
-            outlasting.restore(fact, place)
-    outlasting.restored()
-    return outlasting
+            replica.restore(fact, place)
+    replica.restored()
+    return replica
 
 
-async def run_durable_server(
+async def run_server(
     server: ServerId,
     identity: str,
     initial: Configuration,
-    journal: Journal,
     listener: Listener,
     stop: asyncio.Event,
+    journal: Journal | None = None,
     admission: Admission | None = None,
     serving: Callable[[Host], None] = lambda host: None,
-    care: Care | None = None,
+    plan: ScrubPlan | None = None,
 ) -> None:
-    """Serve until ``stop`` is set, and reply to what was taken; the journal is closed then. ``initial``: c0 of the cluster file. ``admission``: what
-    each client may ask. ``serving`` is told of the host. ``care``: how it looks after its disk; None: not at all.
+    """Serve until ``stop`` is set, and reply to what was taken; the journal is closed then. ``initial``: c0 of the cluster file. ``journal``: None
+    keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of the host. ``plan``: how it looks after its disk; None:
+    not at all.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
+    journal = journal or NoJournal()
     failure: list[OSError] = []
     ended = asyncio.Event()
 
@@ -70,18 +73,18 @@ async def run_durable_server(
         ended.set()
 
     try:
-        host = DurableHost(restored(server, identity, initial, journal, time.time), journal, listener.reply, fail, admission, throttle=listener)
+        replica = restored(server, identity, initial, journal, time.time)
+        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener)
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
         serving(host)
-        caring = None if care is None else asyncio.create_task(Scrubbing(host, journal, care).run())
         waits = [asyncio.create_task(event.wait()) for event in (stop, ended)]
+        scrubbing = [] if plan is None else [asyncio.create_task(Scrubbing(host, journal, plan).run())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        if caring is not None:
-            caring.cancel()
-            await asyncio.wait([caring])
+        for task in waits + scrubbing:
+            task.cancel()
+        if scrubbing:
+            await asyncio.wait(scrubbing)
         await host.finish()
         await listener.close()
     finally:
