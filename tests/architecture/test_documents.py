@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ares.testing.sim.scenarios import SCENARIOS
 
 import ares
+from ares.testing.sim.plan import SCENARIOS
 from tests.simulation.controls import CONTROLS
 
 from .floors import cited_sections, has_section, modules

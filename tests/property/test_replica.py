@@ -10,6 +10,7 @@ from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import (
+    REPLY_OF,
     CollectConfig,
     Element,
     GetData,
@@ -22,7 +23,6 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.operation.effects import REPLY_OF
 from ares.replica.replica import Replica
 
 from .strategies import BY_TYPE, any_tags, tags

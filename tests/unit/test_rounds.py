@@ -3,9 +3,9 @@
 import pytest
 
 from ares.model.configuration import Configuration
-from ares.model.messages import Ack, DataReply, Element, GetData, PutData, ReadConfig
+from ares.model.messages import REPLY_OF, Ack, DataReply, Element, GetData, PutData, ReadConfig
 from ares.model.tag import Tag
-from ares.operation.effects import REPLY_OF, Gather
+from ares.operation.effects import Gather
 from ares.operation.session import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 
 C = Configuration.abd(["s0", "s1", "s2", "s3", "s4"]).at("d", 3)
