@@ -116,7 +116,7 @@ def create(
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
     """List the domains and the configuration that each has now. The domains of single files are only counted."""
-    from ares.cli.standing import domain_names, is_of_file
+    from ares.cli.upkeep.standing import domain_names, is_of_file
 
     async def use(manager: "Manager") -> "tuple[list[tuple[str, Configuration]], int]":
         names = await domain_names(manager)

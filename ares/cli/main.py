@@ -17,21 +17,12 @@ from typing import Annotated
 
 import typer
 
-from ares.cli import (
-    domain_commands,
-    file_commands,
-    history_command,
-    keys_commands,
-    object_commands,
-    scrub_command,
-    status_command,
-    torture_command,
-    upkeep_commands,
-)
+from ares.cli import domain_commands, file_commands, history_command, keys_commands, object_commands, torture_command
 from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, say, taking_options
+from ares.cli.upkeep import scrub_command, status_command, upkeep_commands
 from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION

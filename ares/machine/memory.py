@@ -1,4 +1,4 @@
-"""The memory of this process: how much it has and keeps, and bytes to be received into."""
+"""The memory of this process: how much it has, and how much of what it freed it keeps for the next large value."""
 
 import ctypes
 import os
@@ -11,12 +11,6 @@ _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLE
 
 CLIENT_BYTES = 256 * 1024 * 1024
 SERVER_BYTES = 32 * 1024 * 1024
-
-_DATA_OFFSET = bytes.__basicsize__ - 1
-
-_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
-_new_bytes.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
-_new_bytes.restype = ctypes.py_object
 
 
 def memory_bytes() -> int:
@@ -38,22 +32,3 @@ def keep_freed_memory(bytes_max: int) -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, bytes_max)
         mallopt(_M_TRIM_THRESHOLD, bytes_max)
-
-
-class Blank:
-    """``size`` bytes, more than 1, whose content is undefined until ``view`` was filled; then they are :meth:`bytes`, and never change again.
-
-    ``bytes`` that are made from a buffer are a second pass over memory, and a bytearray begins with one of zeros; for values of many MiB either costs
-    about as much as receiving them. CPython lets its own modules make a bytes object and fill it before anybody else sees it; that is done here.
-    """
-
-    __slots__ = ("_bytes", "view")
-
-    def __init__(self, size: int) -> None:
-        self._bytes: bytes = _new_bytes(None, size)
-        self.view = memoryview((ctypes.c_char * size).from_address(id(self._bytes) + _DATA_OFFSET)).cast("B")
-
-    def bytes(self) -> bytes:
-        """When all of ``view`` is filled; nothing may be written to it from then on."""
-        self.view.release()
-        return self._bytes

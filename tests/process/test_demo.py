@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ares.cli.demo import demo_story
-from ares.cli.demo.demo_traffic import Traffic, count_in, value_of
+from ares.cli.demo.demo_traffic import DemoTraffic, count_in, value_of
 from ares.cli.main import run
 from ares.machine.interpreter import python
 from ares.model.errors import Unavailable
@@ -142,7 +142,7 @@ class Failing(Memory):
     ],
 )
 async def test_the_traffic_notices_a_store_that_errs(store: type[Memory], words: str | None) -> None:
-    traffic, faulty = Traffic(), store()
+    traffic, faulty = DemoTraffic(), store()
     await traffic.start(faulty, faulty)
     await faulty.enough.wait()
     await traffic.stop()

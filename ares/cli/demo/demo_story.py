@@ -11,7 +11,7 @@ from typing import Any
 
 from ares.cli.command_connection import size
 from ares.cli.demo.demo_show import Narrator
-from ares.cli.demo.demo_traffic import Traffic
+from ares.cli.demo.demo_traffic import DemoTraffic
 from ares.cli.local.supervisor import Supervisor, members_of
 from ares.cli.local.up_command import START_TIMEOUT_S
 from ares.client.connect import connect
@@ -148,7 +148,7 @@ class Story:
         self._mib = mib
         self._file = SharedFile(narrator, mib)
         self._digests: dict[str, str] = {}
-        self.traffic = Traffic()
+        self.traffic = DemoTraffic()
         self.phases: list[str] = []
         self.bytes = 0
         self.objects_read = 0
@@ -310,7 +310,7 @@ class Story:
 class Follower:
     """Within it the narrator's live line follows the traffic; at the end of it no traffic is left."""
 
-    def __init__(self, narrator: Narrator, traffic: Traffic) -> None:
+    def __init__(self, narrator: Narrator, traffic: DemoTraffic) -> None:
         self._narrator = narrator
         self._traffic = traffic
 

@@ -42,7 +42,7 @@ def count_in(key: str, value: bytes) -> int | None:
     return int(words[1])
 
 
-class Traffic:
+class DemoTraffic:
     """``phase`` names what is going on around the traffic; set it at will. ``failures``: operations that failed or were wrong, in words."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from ares.model.quorum import NO_ANSWER
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ares.cli.standing import Standing
+    from ares.cli.upkeep.standing import Standing
     from ares.client.manager import ClusterStatus, Manager
     from ares.cluster.settings import Settings
     from ares.model.messages import ConsensusDescription, Description
@@ -36,7 +36,7 @@ def status(common: Common, every: All = False) -> None:
 
     The domains of single files are summed up in one line.
     """
-    from ares.cli.standing import is_of_file, survey
+    from ares.cli.upkeep.standing import is_of_file, survey
 
     settings = common.settings()
 
@@ -175,7 +175,7 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: "list[Standin
 def _show_domains(console: "Console", standings: "Sequence[Standing]", files: "Sequence[Standing]") -> None:
     from rich.text import Text
 
-    from ares.cli.standing import outlook_of_files
+    from ares.cli.upkeep.standing import outlook_of_files
 
     for standing in standings:
         console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)

@@ -9,7 +9,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 
 if TYPE_CHECKING:
-    from ares.cli.asking import Reply
+    from ares.cli.upkeep.asking import Reply
 
 TIMEOUT_S = 5.0
 
@@ -27,7 +27,7 @@ def log_level(common: Common, level: Level, server: Some = None) -> None:
 
     In a cluster with keys it takes one with the role admin.
     """
-    from ares.cli.asking import ask_each
+    from ares.cli.upkeep.asking import ask_each
     from ares.machine.logs import LEVELS
     from ares.machine.loop import run
     from ares.model.messages import Done, SetLogLevel

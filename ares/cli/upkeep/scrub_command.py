@@ -13,7 +13,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 
 if TYPE_CHECKING:
-    from ares.cli.asking import Reply
+    from ares.cli.upkeep.asking import Reply
 
 TIMEOUT_S = 5.0
 LOOK_S = 0.2
@@ -39,7 +39,7 @@ def scrub(common: Common, server: Some = None, rate: Rate = "") -> None:
     Ends when all are done. Exit status 1 if something damaged is not repaired yet (servers go on trying), or a server does not answer. In a cluster
     with keys it takes one with the role admin.
     """
-    from ares.cli.asking import ask_each
+    from ares.cli.upkeep.asking import ask_each
     from ares.machine.loop import run
     from ares.model.messages import Scrub
 

@@ -1,0 +1,1 @@
+"""Commands about processes that run: status, scrub, log-level."""
