@@ -18,7 +18,7 @@ PACKAGES = (
     *PURE,
     *("machine", "security", "cluster", "net", "store", "consensus"),
     *("client", "autopilot", "server", "filesystem", "testing", "cli"),
-    *("sim", "__main__", "__init__"),
+    *("sim", "torture", "__main__", "__init__"),
 )
 
 IMPURE = {

@@ -1,0 +1,1 @@
+"""See ares/torture/__init__.py."""
