@@ -18,10 +18,10 @@ def test_nothing_was_written():
     assert versions.element(Tag(1, 1)) is None
 
 
-def test_growth_counts_what_came_and_what_went():
+def test_what_is_not_kept_is_returned():
     versions = Versions()
-    grown = [versions.put(Tag(number, 1), element(size), 2) for number, size in [(1, 10), (2, 20), (3, 5), (3, 5), (1, 10)]]
-    assert grown == [10, 20, 5 - 10, 0, 10 - 10]
+    lost = [versions.put(Tag(number, 1), element(size), 2) for number, size in [(1, 10), (2, 20), (3, 5), (3, 5), (1, 10)]]
+    assert lost == [None, None, (Tag(1, 1), element(10), 0), (Tag(3, 1), element(5), 0), (Tag(1, 1), element(10), 0)]
     assert versions.tags() == (Tag(3, 1), Tag(2, 1))
     assert versions.trimmed == Tag(1, 1)
 
@@ -39,7 +39,7 @@ def test_the_first_element_of_a_tag_stands():
     versions = Versions()
     first = element(1)
     versions.put(Tag(1, 1), first, 2)
-    assert versions.put(Tag(1, 1), element(2), 2) == 0
+    assert versions.put(Tag(1, 1), element(2), 2) == (Tag(1, 1), element(2), 0)
     assert versions.element(Tag(1, 1)) is first
 
 
@@ -47,6 +47,6 @@ def test_a_tombstone_is_a_version():
     versions = Versions()
     versions.put(Tag(1, 1), element(3), 1)
     assert not versions.deleted
-    assert versions.put(Tag(2, 1), TOMB, 1) == -3
+    assert versions.put(Tag(2, 1), TOMB, 1) == (Tag(1, 1), element(3), 0)
     assert versions.deleted
     assert versions.newest == Tag(2, 1)
