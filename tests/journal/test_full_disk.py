@@ -13,6 +13,7 @@ from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduc
 from ares.replica.facts import fact_bytes_max
 from ares.server.host import Host
 from ares.store.journal.disk import Disk
+from ares.store.journal.segments import Segment
 from ares.store.port import Use
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
@@ -208,3 +209,29 @@ async def test_a_disk_that_fails_ends_the_server(tmp_path, what):
     assert error.errno == errno.EIO
     assert host.handle("client", [GetData(1, INITIAL.id, "a", True)]) == [], "after that it is silent"
     assert Node(log_journal(tmp_path / "j")).state[INITIAL.id][3]["a"] == state(plain([put("a", 1, b"x")]))[INITIAL.id][3]["a"]
+
+
+class Growing(Segment):
+    """More room is there after each look at it, as when a commit in another thread allocates it."""
+
+    @property
+    def allocated(self):
+        seen = self.__dict__["allocated"]
+        self.__dict__["allocated"] = self.size
+        return seen
+
+    @allocated.setter
+    def allocated(self, bytes):
+        self.__dict__["allocated"] = bytes
+
+
+def test_room_that_a_commit_allocates_at_the_same_time_fails_no_server(tmp_path):
+    journal = log_journal(tmp_path / "j")
+    node = Node(journal)
+    node.handle(put("a", 1, b"x"))
+    node.commit()
+    head = journal._head
+    head.__class__ = Growing
+    bytes = vars(head)["allocated"] - head.taken
+    assert head.taken + bytes < head.size
+    assert journal.reserve(bytes, Use.DATA) == head.number

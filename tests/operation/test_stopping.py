@@ -1,11 +1,13 @@
 """How processes end: cleanly on SIGTERM, whatever they have to do at the time, and at once on the second."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -166,41 +168,51 @@ def test_a_consensus_member_ends_well(make):
     assert cluster.end("r0")[0] == 0
 
 
-async def busy_member(cluster: Cluster) -> subprocess.Popen[bytes]:
-    """One of three members, alone, with a request under way that it will try to answer for a while."""
+@contextlib.asynccontextmanager
+async def busy_member(cluster: Cluster) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """One of three members, alone, that is asked all the time, so that it has requests under way that it will try to answer for a while."""
     cluster.start("consensus", "r0")
     settings = Settings.load(cluster.file)
     member = settings.members[ServerId("r0")]
     connections = ZmqConnections()
     connections.open(lambda server, messages: None)
     connections.learn(member.id, member.address)
-    async with asyncio.timeout(120):
+
+    async def ask() -> None:
         while True:
             connections.post(member.id, [Propose(1, settings.initial.at(DomainName("photos"), 0, settings.initial.id), ClientId(1))])
-            _, page = await elsewhere(fetch, member.http, "/metrics")
-            if samples(page)["ares_consensus_under_way"]:
-                break
             await asyncio.sleep(0.05)
-    await connections.close()
-    return cluster.running["r0"]
+
+    asking = asyncio.create_task(ask())
+    try:
+        async with asyncio.timeout(120):
+            while True:
+                _, page = await elsewhere(fetch, member.http, "/metrics")
+                if samples(page)["ares_consensus_under_way"]:
+                    break
+                await asyncio.sleep(0.05)
+        yield cluster.running["r0"]
+    finally:
+        asking.cancel()
+        await connections.close()
 
 
 async def test_a_consensus_member_that_is_busy_finishes(make):
     cluster = make("--servers", "1", "--consensus", "3", "--allow-no-faults")
-    await busy_member(cluster)
-    status, said = await elsewhere(cluster.end, "r0")
+    async with busy_member(cluster):
+        status, said = await elsewhere(cluster.end, "r0")
     assert (status, "Traceback" in said) == (0, False)
 
 
 async def test_the_second_signal_ends_a_process_at_once(make):
     cluster = make("--servers", "1", "--consensus", "3", "--allow-no-faults")
-    process = await busy_member(cluster)
-    process.send_signal(signal.SIGTERM)
-    assert process.stderr is not None
-    while b"stopping on SIGTERM" not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGTERM)
-    assert await elsewhere(process.wait, 30) == -signal.SIGTERM
+    async with busy_member(cluster) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        while b"stopping on SIGTERM" not in await elsewhere(process.stderr.readline):
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert await elsewhere(process.wait, 30) == -signal.SIGTERM
 
 
 def test_it_tells_that_it_serves_over_http_and_systemd(make, tmp_path, monkeypatch):

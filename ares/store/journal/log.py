@@ -211,9 +211,12 @@ class LogJournal:
         return head.number
 
     def _allocate(self, head: Segment, end: int) -> bool:
+        start = head.allocated  # read once: a commit in another thread makes it larger at any moment
+        if end <= start:
+            return True
         for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
             with UnlessFull():
-                self._disk.allocate(head.descriptor, head.allocated, wanted)
+                self._disk.allocate(head.descriptor, start, wanted)
                 head.allocated = wanted
                 return True
         return False
