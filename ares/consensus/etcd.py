@@ -16,20 +16,18 @@ another is taken.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import grpc
 import msgspec
 from aetcd import rpc
-from msgspec import Struct
 
 from ares.cluster.tables import EtcdSettings
-from ares.consensus.local import NO_CALL
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, Finalized, require_place
 from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
-from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
 from ares.model.quorum import NO_TROUBLES
 
@@ -66,17 +64,6 @@ _HOPELESS = {
 """Answers that another attempt, or another endpoint, does not change."""
 
 
-class EndpointReport(Struct, frozen=True):
-    """What one endpoint says: itself and its leader (etcd's member ids; 0: none), Raft's term, names of all voting members, keys counted."""
-
-    address: str
-    member: int
-    leader: int
-    term: int
-    names: dict[int, str]
-    keys: int
-
-
 class _Endpoint:
     """The channel to one member, and the login there. gRPC connects at the first request, and again whenever that is needed."""
 
@@ -94,7 +81,8 @@ class _Endpoint:
         self.maintenance = rpc.MaintenanceStub(self.channel)
 
 
-Method = Callable[[_Endpoint], Callable[..., Awaitable[Any]]]
+Method = Callable[..., Awaitable[Any]]
+Said = tuple[_Endpoint, rpc.StatusResponse, rpc.MemberListResponse, rpc.RangeResponse]
 
 
 class EtcdCluster:
@@ -125,8 +113,8 @@ class EtcdCluster:
         """The answer to a read."""
         return await self._ask(lambda endpoint: endpoint.kv.Range, request, timeout_s)
 
-    async def reports(self, count: rpc.RangeRequest, timeout_s: float) -> list[EndpointReport]:
-        """What each endpoint that answers says of itself, and the count that it answers to ``count``; waits ``timeout_s`` only if one is silent."""
+    async def reports(self, count: rpc.RangeRequest, timeout_s: float) -> list[Said]:
+        """What each endpoint that answers says of itself, and what it answers to ``count``; waits ``timeout_s`` only if one is silent."""
         asked = (self._report(endpoint, count, timeout_s) for endpoint in self._endpoints)
         return [report for report in await asyncio.gather(*asked) if report is not None]
 
@@ -136,7 +124,7 @@ class EtcdCluster:
         for endpoint in self._endpoints:
             await endpoint.channel.close()
 
-    async def _ask(self, method: Method, request: Any, timeout_s: float) -> Any:
+    async def _ask(self, method: Callable[[_Endpoint], Method], request: Any, timeout_s: float) -> Any:
         """The answer of the first endpoint that gives one, beginning with the one that answered last."""
         clock = asyncio.get_running_loop()
         deadline_s = clock.time() + timeout_s
@@ -149,7 +137,7 @@ class EtcdCluster:
                 async with asyncio.timeout(min(left_s, SILENCE_S * (1 + turn // len(order)))):
                     if not endpoint.met:
                         await self._meet(endpoint)
-                    answer = await self._call(endpoint, method, request)
+                    answer = await self._call(endpoint, method(endpoint), request)
             except TimeoutError:
                 said[endpoint.address] = "no answer"
             except rpc.AioRpcError as error:
@@ -181,7 +169,7 @@ class EtcdCluster:
         self._all_met = True
 
     async def _meet(self, endpoint: _Endpoint) -> None:
-        answer = await self._call(endpoint, lambda endpoint: endpoint.maintenance.Status, rpc.StatusRequest())
+        answer = await self._call(endpoint, endpoint.maintenance.Status, rpc.StatusRequest())
         self._check_cluster(endpoint, answer)
         endpoint.met = True
 
@@ -200,32 +188,30 @@ class EtcdCluster:
         """
         try:
             if self._user is None:
-                return await method(endpoint)(request)
+                return await method(request)
             if endpoint.token is not None:
                 try:
-                    return await method(endpoint)(request, metadata=(("token", endpoint.token),))
+                    return await method(request, metadata=(("token", endpoint.token),))
                 except rpc.AioRpcError as error:
                     if error.code() is not rpc.StatusCode.UNAUTHENTICATED:
                         raise
             answer = await endpoint.auth.Authenticate(rpc.AuthenticateRequest(name=self._user, password=self._password))
             endpoint.token = answer.token
-            return await method(endpoint)(request, metadata=(("token", endpoint.token),))
+            return await method(request, metadata=(("token", endpoint.token),))
         except (grpc.aio.UsageError, asyncio.CancelledError):
             task = asyncio.current_task()
             if not self._closed or (task is not None and task.cancelling()):
                 raise
             raise ConsensusUnavailable("the connection to etcd was closed") from None
 
-    async def _report(self, endpoint: _Endpoint, count: rpc.RangeRequest, timeout_s: float) -> EndpointReport | None:
+    async def _report(self, endpoint: _Endpoint, count: rpc.RangeRequest, timeout_s: float) -> Said | None:
         try:
             async with asyncio.timeout(timeout_s):
-                status = await self._call(endpoint, lambda endpoint: endpoint.maintenance.Status, rpc.StatusRequest())
-                members = await self._call(endpoint, lambda endpoint: endpoint.cluster.MemberList, rpc.MemberListRequest())
-                counted = await self._call(endpoint, lambda endpoint: endpoint.kv.Range, count)
+                status = await self._call(endpoint, endpoint.maintenance.Status, rpc.StatusRequest())
+                members = await self._call(endpoint, endpoint.cluster.MemberList, rpc.MemberListRequest())
+                return endpoint, status, members, await self._call(endpoint, endpoint.kv.Range, count)
         except (TimeoutError, rpc.AioRpcError, ConsensusUnavailable):
             return None
-        names = {member.ID: member.name for member in members.members if not member.isLearner}
-        return EndpointReport(endpoint.address, status.header.member_id, status.leader, status.raftTerm, names, counted.count)
 
 
 def _words(error: rpc.AioRpcError) -> str:
@@ -235,7 +221,7 @@ def _words(error: rpc.AioRpcError) -> str:
 
 
 class EtcdConsensus:
-    """The Consensus port (ares/net/port.py) over etcd; make it on the event loop.
+    """The Consensus port (ares/consensus/port.py) over etcd; make it on the event loop.
 
     ``cluster`` is the id of the cluster's c0. Also raises :class:`UnreadableDecision` when a key holds what this release cannot read, and
     :class:`ConfigurationRefused` for a configuration that has no place or is too large. Raises :class:`ares.BadInput` when a file that
@@ -263,7 +249,6 @@ class EtcdConsensus:
         return Decided(NO_CALL, made.content, ClientId(made.proposer))
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
-        """See the port."""
         key = self._hint_key(domain)
         answer = await self._etcd.look(rpc.RangeRequest(key=key.encode()), timeout_s)
         if not answer.kvs:
@@ -289,10 +274,10 @@ class EtcdConsensus:
         after_them = decisions[:-1] + b"0"  # "0" follows "/"
         count = rpc.RangeRequest(key=decisions, range_end=after_them, serializable=True, count_only=True)
         reports = await self._etcd.reports(count, timeout_s)
-        return [_described(report, reports) for report in reports]
+        addresses = {status.header.member_id: endpoint.address for endpoint, status, _, _ in reports}
+        return [_described(report, addresses) for report in reports]
 
     async def close(self) -> None:
-        """See the port."""
         await self._etcd.close()
 
     def _hint_key(self, domain: DomainName) -> str:
@@ -326,22 +311,24 @@ def _written(kept: Decision[Configuration] | Finalized[Configuration]) -> bytes:
 def _read(key: str, value: bytes, kind: type[Kept]) -> Kept:
     head, content = value[: len(MAGIC) + 1], value[len(MAGIC) + 1 :]
     if head[:-1] != MAGIC:
-        raise UnreadableDecision(key, f"a value of {len(value)} bytes that ares did not write; see that the prefix in the cluster file is its own")
+        raise UnreadableDecision(f"a value of {len(value)} bytes that ares did not write; see that the prefix in the cluster file is its own", key)
     if head[-1] != FORMAT:
-        raise UnreadableDecision(key, f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of ares everywhere")
+        raise UnreadableDecision(f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of ares everywhere", key)
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except msgspec.MsgspecError as error:
-        raise UnreadableDecision(key, f"it is damaged, or a later release wrote it ({error})") from error
+        raise UnreadableDecision(f"it is damaged, or a later release wrote it ({error})", key) from error
 
 
 def _check_place(key: str, content: Configuration, domain: DomainName, index: int) -> None:
     if (content.domain, content.index) != (domain, index):
-        raise UnreadableDecision(key, f"it is for index {content.index} of domain {content.domain!r}: somebody copied or moved it")
+        raise UnreadableDecision(f"it is for index {content.index} of domain {content.domain!r}: somebody copied or moved it", key)
 
 
-def _described(report: EndpointReport, reports: list[EndpointReport]) -> ConsensusDescription:
-    addresses = {other.member: other.address for other in reports}
-    leader = addresses.get(report.leader) or report.names.get(report.leader) or (f"{report.leader:x}" if report.leader else "")
-    reachable = len(addresses.keys() & report.names.keys())
-    return ConsensusDescription(NO_CALL, ServerId(report.address), leader, report.term, report.keys, reachable, len(report.names))
+def _described(report: Said, addresses: Mapping[int, str]) -> ConsensusDescription:
+    """``addresses``: of the endpoints that answered, by etcd's member ids. A leader whose id is 0 is none."""
+    endpoint, status, members, counted = report
+    voters = {member.ID: member.name for member in members.members if not member.isLearner}
+    leader = addresses.get(status.leader) or voters.get(status.leader) or (f"{status.leader:x}" if status.leader else "")
+    reachable = len(addresses.keys() & voters.keys())
+    return ConsensusDescription(NO_CALL, ServerId(endpoint.address), leader, status.raftTerm, counted.count, reachable, len(voters))

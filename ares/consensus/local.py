@@ -5,12 +5,9 @@ Several clients share one :class:`LocalConsensus`; what it decided is gone with 
 
 from ares.model.configuration import Configuration
 from ares.model.decision import DecisionTable, require_place
-from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
 from ares.model.quorum import NO_TROUBLES
-
-NO_CALL = CallId(0)
-"""The call of a reply that crossed no network."""
 
 _MEMBER = ServerId("local")
 

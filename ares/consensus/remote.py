@@ -52,30 +52,28 @@ class RemoteConsensus:
     def __init__(self, connections: Connections, members: Mapping[ServerId, str]) -> None:
         self._connections = connections
         self._order = list(members)
-        self._calls = itertools.count(1)
+        self._calls = map(CallId, itertools.count(1))
         self._mailboxes: dict[CallId, Mailbox] = {}
         connections.open(self._deliver)
         for member, address in members.items():
             connections.learn(member, address)
 
     async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
-        """See the port. Also raises :class:`ares.ConfigurationRefused`. After a failure the proposal may still be decided, at any
-        time."""
+        """See the port. Also raises :class:`ares.ConfigurationRefused`. After a failure the proposal may still be decided at any time."""
         require_place(configuration)
         try:
-            return await self._ask(Propose(self._next_call(), configuration, proposer), Decided, timeout_s)
+            return await self._ask(Propose(next(self._calls), configuration, proposer), Decided, timeout_s)
         except (ConsensusUnavailable, NotAuthorized) as error:
             error.may_have_taken_effect = bool(self._order)
             raise
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
-        """See the port."""
-        return (await self._ask(GetHint(self._next_call(), domain), Hint, timeout_s)).configuration
+        return (await self._ask(GetHint(next(self._calls), domain), Hint, timeout_s)).configuration
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """See the port. Also raises :class:`ares.ConfigurationRefused`."""
         require_place(configuration)
-        await self._ask(TellFinalized(self._next_call(), configuration), Hint, timeout_s)
+        await self._ask(TellFinalized(next(self._calls), configuration), Hint, timeout_s)
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:
@@ -83,7 +81,7 @@ class RemoteConsensus:
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
         """What each member says of itself, in the order of their ids; waits ``timeout_s`` only if one is silent."""
-        request = DescribeConsensus(self._next_call())
+        request = DescribeConsensus(next(self._calls))
         silent = set(self._order)
         descriptions: list[ConsensusDescription] = []
         with self._mailbox(request) as mailbox, contextlib.suppress(TimeoutError):
@@ -101,14 +99,9 @@ class RemoteConsensus:
         """Close the connections; what is still under way runs into its timeout. Idempotent."""
         await self._connections.close()
 
-    def _next_call(self) -> CallId:
-        return CallId(next(self._calls))
-
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            if (
-                isinstance(message, Refused) and message.call == 0
-            ):  # it may answer any request: the member could not read it, or does not know the client
+            if isinstance(message, Refused) and not message.call:  # of any request: the member could not read it, or does not know the client
                 for waiting in self._mailboxes.values():
                     waiting.put_nowait((member, message))
             mailbox = self._mailboxes.get(message.call)

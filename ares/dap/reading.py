@@ -23,7 +23,7 @@ from ares.dap.decidable import newest_decodable, newest_possible
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import intact
 from ares.model.errors import Undecodable
-from ares.model.identity import CallId, ObjectName, ServerId
+from ares.model.identity import NO_CALL, ObjectName, ServerId
 from ares.model.messages import DELETED, DataReply, Element
 from ares.model.tag import TAG_ZERO, Tag
 
@@ -159,7 +159,6 @@ LOOKS_ALIKE = 8
 """So many looks that find the same are taken for the truth; with the pauses between them they take more than 2 s."""
 
 PAUSE_S_MAX = 1.0
-_NO_CALL = CallId(0)
 
 
 class Effort(Struct, frozen=True):
@@ -255,4 +254,4 @@ def describe(configuration: Configuration, finding: Finding) -> str:
 
 
 def _replies(lists: Iterable[tuple[tuple[Tag, ...], Tag]]) -> list[DataReply]:
-    return [DataReply(_NO_CALL, tags, DELETED, trimmed, None, None) for tags, trimmed in lists]
+    return [DataReply(NO_CALL, tags, DELETED, trimmed, None, None) for tags, trimmed in lists]

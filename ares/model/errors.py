@@ -183,9 +183,7 @@ class ConsensusUnavailable(_Detailed, Uncertain):
 class UnreadableDecision(ConsensusUnavailable):
     """What the consensus service keeps under ``key`` was not written by a release of ares that this one can read. It is left as it is."""
 
-    def __init__(self, key: str, why: str) -> None:
-        super().__init__(why)
-        self.key = key
+    key: str
 
     def __str__(self) -> str:
         return f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It was left as it is. Reads and writes go on"

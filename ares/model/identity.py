@@ -20,6 +20,9 @@ ConfigurationId = NewType("ConfigurationId", bytes)
 CallId = NewType("CallId", int)
 """One round of one client; a reply names the call that it answers."""
 
+NO_CALL = CallId(0)
+"""Of a message that nobody asked for, or that crosses no network."""
+
 DEFAULT_DOMAIN = DomainName("default")
 
 NO_DOMAIN = DomainName("")

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ares.dap.list import Versions
 from ares.model.configuration import Configuration, Successor
-from ares.model.identity import CallId, ConfigurationId, ObjectName
+from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO, Tag
 
@@ -79,9 +79,6 @@ def fact_bytes_max(fact: Fact) -> int:
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
-
-NO_CALL = CallId(0)
-"""Of a put that nobody asked for: a fact that is journaled again."""
 
 Key = tuple[ConfigurationId, ObjectName, Tag]
 """Names a version's element at this server."""

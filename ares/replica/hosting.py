@@ -15,7 +15,7 @@ from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.configuration import Configuration, Successor, advance
 from ares.model.element import hollow, intact, is_hollow, is_in_crumbs
 from ares.model.errors import AresError, BadInput
-from ares.model.identity import KEY_BYTES_MAX, ObjectName, fits, is_object_name
+from ares.model.identity import KEY_BYTES_MAX, NO_CALL, ObjectName, fits, is_object_name
 from ares.model.messages import (
     LEFT,
     LEFT_NAMED_MAX,
@@ -38,7 +38,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
-from ares.replica.facts import NO_CALL, Account, Fact, Key, Pointed, Share, Trimmed, pointed_bytes, put_bytes
+from ares.replica.facts import Account, Fact, Key, Pointed, Share, Trimmed, pointed_bytes, put_bytes
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""

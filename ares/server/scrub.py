@@ -21,10 +21,10 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
-from ares.model.identity import ConfigurationId, ObjectName
+from ares.model.identity import NO_CALL, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
-from ares.replica.facts import NO_CALL, Key
+from ares.replica.facts import Key
 from ares.server.host import Host
 from ares.store.port import Journal, Verdict
 

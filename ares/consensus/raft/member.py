@@ -18,13 +18,12 @@ from typing import Any
 import msgspec
 
 from ares.cluster.settings import split_address
-from ares.consensus.local import NO_CALL
 from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.replicated import Outcome, ReplicatedTable, crossing
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, require_place
 from ares.model.errors import BadInput, BadMessage, ConfigurationRefused, ConsensusUnavailable
-from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
 from ares.model.quorum import NO_TROUBLES
 

@@ -36,7 +36,6 @@ _REASONS = {
     FAIL_REASON.QUEUE_FULL: "its queue is full",
     FAIL_REASON.MISSING_LEADER: "no leader is elected: is a majority of the members running?",
 }
-_OTHER_REASON = "the leader changed"
 
 Outcome = tuple[Any, str]
 """What a command returned, and why it failed (empty: it did not)."""
@@ -53,7 +52,7 @@ def crossing(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Outcome]) 
 
     def callback(result: Any, reason: int) -> None:
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, _REASONS.get(reason, _OTHER_REASON))
+            loop.call_soon_threadsafe(settle, result, _REASONS.get(reason, "the leader changed"))
 
     return callback
 

@@ -1,6 +1,7 @@
 """How consensus members reach each other: PySyncObj's transport over TCP, with what it leaves open closed.
 
-* Entries and votes are on disk before the message that promises them leaves, and what comes in is looked at first (:class:`Gatekeeper`).
+* Entries and votes are on disk before the message that promises them leaves, and what comes in is looked at first (``make_durable`` and
+  ``admitted`` in ares/consensus/raft/replicated.py).
 * PySyncObj drops a connection that was silent for a while just when it wants to ask for a vote over it, which makes fail-over slow: members greet
   each other. It waits for minutes for an answer to a lost SYN: here for CONNECT_S.
 * Whoever reaches the port may connect, and shows only by the first message to know the password. Until then PySyncObj reads without end, in a loop
@@ -15,7 +16,7 @@
 
 import logging
 import time
-from typing import Any, Protocol
+from typing import Any
 
 from pysyncobj.tcp_connection import CONNECTION_STATE
 from pysyncobj.transport import TCPTransport
@@ -34,18 +35,8 @@ _RANDOM_KEY_BYTES = 32
 _log = logging.getLogger(__name__)
 
 
-class Gatekeeper(Protocol):
-    """Sees every message first."""
-
-    def make_durable(self, message: dict[str, Any]) -> None:
-        """Before ``message`` leaves: what it promises."""
-
-    def admitted(self, member: str, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What of a ``message`` received from the member at that address may be seen; None: nothing."""
-
-
 class Transport(TCPTransport):  # type: ignore[misc]
-    """PySyncObj makes it, and gives it a SyncObj that is a :class:`Gatekeeper`. Everything happens in PySyncObj's thread."""
+    """PySyncObj makes it, and gives it the SyncObj, a ReplicatedTable. Everything happens in PySyncObj's thread."""
 
     def __init__(self, *arguments: Any) -> None:
         self._greet_at_s = 0.0

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from ares.model.codec import decode_replies, encode
 from ares.model.element import intact
-from ares.model.identity import ServerId
+from ares.model.identity import NO_CALL, ServerId
 from ares.model.messages import Element, PutData
 from ares.objects.repair import rebuild_element
 from ares.operation.session import Session
-from ares.replica.facts import NO_CALL, Key
+from ares.replica.facts import Key
 from ares.server.host import Host
 from ares.testing.sim.journal_server import JournalServer
 from ares.testing.sim.simulated_server import SimServer
