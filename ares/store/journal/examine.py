@@ -5,6 +5,7 @@ for it, data, so rot would not be noticed. Here all of it is read, past the page
 view of a mapped file ends the process where the disk cannot read.
 """
 
+import contextlib
 import errno
 import mmap
 import os
@@ -25,7 +26,6 @@ from ares.store.journal.format import (
     Frame,
     Head,
     decode_body,
-    decode_head,
     detached,
     encode_head,
     metadata_bytes,
@@ -87,16 +87,13 @@ class _Windows:
         except OSError:
             self.failed = True
             for offset in range(0, size, BLOCK_BYTES):
-                self._fill_block(start, offset)
-
-    def _fill_block(self, start: int, offset: int) -> None:
-        try:
-            read = self._disk.read_into(self._descriptor, self._memory[offset : offset + BLOCK_BYTES], start + offset)
-        except OSError:
-            self._bad.add(offset // BLOCK_BYTES)
-            read = BLOCK_BYTES
-        if read:
-            self._filled = offset + read
+                try:
+                    read = self._disk.read_into(self._descriptor, self._memory[offset : offset + BLOCK_BYTES], start + offset)
+                except OSError:
+                    self._bad.add(offset // BLOCK_BYTES)
+                    read = BLOCK_BYTES
+                if read:
+                    self._filled = offset + read
 
 
 class SegmentExamination:
@@ -110,7 +107,7 @@ class SegmentExamination:
         self._path = path
         self._head = head
         self._end = end
-        self._whole = True
+        self._whole = False
         self._looked_at = 0
         self._damaged: dict[Key, None] = {}
         self._readable: set[Key] = set()
@@ -127,12 +124,12 @@ class SegmentExamination:
             self._disk.close(descriptor)
 
     def _verdict(self) -> Verdict:
-        at, sequence = sum(map(len, encode_head(self._head))), self._head.first
-        first = self._frame(0, self._head.number)
-        if first is None or first.end != at or not self._is_head(first):
-            self._whole = False
+        head = b"".join(encode_head(self._head))
+        at, sequence = len(head), self._head.first
+        with contextlib.suppress(OSError):
+            self._whole = self._windows.read(0, at) == head
         while at < self._end:
-            frame = self._frame(at, self._head.salt)
+            frame = self._frame(at)
             if frame is None or frame.magic != BATCH:
                 self._whole = False
                 at = self._search(at + ALIGNMENT)
@@ -143,13 +140,7 @@ class SegmentExamination:
         readable = frozenset(self._readable) if self._windows.failed else None
         return Verdict(self._whole and not self._damaged, tuple(self._damaged), readable)
 
-    def _is_head(self, frame: Frame) -> bool:
-        try:
-            return decode_head(frame) == self._head
-        except Damage:
-            return False
-
-    def _frame(self, at: int, seed: int) -> Frame | None:
+    def _frame(self, at: int) -> Frame | None:
         """The frame there, as if the segment began with it."""
         try:
             prefix = self._windows.read(at, PREFIX_BYTES)
@@ -157,7 +148,7 @@ class SegmentExamination:
             if at + size > self._end:
                 return None
             self._looked_at += size
-            return parse_frame(memoryview(self._windows.read(at, size)), 0, seed, self._end - at)
+            return parse_frame(memoryview(self._windows.read(at, size)), 0, self._head.salt, self._end - at)
         except OSError:
             return None
 
@@ -171,7 +162,7 @@ class SegmentExamination:
                 continue
             found = piece.find(BATCH)
             while found != -1 and self._may_search():
-                if (at + found) % ALIGNMENT == 0 and self._frame(at + found, self._head.salt) is not None:
+                if (at + found) % ALIGNMENT == 0 and self._frame(at + found) is not None:
                     return at + found
                 found = piece.find(BATCH, found + 1)
             at += len(piece) or self._end

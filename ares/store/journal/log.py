@@ -29,7 +29,7 @@ from ares.replica.facts import Fact
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import FRAME_BYTES_MAX, PREFIX_BYTES, Batch, Damage, decode_batch, encode_batch, encode_mark, kept_of_torn, mapped
-from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, Owner, Segment, Work, create_segment, open_segment
+from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
 from ares.store.port import Use
 
@@ -90,7 +90,19 @@ class LogJournal:
 
     def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
         try:
-            yield from self._recovered()
+            self._disk.make_directory(self._directory)
+            names = self._disk.names(self._directory)
+            paths = {int(name.removesuffix(SUFFIX)): self._directory / name for name in names if _SEGMENT_NAME.fullmatch(name)}
+            had = self._anchored_bytes(max(paths, default=0))
+            if paths:
+                self._head = open_segment(self._disk, paths[max(paths)], self._owner, self._segment_bytes, had)
+                yield from self._segments(self._head, paths)
+            for name in names:
+                if name.endswith(NEW_SUFFIX):
+                    self._disk.unlink(self._directory / name)
+            if self._anchor.hold() and self._head is not None:
+                # Also if that is what it says: a sync of it may have failed, after which it reads as it was written and is not on the disk.
+                self._anchor.write(self._head.number, self._head.size)
         except OSError as error:
             raise BadInput(f"the store {self._directory} cannot be opened: {error.strerror} ({error.filename}); nothing was lost") from error
         self._settled = {number: segment.end for number, segment in self._sealed.items()}
@@ -98,21 +110,6 @@ class LogJournal:
         if self._head is not None:
             self._durable = (self._head.number, self._head.end)
             self._allocate(self._head, min(self._head.size, self._head.end + self._left[Use.DATA]))
-
-    def _recovered(self) -> Iterator[tuple[int, Sequence[Fact]]]:
-        self._disk.make_directory(self._directory)
-        names = self._disk.names(self._directory)
-        paths = {int(name.removesuffix(SUFFIX)): self._directory / name for name in names if _SEGMENT_NAME.fullmatch(name)}
-        had = self._anchored_bytes(max(paths, default=0))
-        if paths:
-            self._head = open_segment(self._disk, paths[max(paths)], self._owner, self._segment_bytes, had)
-            yield from self._segments(self._head, paths)
-        for name in names:
-            if name.endswith(NEW_SUFFIX):
-                self._disk.unlink(self._directory / name)
-        if self._anchor.hold() and self._head is not None:
-            # Also if that is what it says: a sync of it may have failed, after which it reads as it was written and is not on the disk.
-            self._anchor.write(self._head.number, self._head.size)
 
     def _anchored_bytes(self, newest: int) -> int:
         """How long segment ``newest`` was for certain. Raises :class:`StoreDamaged` when there was a newer one."""
@@ -234,7 +231,7 @@ class LogJournal:
             if old is not None:
                 self._sealed[old.number] = old
                 self._settling.append(old)
-            self._work.begin(old, new, frame)
+            self._work.steps.append(BegunSegment(old, new, frame))
             self._head = new
             return number
         return None
@@ -256,17 +253,13 @@ class LogJournal:
         work, self._work = self._work, Work(self._disk, self._anchor)
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
-        end = (self._head.number, self._head.end) if self._head is not None else self._durable
-        self._allocate_ahead(work)
-        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
-
-    def _allocate_ahead(self, work: Work) -> None:
-        """Allocate room as part of the commit, where waiting is allowed, so that :meth:`reserve` seldom has to."""
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
-        if head is not None:
+        if head is not None:  # as part of the commit, where waiting is allowed, so that `reserve` seldom has to
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
-                work.allocate(head, wanted)
+                work.ahead = (head, wanted)
+        end = (head.number, head.end) if head is not None else self._durable
+        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
 
     def _committed(
         self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[Segment], done: Done, error: OSError | None
@@ -290,9 +283,9 @@ class LogJournal:
         if self._gathered_large:
             self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
             self._gathered_large = False
-        self._work.write(head, head.end, buffers, end, sequence)
+        self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence))
         for number in self._discards:
-            self._work.discard(self._directory / f"{number:08}{SUFFIX}")
+            self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
         head.end = head.taken = end
 

@@ -202,8 +202,17 @@ class Anchor:
         """Make the anchor and its note if they are missing; False when the disk has no room for them. Call :meth:`read` before."""
         if self._descriptor is None and not self._make():
             return False
-        if not self._noted:
-            self._write_note()
+        if self._noted:
+            return True
+        self._disk.sync_directory(self.path.parent)  # also if the anchor was there: a crash may have come before this
+        try:
+            self._disk.close(self._disk.create(self._note, 0))
+        except OSError as error:  # on a full disk only the next segment says that there is an anchor
+            if error.errno not in FULL:
+                raise
+        else:
+            self._disk.sync_directory(self._note.parent)
+            self._noted = True
         return True
 
     def _make(self) -> bool:
@@ -215,18 +224,6 @@ class Anchor:
             self.write(0, 0)
             self._disk.rename(new, self.path)
         return self._descriptor is not None
-
-    def _write_note(self) -> None:
-        """Say in the journal that there is an anchor, on stable storage. On a full disk only the next segment says so."""
-        self._disk.sync_directory(self.path.parent)  # also if it was there: a crash may have come before this
-        try:
-            self._disk.close(self._disk.create(self._note, 0))
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            return
-        self._disk.sync_directory(self._note.parent)
-        self._noted = True
 
     def write(self, number: int, size: int) -> None:
         """Write what the anchor says, durably. Call :meth:`hold` before."""
@@ -250,63 +247,51 @@ def _parsed(data: bytes) -> tuple[int, bytes, int, int] | None:
     return (turn, owner, number, size) if magic == _ANCHOR_MAGIC else None
 
 
-class _Write(NamedTuple):
+class WrittenBatch(NamedTuple):
+    """A step: batch ``sequence`` is written, from ``offset`` to ``end`` of the segment."""
+
     segment: Segment
     offset: int
     buffers: list[Buffer]
     end: int
+    sequence: int
 
 
-class _Begin(NamedTuple):
+class BegunSegment(NamedTuple):
+    """A step: ``new`` follows ``old``, which has its end."""
+
     old: Segment | None
     new: Segment
     head: list[Buffer]
 
 
 class Work:
-    """What one commit has to do, in order; :meth:`run` it where waiting is allowed.
+    """What one commit has to do: ``steps``, in order; :meth:`run` it where waiting is allowed. ``discarded``: files to remove once that is durable.
 
-    A segment is durable as a whole before anything is in the next one.
+    ``ahead``: take room up to there in the segment that is now the last, if the disk has any; else a later reservation is refused. A segment is
+    durable as a whole before anything is in the next one.
     """
 
     def __init__(self, disk: Disk, anchor: Anchor) -> None:
+        self.steps: list[WrittenBatch | BegunSegment] = []
+        self.ahead: tuple[Segment, int] | None = None
+        self.discarded: list[Path] = []
         self._disk = disk
         self._anchor = anchor
-        self._steps: list[_Write | _Begin] = []
-        self._discarded: list[Path] = []
-        self._ahead: tuple[Segment, int] | None = None
-        self._last_sequence = 0
 
     @property
     def is_short(self) -> bool:
         """Whether it is no more than one write of SHORT_BYTES_MAX, and its sync."""
-        if len(self._steps) != 1 or self._ahead is not None or self._discarded:
+        if len(self.steps) != 1 or self.ahead is not None or self.discarded:
             return False
-        step = self._steps[0]
-        return isinstance(step, _Write) and step.end - step.offset <= SHORT_BYTES_MAX
-
-    def write(self, segment: Segment, offset: int, buffers: list[Buffer], end: int, sequence: int) -> None:
-        """Batch ``sequence``, from ``offset`` to ``end``."""
-        self._steps.append(_Write(segment, offset, buffers, end))
-        self._last_sequence = sequence
-
-    def begin(self, old: Segment | None, new: Segment, head: list[Buffer]) -> None:
-        """``new`` follows ``old``, which has its end."""
-        self._steps.append(_Begin(old, new, head))
-
-    def allocate(self, segment: Segment, end: int) -> None:
-        """Take room up to ``end`` of the segment, the last one now, if the disk has any; else a later reservation is refused."""
-        self._ahead = (segment, end)
-
-    def discard(self, path: Path) -> None:
-        """Remove a file, once all else is durable."""
-        self._discarded.append(path)
+        step = self.steps[0]
+        return isinstance(step, WrittenBatch) and step.end - step.offset <= SHORT_BYTES_MAX
 
     def run(self) -> None:
         """Raises OSError; what is durable then is not known."""
-        dirty: _Write | None = None
-        for step in self._steps:
-            if isinstance(step, _Write):
+        dirty: WrittenBatch | None = None
+        for step in self.steps:
+            if isinstance(step, WrittenBatch):
                 self._disk.write(step.segment.descriptor, step.buffers, step.offset)
                 dirty = step
                 continue
@@ -316,12 +301,13 @@ class Work:
             self._begin(step)
         if dirty is not None:
             self._disk.sync(dirty.segment.descriptor)
-        if self._ahead is not None:
-            self._allocate(*self._ahead)
-        for path in self._discarded:
+        if self.ahead is not None:
+            self._allocate(*self.ahead)
+        for path in self.discarded:
             self._disk.unlink(path)
-        if dirty is not None:
-            self._mark(dirty)
+        if dirty is not None and dirty.end + PREFIX_BYTES <= dirty.segment.allocated:
+            # Say behind the last batch that it is durable. Not synced: what a crash loses of this is a chance to notice damage, no data.
+            self._disk.write(dirty.segment.descriptor, encode_mark(dirty.sequence, dirty.segment.head.salt), dirty.end)
 
     def _allocate(self, segment: Segment, end: int) -> None:
         start = segment.allocated  # may have grown since
@@ -331,7 +317,7 @@ class Work:
             self._disk.allocate(segment.descriptor, start, end)
             segment.allocated = max(segment.allocated, end)
 
-    def _begin(self, step: _Begin) -> None:
+    def _begin(self, step: BegunSegment) -> None:
         disk, new = self._disk, step.new
         disk.write(new.descriptor, step.head, 0)
         disk.sync(new.descriptor)
@@ -341,11 +327,6 @@ class Work:
         if step.old is not None:
             disk.truncate(step.old.descriptor, step.old.end)
             disk.close(step.old.descriptor)
-
-    def _mark(self, last: _Write) -> None:
-        """Say behind the last batch that it is durable. Not synced: what a crash loses of this is a chance to notice damage, no data."""
-        if last.end + PREFIX_BYTES <= last.segment.allocated:
-            self._disk.write(last.segment.descriptor, encode_mark(self._last_sequence, last.segment.head.salt), last.end)
 
 
 def _whose(head: Head, owner: Owner) -> str:
