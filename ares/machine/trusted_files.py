@@ -36,20 +36,16 @@ def require_own(path: Path, status: os.stat_result, what: str, then: str, group:
         if is_foreign(found := nearest.stat()) and not anybodys:
             why = f"it belongs to another user ({found.st_uid}), who can put another {what} there"
             raise BadInput(f"{nearest}: {why}: chown {os.geteuid()} {nearest}")
-        _require_unshared(nearest, what, stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP)
+        require_unshared(nearest, what, stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP)
         for directory in above:
-            _require_unshared(directory, what, stat.S_IWOTH)
+            require_unshared(directory, what)
 
 
-def _require_unshared(directory: Path, what: str, bits: int) -> None:
+def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWOTH) -> None:
+    """Raise :class:`BadInput` if somebody else, in the classes of ``bits``, can put another ``what`` into ``directory``."""
     mode = directory.stat().st_mode
     if mode & bits and not mode & stat.S_ISVTX:
         raise BadInput(f"{directory}: others can put another {what} there: chmod {'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}")
-
-
-def require_unshared(directory: Path) -> None:
-    """Raise :class:`BadInput` if everybody can put files into ``directory``, which one process alone works with."""
-    _require_unshared(directory, "file", stat.S_IWOTH)
 
 
 def let_nobody_else_write() -> None:

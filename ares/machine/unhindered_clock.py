@@ -32,19 +32,14 @@ class UnhinderedClock:
                 weakref.finalize(self, os.close, self._descriptor)
         if self._descriptor is None:
             return time.perf_counter()
-        return _unhindered_s(self._descriptor)
-
-
-def _unhindered_s(descriptor: int) -> float:
-    """A wait for a processor between the two readings would be in the one and not in the other: then they are taken again."""
-    before_ns = _hindered_ns(descriptor)
-    for _ in range(_TRIES_MAX):
-        now_s = time.perf_counter()
-        after_ns = _hindered_ns(descriptor)
-        if after_ns == before_ns:
-            break
-        before_ns = after_ns
-    return now_s - after_ns * _NS
+        before_ns = _hindered_ns(self._descriptor)
+        for _ in range(_TRIES_MAX):
+            now_s = time.perf_counter()
+            after_ns = _hindered_ns(self._descriptor)
+            if after_ns == before_ns:
+                break
+            before_ns = after_ns  # a wait for a processor between the two readings would be in one of them only: they are taken again
+        return now_s - after_ns * _NS
 
 
 def _hindered_ns(descriptor: int) -> int:

@@ -46,7 +46,8 @@ def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
             if element is not None and element.size >= DETACHED_BYTES_MIN:
                 if wire is None:
                     wire = list(messages)
-                wire[position] = msgspec.structs.replace(message, element=_detached(element, len(frames)))
+                empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), len(frames))
+                wire[position] = msgspec.structs.replace(message, element=empty)
                 frames.extend(element.parts)
     frames[0] = _PREFIX + _encoder.encode(messages if wire is None else wire)
     return frames
@@ -100,8 +101,3 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
             used = end
     if used != len(frames):
         raise BadMessage(f"{len(frames)} frames, {used} of them used")
-
-
-def _detached(element: Element, frame: int) -> Element:
-    """The element with empty parts, as many as it has frames from ``frame`` on."""
-    return Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), frame)

@@ -232,11 +232,8 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
 
 def latest(successors: Iterable[Successor | None]) -> Successor | None:
     """find-next-config's choice (Alg. 2:1-11): the finalized one with the highest index, else a pending one, else none."""
-    best: Successor | None = None
-    for successor in successors:
-        if successor is not None and (best is None or _rank(successor) > _rank(best)):
-            best = successor
-    return best
+    known = (successor for successor in successors if successor is not None)
+    return max(known, key=lambda successor: (successor.status, successor.configuration.index), default=None)
 
 
 class Naming(Protocol):
@@ -252,7 +249,3 @@ def latest_named(replies: Collection[Naming]) -> Successor | None:
         if reply.successor is not None:
             return latest([reply.successor for reply in replies])
     return None
-
-
-def _rank(successor: Successor) -> tuple[int, int]:
-    return (successor.status, successor.configuration.index)

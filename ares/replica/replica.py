@@ -146,15 +146,12 @@ class Replica:
         if configuration.servers[position].identity != self.identity:
             return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
         if configuration.id not in self._hosted:
-            self._hosted[configuration.id] = self._host(configuration, position)
+            hosting = Hosting(configuration, position, self._clock, Share(self.account) if self.journaled else None)
+            if self._restoring:
+                hosting.begin_restoring()
+            self._hosted[configuration.id] = hosting
         self._places[place] = configuration.id
         return None
-
-    def _host(self, configuration: Configuration, position: int) -> Hosting:
-        hosting = Hosting(configuration, position, self._clock, Share(self.account) if self.journaled else None)
-        if self._restoring:
-            hosting.begin_restoring()
-        return hosting
 
     @property
     def hosted(self) -> Mapping[ConfigurationId, Hosting]:
