@@ -16,9 +16,8 @@ from ares.security.certificates import Signer, Verifier
 
 
 class CertifiedConsensus:
-    """The Consensus port over ``consensus``, for the one cluster whose c0 is ``initial``. Refuses proposals for another, and for c0's own place:
-    once signed, a second c0 would be believed.
-    """
+    """The Consensus port over ``consensus``, for the cluster whose c0 is ``initial``. Refuses proposals for others, and for c0's own
+    place: once signed, a second c0 would be believed."""
 
     def __init__(self, consensus: Consensus, initial: Configuration, signer: Signer, verifier: Verifier) -> None:
         self._consensus = consensus

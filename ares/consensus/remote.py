@@ -132,7 +132,7 @@ class RemoteConsensus:
                     if answer is not None:
                         return answer
                     if len(denied) == len(self._order):
-                        raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", by_everybody=all(denied.values()))
+                        raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", untouched=all(denied.values()))
         said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
         words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")

@@ -20,10 +20,7 @@ class AresError(Exception):
 
 @dataclass_transform(eq_default=False)
 class _Detailed(AresError):
-    """Base of errors with fields: the arguments, in the order in which the fields are declared.
-
-    ``text``: what the error says, with its fields; ``{name}`` stands for ``object`` as people are told of it.
-    """
+    """Base of errors with fields, given in the order of their declaration. ``text``: what it says; ``{name}`` is ``object`` as people know it."""
 
     text: ClassVar[str]
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -80,10 +77,7 @@ class Uncertain(AresError):
 
 
 class Unavailable(_Detailed, Uncertain):
-    """Too few servers answered in time.
-
-    ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason.
-    """
+    """Too few servers answered in time. ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason."""
 
     needed: int
     heard: int
@@ -102,18 +96,16 @@ class ElementRefused(Unavailable):
     """Servers refuse what was to be stored, each for the reason in ``missing``: mostly that no object gets to its tag by being written."""
 
 
-class NotAuthorized(Uncertain):
+class NotAuthorized(_Detailed, Uncertain):
     """Servers refuse what this client's key may not do, or do not know the key (any more).
 
-    ``by_everybody``: each server that was asked said so at once, so it certainly had no effect.
+    ``untouched``: each server that was asked said so at once, so it certainly had no effect.
     """
 
-    def __init__(self, why: str, story: str, by_everybody: bool) -> None:
-        super().__init__(why, story, by_everybody)
-        self.why = why
-        self.story = story
-        self.untouched = by_everybody
-        self._uncertain = False
+    why: str
+    story: str
+    untouched: bool
+    _uncertain = False
 
     @property
     def may_have_taken_effect(self) -> bool:

@@ -63,9 +63,7 @@ class TagSource:
 
     def begin(self, object: ObjectName) -> Taken:
         """An operation that will write ``object`` begins; call it before the first phase, and :meth:`end` come what may."""
-        taken = self._taken.get(object)
-        if taken is None:
-            taken = self._taken[object] = Taken()
+        taken = self._taken.setdefault(object, Taken())
         taken.writers += 1
         return taken
 

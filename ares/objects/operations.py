@@ -127,7 +127,7 @@ def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Oper
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)
     except Unavailable as late:
         why = f"the newest version of {shown(object)} is not at a quorum, and completing it takes the role write: a writer has to ({denied.why})"
-        raise NotAuthorized(why, denied.story, by_everybody=True) from late
+        raise NotAuthorized(why, denied.story, untouched=True) from late
 
 
 def write_above(view: View, object: ObjectName, value: Value, highest: int, taken: Taken) -> Operation[tuple[Tag, Configuration]]:
