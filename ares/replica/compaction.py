@@ -14,10 +14,7 @@ from ares.replica.replica import Replica
 
 
 class CompactionLimits(Struct, frozen=True):
-    """``look_bytes``: how much must have died before places are looked at again for one to give back.
-
-    What is looked at in one turn of the event loop ends at ``slice_bytes`` or ``slice_facts``.
-    """
+    """``look_bytes``: so much must die before places are looked at again. A turn of the event loop looks at ``slice_bytes`` or ``slice_facts``."""
 
     look_bytes: int = 1024 * 1024
     slice_bytes: int = 1024 * 1024

@@ -87,8 +87,8 @@ Key = tuple[ConfigurationId, ObjectName, Tag]
 class Account:
     """``live``: bytes of the journal still needed, about, by place; ``died``: bytes no longer needed, ever counted up.
 
-    ``hollows``: every element that is held hollow, and some that were; ``repaired``: how many were put again. ``suspects``: places whose elements
-    were found damaged by looking at them; ``verified_bytes``: what was looked at for it.
+    ``hollows``: every element that is held hollow and is missed, and some that were; ``repaired``: how many were put again. ``suspects``: places
+    whose elements were found damaged by looking at them; ``verified_bytes``: what was looked at for it.
     """
 
     def __init__(self) -> None:

@@ -220,10 +220,7 @@ class Replica:
     # -- giving space back ----------------------------------------------------------------------------------------------
 
     def surviving(self, fact: Fact, place: int) -> Fact | None:
-        """What must be kept of a fact at ``place`` when that place goes.
-
-        Of an element that rotted: its tag, with no data, which is as good as missing.
-        """
+        """What must be kept of a fact at ``place`` when that place goes: of an element that rotted its tag without data, which counts as missing."""
         if isinstance(fact, Pointed):
             hosting = self._hosted.get(fact.configuration.id)
             is_told_here = hosting is not None and hosting.pointed_place == place and hosting.pointed() == fact
@@ -262,13 +259,16 @@ class Replica:
     @property
     def quarantined(self) -> list[Key]:
         """The versions whose element is held hollow, and is missed: a configuration whose successor is finalized needs its elements no more."""
-        account = self.account
-        account.hollows = {key: None for key in account.hollows if self._is_hollow(key)}
-        return [key for key in account.hollows if not self._is_left(key[0])]
+        self.account.hollows = {key: None for key in self.account.hollows if self.is_quarantined(key)}
+        return list(self.account.hollows)
 
     def is_quarantined(self, key: Key) -> bool:
         """Whether this version's element is among :attr:`quarantined`."""
-        return self._is_hollow(key) and not self._is_left(key[0])
+        element = self._element(key)
+        if element is None or not is_hollow(element):
+            return False
+        successor = self._hosted[key[0]].successor
+        return successor is None or not successor.finalized
 
     def missing_bytes(self, key: Key) -> int:
         """How large the whole value is of which an element is missed."""
@@ -287,14 +287,6 @@ class Replica:
     def _element(self, key: Key) -> Element | None:
         versions = self._versions(key[0], key[1])
         return None if versions is None else versions.element(key[2])
-
-    def _is_hollow(self, key: Key) -> bool:
-        element = self._element(key)
-        return element is not None and is_hollow(element)
-
-    def _is_left(self, id: ConfigurationId) -> bool:
-        successor = self._hosted[id].successor
-        return successor is not None and successor.finalized
 
 
 def refusal(request: Message, reason: Reason, detail: str) -> Refused:

@@ -97,7 +97,7 @@ class _Windows:
 
 
 class SegmentExamination:
-    """:class:`ares.net.port.Examination` of the segment at ``path``, which began with ``head``, up to byte ``end``.
+    """:class:`ares.store.port.Examination` of the segment at ``path``, which began with ``head``, up to byte ``end``.
 
     It goes from frame to frame; where one is broken, on to the next that is not: what is told of elements must be as much as can be.
     """

@@ -174,10 +174,7 @@ def metadata_bytes(prefix: Buffer) -> int:
 
 
 def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None) -> Frame | None:
-    """The frame at ``start`` of a segment; None if there is none, or its check is wrong.
-
-    ``size``: how long the segment is, if ``view`` need not hold the parts.
-    """
+    """The frame at ``start`` of a segment; None if there is none, or its check is wrong. ``size``: of the segment, if ``view`` may lack the parts."""
     table_start = start + PREFIX_BYTES
     if table_start > len(view):
         return None

@@ -132,7 +132,15 @@ class LogJournal:
                 discarded.update(batch.discarded)
                 yield number, batch.facts
             self._disk.expect_scan(segment.view, False)
-        written, sure, batches = self._torn(last)
+        try:
+            written = memoryview(self._disk.read(last.descriptor, last.size))
+            frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
+            batches = [decode_batch(frame, last.view) for frame in frames]
+        except Damage as damage:
+            raise StoreDamaged(last.path, str(damage)) from damage
+        self._disk.expect_scan(last.view, False)
+        self._next = last.head.first + len(frames)
+        last.taken = last.allocated = last.end
         for batch in batches:
             discarded.update(batch.discarded)
             yield last.number, batch.facts
@@ -144,19 +152,6 @@ class LogJournal:
         for number in sorted((paths.keys() - ends.keys() - {last.number}) | (paths.keys() & discarded)):
             self._sealed.pop(number, None)
             self._disk.unlink(paths[number])
-
-    def _torn(self, last: Segment) -> tuple[memoryview, int, list[Batch]]:
-        """What is there, up to where it was durable for certain, and the batches to keep."""
-        try:
-            written = memoryview(self._disk.read(last.descriptor, last.size))
-            frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
-            batches = [decode_batch(frame, last.view) for frame in frames]
-        except Damage as damage:
-            raise StoreDamaged(last.path, str(damage)) from damage
-        self._disk.expect_scan(last.view, False)
-        self._next = last.head.first + len(frames)
-        last.taken = last.allocated = last.end
-        return written, sure, batches
 
     def _settle(self, last: Segment, written: memoryview, sure: int) -> None:
         """Make durable what is kept, and that nothing follows it."""

@@ -70,10 +70,7 @@ class Owner:
 
 @dataclass
 class Segment:
-    """A mapped file.
-
-    Its batches lie from ``start`` to ``end``; up to ``taken`` room is promised to facts, up to ``allocated`` the disk promised it to us.
-    """
+    """A mapped file. Its batches lie from ``start`` to ``end``; room is promised to facts up to ``taken``, and by the disk up to ``allocated``."""
 
     path: Path
     descriptor: int
