@@ -2,13 +2,13 @@
 
 Where the server has a journal, what its replies promise is on stable storage before they leave. The requests of a turn of the event loop are one
 group commit, and while one is under way the next gathers. It begins a turn after the replies of the one before were sent: the loop itself may wait
-for the disk (ares/store/journal/inline.py), and they must have left before it does. Replies that depend on a commit wait for it: those to requests
+for the disk (ares/store/journal/writer.py), and they must have left before it does. Replies that depend on a commit wait for it: those to requests
 that changed something, and those that show what others changed and is not durable yet. A read of an object without such changes waits for no commit,
 except that nothing is read or answered while the loop itself waits for the disk.
 
 A disk that is full refuses what would change something and leaves the rest as it is; a disk that fails ends the server.
 
-A server that keeps everything in memory has a journal that keeps nothing (:class:`ares.net.port.NoJournal`) and a replica that makes no facts: no
+A server that keeps everything in memory has a journal that keeps nothing (:class:`ares.store.port.NoJournal`) and a replica that makes no facts: no
 request leaves anything to commit, so no reply waits.
 """
 
@@ -338,7 +338,7 @@ class Host:
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
         """The file of ``place`` was found damaged: journal again, from memory, what is alive there, and give the place up.
 
-        ``readable``: see :class:`ares.net.port.Verdict`.
+        ``readable``: see :class:`ares.store.port.Verdict`.
         """
         self._reclaiming.leave(place, readable)
         self._schedule()

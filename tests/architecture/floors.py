@@ -333,7 +333,37 @@ def citations(tree: list[Module]) -> list[str]:
     return broken
 
 
+_NAMED = re.compile(r":(?:class|func|meth|attr):`(ares\.[\w.]+)`|\bares/([\w/]+)\.py\b")
+
+
+def references(tree: list[Module]) -> list[str]:
+    """Modules, and names in them, to which a docstring or a comment refers and that are not there."""
+    texts = {module.name.removesuffix(".__init__"): module.text for module in tree}
+    broken = []
+    for module in tree:
+        for found in _NAMED.finditer(module.text):
+            parts = (found[1] or f"ares.{found[2].removesuffix('/__init__').replace('/', '.')}").split(".")
+            known = max((end for end in range(len(parts) + 1) if ".".join(parts[:end]) in texts), default=0)
+            inside = parts[known : known + 1]
+            if not known or (inside and (found[2] or not re.search(rf"(?<!\.)\b{inside[0]}\b", texts[".".join(parts[:known])]))):
+                broken.append(f"{module.name}: there is no {found[0]}")
+    return broken
+
+
 RULES = {
     rule.__name__: rule
-    for rule in (homeless, upward, cycles, impure, strangers, wire_protocol, foreign_libraries, shape, asserted_input, starting_python, citations)
+    for rule in (
+        homeless,
+        upward,
+        cycles,
+        impure,
+        strangers,
+        wire_protocol,
+        foreign_libraries,
+        shape,
+        asserted_input,
+        starting_python,
+        citations,
+        references,
+    )
 }

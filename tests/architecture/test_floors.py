@@ -83,6 +83,8 @@ BREACHES = [
     ("starting_python", {"cli__up": "# as python3 \x2dm ares.cli does"}, "python3 \x2dm ares: say python -P -m"),
     ("citations", {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"}, "ares.dap.list: docs/nowhere.md has no section 'Rules'"),
     ("citations", {"dap__list": "# docs/protocol\x2emd,\n# Rule, R1"}, "ares.dap.list: docs/protocol.md has no section 'Rule, R1'"),
+    ("references", {"dap__list": "x = 1  # ares\x2fdap/lists.py"}, "ares.dap.list: there is no ares/dap/lists\x2epy"),
+    ("references", {"dap__list": '"""See :class:`ares.dap.list.Version`."""\nVersions = 1'}, "there is no :class:`ares.dap.list.Version`"),
     ("asserted_input", {"client__store": "class Store:\n    def f(self, key):\n        assert len(key) > 0"}, "assert on an argument of f"),
 ]
 
@@ -99,7 +101,7 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         model__tag="import enum",
         dap__primitives="from typing import TYPE_CHECKING\nfrom ares.model.configuration import latest\nif TYPE_CHECKING:\n    import zmq",
         dap__reading="import ares.model.configuration\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
-        dap__coding="import pyeclib.ec_iface",
+        dap__coding="import pyeclib.ec_iface\n# See ares\x2fmodel/tag.py and :data:`x`, :func:`ares.dap.reading.x`",
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__zmq__zmq_client="import zmq\nfrom .. import port",
         net__port="import asyncio",
