@@ -25,7 +25,7 @@ from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
 from ares.fragment.read import FileProgress, FileState, Nowhere, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import Put, fm_put
-from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
+from ares.fragment.report import Conflict, WriteReport
 from ares.fragment.shared_memory import Blocks
 from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
@@ -129,7 +129,7 @@ class File:
                 content = await asyncio.to_thread(source, base.genesis.sizes)
                 report, state = await self._run("put", self._writing(base, content, mine), True, progress, timeout_s)
             self.state = state if state.tag != TAG_ZERO else None
-            if not (mine and any(conflict.why in WHOLE_FILE for conflict in report.conflicts)):
+            if not (mine and any(conflict.whole_file for conflict in report.conflicts)):
                 break
             self.state = None
         return report

@@ -16,7 +16,6 @@ from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.divide import Content, Sizes, digest, divide
 from ares.fragment.read import FileState, fm_read
 from ares.fragment.replace import fm_put
-from ares.fragment.report import WHOLE_FILE
 from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.tag import TAG_ZERO
@@ -134,7 +133,7 @@ class Files:
         assert operation.report is not None
         assert operation.state is not None
         assert operation.wanted is not None
-        if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
+        if any(conflict.whole_file for conflict in operation.report.conflicts):
             self._held.pop(operation.file, None)
         else:
             self._held[operation.file] = FileCopy(operation.state, operation.wanted, held.blocks)
