@@ -23,7 +23,7 @@ from ares.client.local_copy import Assembled, LocalCopy, Replacing, content_of_b
 from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
-from ares.fragment.read import FileProgress, FileState, Nowhere, Sink, fm_read, fm_read_range, read_genesis
+from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import Put, fm_put
 from ares.fragment.report import Conflict, WriteReport
 from ares.fragment.shared_memory import Blocks
@@ -153,14 +153,14 @@ class File:
 
         Leaves :attr:`state` as it is: a program that asks how large a file is has not seen what others changed in it.
         """
-        state = await self._load(Nowhere(), "stat", None, timeout_s)
+        state = await self._load(Sink(), "stat", None, timeout_s)
         used, genesis = sum(1 for part in state.parts if part.length), state.genesis
         store = await self._locate(False)
         return FileStat(self.name, store.name, state.length, used, genesis.atomic, genesis.modified_s, state.tag)
 
     async def snapshot(self, *, timeout_s: float | None = None) -> FileState:
         """The file as it is now, without its content, for :meth:`read_range`; it becomes :attr:`state`."""
-        self.state = await self._load(Nowhere(), "stat", None, timeout_s)
+        self.state = await self._load(Sink(), "stat", None, timeout_s)
         return self.state
 
     async def read_range(self, state: FileState, start: int, stop: int, *, timeout_s: float | None = None) -> bytes:
@@ -196,7 +196,7 @@ class File:
         """The file as it is now, or one that is to be made."""
         try:
             await self._locate(True)
-            return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Nowhere()), timeout_s=timeout_s)
+            return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Sink()), timeout_s=timeout_s)
         except ObjectNotFound:
             return self._new(self._atomic)
 

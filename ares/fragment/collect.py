@@ -77,7 +77,7 @@ from ares.fragment.block import (
     parse_block_name,
 )
 from ares.fragment.divide import SIZE_MAX
-from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read, read_genesis
+from ares.fragment.read import FileProgress, FileState, Sink, fm_read, read_genesis
 from ares.fragment.shared_memory import DELETIONS_MAX, RETRIES_MAX, Blocks, Pace, all_names, create_block, effect, write_genesis
 from ares.model.errors import BadBlock, DecodeFailed, FileChanged, ObjectNotFound
 from ares.model.identity import ObjectName
@@ -193,7 +193,7 @@ class Collection:
     def _state(self, file: str) -> Operation[FileState | None]:
         """None for a file that is absent."""
         try:
-            return (yield from fm_read(self._blocks, file, None, Nowhere()))
+            return (yield from fm_read(self._blocks, file, None, Sink()))
         except ObjectNotFound:
             return None
 
@@ -317,7 +317,7 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
 def _removable(blocks: Blocks, file: str) -> Operation[FileState]:
     """The file and its blocks, as far as they can be read."""
     try:
-        return (yield from fm_read(blocks, file, None, Nowhere()))
+        return (yield from fm_read(blocks, file, None, Sink()))
     except BadBlock:
         genesis, tag = yield from read_genesis(blocks, file)
         return FileState(genesis, tag, genesis.parts)

@@ -24,7 +24,7 @@ from ares.fragment.block import Block, BlockId, BlockIds, Genesis, Part, block_n
 from ares.fragment.collect import announce
 from ares.fragment.divide import Chunk, Content, digest
 from ares.fragment.match import GENESIS, Edit, match
-from ares.fragment.read import BlockGone, FileProgress, FileState, Nowhere, builds_on, fm_read, see_block
+from ares.fragment.read import BlockGone, FileProgress, FileState, Sink, builds_on, fm_read, see_block
 from ares.fragment.report import CHANGED_MEANWHILE, DELETED_MEANWHILE, MADE_MEANWHILE, OVERTAKEN, REPLACED_MEANWHILE, Conflict, WriteReport
 from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, create_block, drop_blocks, effect, write_genesis
 from ares.model.errors import ObjectNotFound, Uncertain
@@ -54,13 +54,12 @@ def fm_update(
         yield from update.publish()
         yield from update.look_again()
         yield from update.drop_orphans()
-        if not (mine and update.made_by_others):
-            break
+        if not mine or base.tag != TAG_ZERO or update.drafts[GENESIS].conflict is None:
+            break  # otherwise it was to be made, and somebody else did meanwhile
         try:
-            base = yield from fm_read(blocks, file, None, Nowhere())
+            base = yield from fm_read(blocks, file, None, Sink())
         except ObjectNotFound:  # made and deleted again: its maker may still be deleting the blocks of that life of it
             base = msgspec.structs.replace(base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file)))
-            continue
         if base.genesis.atomic:
             break
     tag = yield from update.refresh_hint()
@@ -383,12 +382,6 @@ class Update:
         self._file_gone = Conflict(0, self.content.length, why)
 
     # -- the end --------------------------------------------------------------------------------------------------------------
-
-    @property
-    def made_by_others(self) -> bool:
-        """Whether the file was to be made, and somebody else did meanwhile."""
-        own = self.drafts.get(GENESIS)
-        return self.base.tag == TAG_ZERO and own is not None and own.conflict is not None
 
     def drop_orphans(self) -> Operation[None]:
         """Delete new blocks that were never published.

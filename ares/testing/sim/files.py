@@ -14,7 +14,7 @@ from msgspec import Struct
 from ares.fragment.block import BLOCK_NAMES, BlockIds, Genesis, Part, decode_block
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.divide import Content, Sizes, digest, divide
-from ares.fragment.read import FileState, fm_read
+from ares.fragment.read import FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
@@ -41,7 +41,7 @@ class FileCopy(Struct, frozen=True):
     blocks: dict[Part, bytes]
 
 
-class BlockSink:
+class BlockSink(Sink):
     """A sink that keeps the blocks, and wants those that it does not know ``before``."""
 
     def __init__(self, before: dict[Part, bytes]) -> None:
