@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
@@ -127,7 +128,9 @@ class File:
             base = self.state or await self._base(timeout_s)
             with _opened(data) as source:
                 content = await asyncio.to_thread(source, base.genesis.sizes)
-                report, state = await self._run("put", self._writing(base, content, mine), True, progress, timeout_s)
+                write = fm_put if base.genesis.atomic else fm_update
+                make = partial(write, file=self.name, base=base, content=content, ids=self._ids, now_s=int(time.time()), mine=mine)
+                report, state = await self._run("put", make, True, progress, timeout_s)
             self.state = state if state.tag != TAG_ZERO else None
             if not (mine and any(conflict.whole_file for conflict in report.conflicts)):
                 break
@@ -203,12 +206,6 @@ class File:
     def _new(self, atomic: bool) -> FileState:
         """The file that is to be made."""
         return FileState(Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ())
-
-    def _writing(self, base: FileState, content: Content, mine: bool) -> Callable[[Blocks], Operation[tuple[WriteReport, FileState]]]:
-        now_s = int(time.time())
-        if base.genesis.atomic:
-            return lambda blocks: fm_put(blocks, self.name, base, content, self._ids, now_s, overwrite=mine)
-        return lambda blocks: fm_update(blocks, self.name, base, content, self._ids, now_s, mine=mine)
 
     def _put(self, blocks: Blocks) -> Operation[Put]:
         """A put over :attr:`state`, or over what is there now. Of a file that is not atomic nothing but the genesis block matters."""
@@ -305,7 +302,16 @@ class FileWriter:
             self._check()
             put = await self._send([None])
             self._ended = True
-            self.report = await self._publish(put)
+            put.now_s = int(time.time())
+            try:
+                report, state = await self._run("put", lambda _: put.publish(self._mine), queue=True)
+            except Uncertain as error:
+                if not error.may_have_taken_effect:  # otherwise the list of the blocks may have been published
+                    await self._abandon()
+                raise
+            if not report.conflicts:
+                self._file.state = state
+            self.report = report
         return self.report
 
     async def abort(self) -> None:
@@ -365,19 +371,6 @@ class FileWriter:
 
     async def _place(self, put: Put, position: int, chunk: Chunk, data: bytes) -> None:
         await self._run("put", lambda _: put.place(position, chunk, lambda _: data))
-
-    async def _publish(self, put: Put) -> WriteReport:
-        """The blocks go if this fails, unless the list of them may have been published."""
-        put.now_s = int(time.time())
-        try:
-            report, state = await self._run("put", lambda _: put.publish(self._mine), queue=True)
-        except Uncertain as error:
-            if not error.may_have_taken_effect:
-                await self._abandon()
-            raise
-        if not report.conflicts:
-            self._file.state = state
-        return report
 
     async def _abandon(self) -> None:
         put = self._put

@@ -72,8 +72,8 @@ class Put:
                 yield from self._blocks.mention(genesis_name(self._file))
             self._mentioned = True
 
-    def publish(self, overwrite: bool) -> Operation[tuple[WriteReport, FileState]]:
-        """Replace the list. With ``overwrite`` whatever is there now, else only ``base``."""
+    def publish(self, mine: bool) -> Operation[tuple[WriteReport, FileState]]:
+        """Replace the list. With ``mine`` whatever is there now, else only ``base``."""
         yield from self.mention()
         parts = tuple(self._placed[position] for position in range(len(self._placed)))
         over = msgspec.structs.replace(self.base.genesis, parts=self.base.parts)  # a base that was kept has its blocks there only
@@ -98,7 +98,7 @@ class Put:
                     yield from self.abandon()
                     return self._report(over.parts), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
             fenced = over == msgspec.structs.replace(self.base.genesis, parts=self.base.parts, base=over.base)  # only the version is another
-            if not (overwrite or fenced) or self._lost(over, version, parts):
+            if not (mine or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()
         why = MADE_MEANWHILE if self.base.tag == TAG_ZERO else DELETED_MEANWHILE if version is None else REPLACED_MEANWHILE
@@ -169,9 +169,9 @@ def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
 
 
 def fm_put(
-    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, overwrite: bool = False
+    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, mine: bool = False
 ) -> Operation[tuple[WriteReport, FileState]]:
-    """Replace the file by ``content``, wholly or not at all. With ``overwrite`` whatever others put meanwhile; without, that is a conflict.
+    """Replace the file by ``content``, wholly or not at all. With ``mine`` whatever others put meanwhile; without, that is a conflict.
 
     ``base``: the file as the writer last saw it (tag t0: it is to be made). The state returned is the file as it is now.
     """
@@ -182,4 +182,4 @@ def fm_put(
         yield Together(chain([put.mention()], placements), put.pace.window)
     ended = yield Now()
     put.now_s += int(ended - began)
-    return (yield from put.publish(overwrite))
+    return (yield from put.publish(mine))

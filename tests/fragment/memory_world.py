@@ -206,7 +206,7 @@ class Client:
         return fm_update(self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=mine)
 
     def put(self, base: FileState, data: bytes, *, overwrite: bool = False, file: str = NAME) -> Operation[tuple[WriteReport, FileState]]:
-        return fm_put(self.blocks, file, base, content(data), self.ids, self.world.now_s, overwrite=overwrite)
+        return fm_put(self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=overwrite)
 
     def reading(self, known: FileState | None = None, before: Assembled | None = None, file: str = NAME) -> Operation[tuple[bytes, FileState]]:
         sink = Assembled(before)

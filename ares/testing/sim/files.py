@@ -119,11 +119,8 @@ class Files:
         put = self._puts
         operation.base, operation.wanted = held.state, apply(change, held.content, lambda count: make_tokens(self._number, put, count))
         content = content_of(operation.wanted)
-        if held.state.genesis.atomic:
-            write = fm_put(blocks, file, held.state, content, self._ids, self._now_s(), overwrite=step.mine)
-        else:
-            write = fm_update(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
-        operation.report, operation.state = yield from write
+        write = fm_put if held.state.genesis.atomic else fm_update
+        operation.report, operation.state = yield from write(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
         operation.responded = self._world.now
         self._keep(operation, held)
         return operation
