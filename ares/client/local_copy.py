@@ -132,7 +132,6 @@ class LocalCopy(Sink):
         self._replacing = replacing
         self._old: int | None = None
         self._found: os.stat_result | None = None
-        self._old_bytes = 0
         self._chunks: list[Chunk] = []
         self._places: dict[bytes, Chunk] = {}
         self._new: int | None = None
@@ -150,7 +149,6 @@ class LocalCopy(Sink):
             if not stat.S_ISREG(self._found.st_mode):
                 raise BadInput(f"{self._path} is not a regular file; it is as it was")
             self._chunks = list(divide(lambda offset, count: _read_at(old, offset, count), self._sizes))
-        self._old_bytes = sum(chunk.length for chunk in self._chunks)
         self._places = {chunk.digest: chunk for chunk in self._chunks}
 
     def begin(self, expected_bytes: int) -> None:
@@ -182,7 +180,7 @@ class LocalCopy(Sink):
             # What was taken from the file must still be what it was, and what is replaced must be what was looked at.
             if _identity(_status(self._path)) != _identity(self._found):
                 raise BadInput(f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again")
-            if self._new is None and (self._old is None or self._offset < self._old_bytes):
+            if self._new is None and (self._old is None or self._offset < sum(chunk.length for chunk in self._chunks)):
                 self._start()
             if self._new is None:
                 return False
