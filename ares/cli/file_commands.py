@@ -203,9 +203,9 @@ COPY_BYTES = 2**20
 
 def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: Path, theirs: bool) -> str:
     """A paragraph for stderr: which ranges of ``file``, what was and was not lost, what there is to do."""
-    from ares.fragment.report import DELETED_MEANWHILE, WHOLE_FILE
+    from ares.fragment.report import DELETED_MEANWHILE
 
-    whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].why in WHOLE_FILE
+    whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].whole_file
     what, local, said = shell_words(name, domain), shlex.quote(str(file)), printable(str(file)) if file != STANDARD_STREAM else "standard input"
     many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
     lines = [f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get into {printable(name)}"]

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
@@ -23,9 +24,9 @@ from ares.client.local_copy import Assembled, LocalCopy, Replacing, content_of_b
 from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
-from ares.fragment.read import FileProgress, FileState, Nowhere, Sink, fm_read, fm_read_range, read_genesis
+from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import Put, fm_put
-from ares.fragment.report import WHOLE_FILE, Conflict, WriteReport
+from ares.fragment.report import Conflict, WriteReport
 from ares.fragment.shared_memory import Blocks
 from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
@@ -127,9 +128,11 @@ class File:
             base = self.state or await self._base(timeout_s)
             with _opened(data) as source:
                 content = await asyncio.to_thread(source, base.genesis.sizes)
-                report, state = await self._run("put", self._writing(base, content, mine), True, progress, timeout_s)
+                write = fm_put if base.genesis.atomic else fm_update
+                make = partial(write, file=self.name, base=base, content=content, ids=self._ids, now_s=int(time.time()), mine=mine)
+                report, state = await self._run("put", make, True, progress, timeout_s)
             self.state = state if state.tag != TAG_ZERO else None
-            if not (mine and any(conflict.why in WHOLE_FILE for conflict in report.conflicts)):
+            if not (mine and any(conflict.whole_file for conflict in report.conflicts)):
                 break
             self.state = None
         return report
@@ -153,14 +156,14 @@ class File:
 
         Leaves :attr:`state` as it is: a program that asks how large a file is has not seen what others changed in it.
         """
-        state = await self._load(Nowhere(), "stat", None, timeout_s)
+        state = await self._load(Sink(), "stat", None, timeout_s)
         used, genesis = sum(1 for part in state.parts if part.length), state.genesis
         store = await self._locate(False)
         return FileStat(self.name, store.name, state.length, used, genesis.atomic, genesis.modified_s, state.tag)
 
     async def snapshot(self, *, timeout_s: float | None = None) -> FileState:
         """The file as it is now, without its content, for :meth:`read_range`; it becomes :attr:`state`."""
-        self.state = await self._load(Nowhere(), "stat", None, timeout_s)
+        self.state = await self._load(Sink(), "stat", None, timeout_s)
         return self.state
 
     async def read_range(self, state: FileState, start: int, stop: int, *, timeout_s: float | None = None) -> bytes:
@@ -196,19 +199,13 @@ class File:
         """The file as it is now, or one that is to be made."""
         try:
             await self._locate(True)
-            return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Nowhere()), timeout_s=timeout_s)
+            return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Sink()), timeout_s=timeout_s)
         except ObjectNotFound:
             return self._new(self._atomic)
 
     def _new(self, atomic: bool) -> FileState:
         """The file that is to be made."""
         return FileState(Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ())
-
-    def _writing(self, base: FileState, content: Content, mine: bool) -> Callable[[Blocks], Operation[tuple[WriteReport, FileState]]]:
-        now_s = int(time.time())
-        if base.genesis.atomic:
-            return lambda blocks: fm_put(blocks, self.name, base, content, self._ids, now_s, overwrite=mine)
-        return lambda blocks: fm_update(blocks, self.name, base, content, self._ids, now_s, mine=mine)
 
     def _put(self, blocks: Blocks) -> Operation[Put]:
         """A put over :attr:`state`, or over what is there now. Of a file that is not atomic nothing but the genesis block matters."""
@@ -305,7 +302,16 @@ class FileWriter:
             self._check()
             put = await self._send([None])
             self._ended = True
-            self.report = await self._publish(put)
+            put.now_s = int(time.time())
+            try:
+                report, state = await self._run("put", lambda _: put.publish(self._mine), queue=True)
+            except Uncertain as error:
+                if not error.may_have_taken_effect:  # otherwise the list of the blocks may have been published
+                    await self._abandon()
+                raise
+            if not report.conflicts:
+                self._file.state = state
+            self.report = report
         return self.report
 
     async def abort(self) -> None:
@@ -365,19 +371,6 @@ class FileWriter:
 
     async def _place(self, put: Put, position: int, chunk: Chunk, data: bytes) -> None:
         await self._run("put", lambda _: put.place(position, chunk, lambda _: data))
-
-    async def _publish(self, put: Put) -> WriteReport:
-        """The blocks go if this fails, unless the list of them may have been published."""
-        put.now_s = int(time.time())
-        try:
-            report, state = await self._run("put", lambda _: put.publish(self._mine), queue=True)
-        except Uncertain as error:
-            if not error.may_have_taken_effect:
-                await self._abandon()
-            raise
-        if not report.conflicts:
-            self._file.state = state
-        return report
 
     async def _abandon(self) -> None:
         put = self._put

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -81,21 +82,17 @@ class Assembled(Sink):
         return self._old is None or part not in self._old._places
 
     def take(self, part: Part, data: memoryview | None) -> None:
-        if self._new is None and (data is not None or not self._as_before(part)):
+        old, position = self._old, len(self._parts)
+        as_before = data is None and old is not None and old._parts[position : position + 1] == [part]
+        if self._new is None and not as_before:
             self._start()
         if self._new is not None:
-            self._new.write(self._old_data(part) if data is None else data)
+            if data is None:
+                assert old is not None, "only what is there is not wanted"
+                data = memoryview(old.data)[old._places[part] :][: part.length]
+            self._new.write(data)
         self._parts.append(part)
         self._offset += part.length
-
-    def _as_before(self, part: Part) -> bool:
-        position = len(self._parts)
-        return self._old is not None and position < len(self._old._parts) and self._old._parts[position] == part
-
-    def _old_data(self, part: Part) -> memoryview:
-        assert self._old is not None, "only what is there is not wanted"
-        start = self._old._places[part]
-        return memoryview(self._old.data)[start : start + part.length]
 
     def _start(self) -> None:
         """From here on it differs: make room for all of it at once, which the operating system fills with memory only as it is written to."""
@@ -116,10 +113,7 @@ class Assembled(Sink):
         else:
             self._new.truncate(self._offset)
             self.data = self._new.getvalue()
-            offset = 0
-            for part in self._parts:
-                self._places[part] = offset
-                offset += part.length
+            self._places = dict(zip(self._parts, accumulate((part.length for part in self._parts), initial=0), strict=False))
         self._old = self._new = None
         return self.data
 
@@ -138,7 +132,6 @@ class LocalCopy(Sink):
         self._replacing = replacing
         self._old: int | None = None
         self._found: os.stat_result | None = None
-        self._old_bytes = 0
         self._chunks: list[Chunk] = []
         self._places: dict[bytes, Chunk] = {}
         self._new: int | None = None
@@ -156,7 +149,6 @@ class LocalCopy(Sink):
             if not stat.S_ISREG(self._found.st_mode):
                 raise BadInput(f"{self._path} is not a regular file; it is as it was")
             self._chunks = list(divide(lambda offset, count: _read_at(old, offset, count), self._sizes))
-        self._old_bytes = sum(chunk.length for chunk in self._chunks)
         self._places = {chunk.digest: chunk for chunk in self._chunks}
 
     def begin(self, expected_bytes: int) -> None:
@@ -176,13 +168,19 @@ class LocalCopy(Sink):
         with self._told("written"):
             if self._new is None:
                 self._start()
-            self._put(part, data)
+            assert self._new is not None
+            if data is None:
+                self._copy(self._new, self._places[part.digest].offset, part.length)
+            while data:
+                data = data[os.write(self._new, data) :]
 
     def finish(self) -> bool:
         """Put the new file in its place; whether there was anything to change."""
         with self._told("written"):
-            self._check_unchanged()
-            if self._new is None and (self._old is None or self._offset < self._old_bytes):
+            # What was taken from the file must still be what it was, and what is replaced must be what was looked at.
+            if _identity(_status(self._path)) != _identity(self._found):
+                raise BadInput(f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again")
+            if self._new is None and (self._old is None or self._offset < sum(chunk.length for chunk in self._chunks)):
                 self._start()
             if self._new is None:
                 return False
@@ -199,15 +197,6 @@ class LocalCopy(Sink):
         except OSError as error:
             raise BadInput(f"{self._path} cannot be {what}: {error.strerror}; it is as it was") from error
 
-    def _check_unchanged(self) -> None:
-        """What was taken from the file must still be what it was, and what is replaced must be what was looked at."""
-        try:
-            now = os.stat(self._path)
-        except FileNotFoundError:
-            now = None
-        if _identity(now) != _identity(self._found):
-            raise BadInput(f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again")
-
     def close(self) -> None:
         """Leave nothing behind; idempotent."""
         self._discard()
@@ -220,24 +209,15 @@ class LocalCopy(Sink):
         if self._old is not None and self._replacing is not None:
             self._replacing(self._old)
         self._new, self._temporary = tempfile.mkstemp(prefix=f".{self._path.name[:100]}.", dir=self._path.parent)
-        os.fchmod(self._new, 0o666 & ~_umask())
-        if self._offset:
-            self._copy(0, self._offset)
+        umask = os.umask(0o077)
+        os.umask(umask)
+        os.fchmod(self._new, 0o666 & ~umask)
+        self._copy(self._new, 0, self._offset)
 
-    def _put(self, part: Part, data: memoryview | None) -> None:
-        assert self._new is not None
-        if data is None:
-            place = self._places[part.digest]
-            self._copy(place.offset, place.length)
-        else:
-            while data:
-                data = data[os.write(self._new, data) :]
-
-    def _copy(self, offset: int, count: int) -> None:
-        assert self._new is not None
-        assert self._old is not None
+    def _copy(self, new: int, offset: int, count: int) -> None:
         while count:
-            copied = os.sendfile(self._new, self._old, offset, min(count, COPY_BYTES))
+            assert self._old is not None, "what is not wanted is there"
+            copied = os.sendfile(new, self._old, offset, min(count, COPY_BYTES))
             if not copied:
                 raise BadInput(f"{self._path} became shorter while it was being brought up to date; try again when nobody writes to it")
             offset, count = offset + copied, count - copied
@@ -251,14 +231,16 @@ class LocalCopy(Sink):
             self._temporary = ""
 
 
+def _status(path: Path) -> os.stat_result | None:
+    """None for a file that is not there."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
 def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
     return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-def _umask() -> int:
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
 
 
 VARIABLE = "ARES_CACHE"
@@ -335,7 +317,7 @@ class Remembered:
     def _entry(self, copy: LocalName) -> _Entry | None:
         if self._directory is None:
             return None
-        path = self._directory / _entry_name(copy)
+        path = _entry_path(self._directory, copy)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -359,8 +341,11 @@ class Remembered:
         entry = _Entry(copy, msgspec.structs.replace(state, genesis=msgspec.structs.replace(state.genesis, parts=())), content)
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(self._directory / _entry_name(copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))
-            self._drop_oldest(self._directory)
+            _replace(_entry_path(self._directory, copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))
+            paths = list(self._directory.glob(f"*{SUFFIX}"))
+            if len(paths) > ENTRIES_MAX:
+                for path in sorted(paths, key=_changed_ns)[:-ENTRIES_MAX]:
+                    path.unlink(missing_ok=True)
         except OSError as error:
             log.warning("what %s is based on was not kept: %s", os.fsdecode(copy.path), error)
 
@@ -374,29 +359,19 @@ class Remembered:
         except OSError as error:
             log.warning("what copies of %r are based on was not forgotten: %s", file, error)
 
-    def _drop_oldest(self, directory: Path) -> None:
-        with os.scandir(directory) as entries:
-            names = [entry.path for entry in entries if entry.name.endswith(SUFFIX)]
-        if len(names) <= ENTRIES_MAX:
-            return
-        for path in sorted(names, key=_changed_ns)[: len(names) - ENTRIES_MAX]:
-            Path(path).unlink(missing_ok=True)
 
-
-def _entry_name(copy: LocalName) -> str:
-    return f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(NAME_BYTES)}{SUFFIX}"
+def _entry_path(directory: Path, copy: LocalName) -> Path:
+    return directory / f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(NAME_BYTES)}{SUFFIX}"
 
 
 def _file_digest(cluster: bytes, domain: str, file: str) -> str:
     return blake3(msgspec.msgpack.encode((cluster, domain, file))).hexdigest(NAME_BYTES)
 
 
-def _changed_ns(path: str) -> int:
+def _changed_ns(path: Path) -> int:
     """0 for one that is gone already."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        return 0
+    found = _status(path)
+    return found.st_mtime_ns if found is not None else 0
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -73,8 +73,7 @@ class Runner:
         if self._closed:
             raise ConnectionClosed
         future: asyncio.Future[Result] = self._loop.create_future()
-        done = partial(_settle, future)
-        job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress)
+        job = self.session.start(operation, label, monotonic(), timeout_s, partial(_settle, future), idle=idle, key=key, progress=progress)
         self._schedule()
         try:
             return await future
@@ -166,19 +165,15 @@ class Runner:
                 decided = await self._consensus.propose(what.configuration, self._client, timeout_s)
                 self.session.resume(task, decided, monotonic())
             else:
-                heard = await self._announce(what, min(timeout_s, HINT_TIMEOUT_S))
-                self.session.resume(task, heard, monotonic())
+                await self._consensus.tell_finalized(what.configuration, min(timeout_s, HINT_TIMEOUT_S))
+                self.session.resume(task, True, monotonic())
         except AresError as error:
-            self.session.fail(task, error, monotonic())
+            if isinstance(what, Announce) and isinstance(error, ConsensusUnavailable | NotAuthorized):
+                log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
+                self.session.resume(task, False, monotonic())
+            else:
+                self.session.fail(task, error, monotonic())
         self._schedule()
-
-    async def _announce(self, what: Announce, timeout_s: float) -> bool:
-        try:
-            await self._consensus.tell_finalized(what.configuration, timeout_s)
-        except (ConsensusUnavailable, NotAuthorized) as error:
-            log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
-            return False
-        return True
 
 
 def _settle(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:

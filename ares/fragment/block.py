@@ -56,16 +56,12 @@ class BlockIds:
 
     def life(self, file_name: str) -> BlockId:
         """For a new life of a file. It tells the file's name by a digest, so that blocks which no list names are known to be of that file."""
-        return BlockId(name_digest(file_name), _word(str(self.next())))
+        return BlockId(name_digest(file_name), name_digest(str(self.next())))
 
 
-def name_digest(file_name: str) -> int:
-    """64 bits that every life of a file begins with, unless an early release began it."""
-    return _word(file_name)
-
-
-def _word(text: str) -> int:
-    return int.from_bytes(digest(text.encode())[:8])
+def name_digest(name: str) -> int:
+    """64 bits. Those of a file's name begin every life of the file, unless an early release began it."""
+    return int.from_bytes(digest(name.encode())[:8])
 
 
 class Part(Struct, frozen=True, array_like=True, gc=False):
@@ -109,8 +105,6 @@ class Genesis(Struct, frozen=True):
     base: Tag = TAG_ZERO
 
 
-_prefix = bytes([FORMAT])
-_encoder = msgspec.msgpack.Encoder()
 _genesis_decoder = msgspec.msgpack.Decoder(Genesis)
 
 
@@ -136,7 +130,7 @@ def decode_block(value: bytes, name: str) -> Block:
 
 def encode_genesis(genesis: Genesis) -> bytes:
     """The value of the genesis block's object."""
-    return _prefix + _encoder.encode(genesis)
+    return bytes([FORMAT]) + msgspec.msgpack.encode(genesis)
 
 
 def decode_genesis(value: bytes, name: str) -> Genesis:

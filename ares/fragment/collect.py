@@ -70,7 +70,6 @@ from ares.fragment.block import (
     block_prefix,
     decode_block,
     encode_block,
-    encode_genesis,
     genesis_name,
     lives_prefix,
     mark_name,
@@ -78,12 +77,11 @@ from ares.fragment.block import (
     parse_block_name,
 )
 from ares.fragment.divide import SIZE_MAX
-from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read, read_genesis
-from ares.fragment.shared_memory import DELETIONS_MAX, RETRIES_MAX, Blocks, Pace, all_names, effect
+from ares.fragment.read import FileProgress, FileState, Sink, fm_read, read_genesis
+from ares.fragment.shared_memory import DELETIONS_MAX, RETRIES_MAX, Blocks, Pace, all_names, create_block, effect, write_genesis
 from ares.model.errors import BadBlock, DecodeFailed, FileChanged, ObjectNotFound
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
-from ares.model.value import TOMBSTONE, Value
 from ares.operation.effects import Operation, Report, Together
 
 GRACE_S = 24 * 3600
@@ -95,7 +93,7 @@ FENCE_AHEAD = 1 << 20
 
 def announce(blocks: Blocks, file: BlockId, id: BlockId, now_s: int, removal: bool = False) -> Operation[None]:
     """Make an empty block for a put that has made no other, or for a ``removal``, whose block points to the file."""
-    yield from blocks.create(block_name(file, id), encode_block(Block(file if removal else None, TAG_ZERO, now_s, b"")))
+    yield from create_block(blocks, file, id, now_s, b"", file if removal else None)
 
 
 def advance_mark(blocks: Blocks, file: str, version: Tag) -> Operation[int]:
@@ -180,8 +178,7 @@ class Collection:
             state = yield from self._state(file)
         except (BadBlock, DecodeFailed):  # its blocks stay
             with suppress(ObjectNotFound):  # removed meanwhile: another time
-                genesis, _ = yield from read_genesis(self._blocks, file)
-                current = genesis.file
+                current = (yield from read_genesis(self._blocks, file))[0].file
             self._take_lives(file, current)
             return
         current = state.genesis.file if state is not None else None
@@ -196,7 +193,7 @@ class Collection:
     def _state(self, file: str) -> Operation[FileState | None]:
         """None for a file that is absent."""
         try:
-            return (yield from fm_read(self._blocks, file, None, Nowhere()))
+            return (yield from fm_read(self._blocks, file, None, Sink()))
         except ObjectNotFound:
             return None
 
@@ -244,10 +241,8 @@ class Collection:
         old = yield from self._are_old([name for name in there if name not in named and name not in orphans], orphans)
         if not old or any(name in named for name in orphans):
             return False
-        value: Value = TOMBSTONE
-        if state is not None:
-            value = encode_genesis(msgspec.structs.replace(state.genesis, parts=state.parts, base=state.tag))
-        covered = yield from self._blocks.write(genesis_name(file), value, state.tag if state is not None else None, number=number)
+        genesis = msgspec.structs.replace(state.genesis, parts=state.parts, base=state.tag) if state is not None else None
+        covered = yield from write_genesis(self._blocks, file, genesis, state.tag if state is not None else None, number)
         return covered.changed
 
     def _are_old(self, names: Sequence[ObjectName], orphans: dict[ObjectName, Orphan]) -> Operation[bool]:
@@ -308,7 +303,7 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
             if removed:
                 return
             raise
-        covered = yield from blocks.write(genesis_name(file), TOMBSTONE, state.tag, beside=mark_name(file))
+        covered = yield from write_genesis(blocks, file, None, state.tag)
         if not covered.changed:
             continue
         removed = True
@@ -322,7 +317,7 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
 def _removable(blocks: Blocks, file: str) -> Operation[FileState]:
     """The file and its blocks, as far as they can be read."""
     try:
-        return (yield from fm_read(blocks, file, None, Nowhere()))
+        return (yield from fm_read(blocks, file, None, Sink()))
     except BadBlock:
         genesis, tag = yield from read_genesis(blocks, file)
         return FileState(genesis, tag, genesis.parts)

@@ -99,14 +99,10 @@ def _common(old: Sequence[Hashable], new: Sequence[Hashable], cells_max: int) ->
     olds = [index for index, key in enumerate(old) if key in shared]
     news = [index for index, key in enumerate(new) if key in shared]
     a, b = [numbers[old[index]] for index in olds], [numbers[new[index]] for index in news]
-    pairs = _longest(a, b) if len(a) * len(b) <= cells_max else _by_occurrence(a, b)
-    return [(olds[i], news[j]) for i, j in pairs]
-
-
-def _longest(old: list[int], new: list[int]) -> list[Pair]:
-    """A longest common subsequence. Numbers, because the library compares hashes, and those of other things may collide."""
-    runs = LCSseq.editops(old, new).as_matching_blocks()
-    return [(run.a + step, run.b + step) for run in runs for step in range(run.size)]
+    if len(a) * len(b) > cells_max:
+        return [(olds[i], news[j]) for i, j in _by_occurrence(a, b)]
+    runs = LCSseq.editops(a, b).as_matching_blocks()  # of numbers, because the library compares hashes, and those of other things may collide
+    return [(olds[run.a + step], news[run.b + step]) for run in runs for step in range(run.size)]
 
 
 def _by_occurrence(old: list[int], new: list[int]) -> list[Pair]:

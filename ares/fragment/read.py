@@ -10,9 +10,8 @@ overtaken by another put and begins again. Such a read is a snapshot; that of a 
 (fragmented coverability).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -61,10 +60,11 @@ class FileProgress(Struct, frozen=True):
     moved_bytes: int
 
 
-class Sink(Protocol):
-    """Where a file goes. ``begin`` before the first block and whenever everything has to be taken again; then every block, in order.
+class Sink:
+    """Where a file goes; this one is for a reader that only wants to know what is there.
 
-    ``wanted``: whether the data of a block is wanted even if it is still as described; otherwise ``take`` gets None for it.
+    ``begin`` comes before the first block and whenever everything has to be taken again; then every block, in order. ``wanted``: whether the data of
+    a block is wanted even if it is still as described; otherwise ``take`` gets None for it.
     """
 
     def begin(self, expected_bytes: int) -> None:
@@ -75,10 +75,6 @@ class Sink(Protocol):
 
     def take(self, part: Part, data: memoryview | None) -> None:
         return
-
-
-class Nowhere(Sink):
-    """The sink of a reader that only wants to know what is there."""
 
 
 def read_genesis(blocks: Blocks, file: str, known: FileState | None = None) -> Operation[tuple[Genesis, Tag]]:
@@ -248,14 +244,10 @@ def fm_read_range(blocks: Blocks, file: str, state: FileState, start: int, stop:
         pieces[position] = seen.data[max(start - offset, 0) : stop - offset]
         pace.done(0.0, part.length)
 
-    yield Together((fetch(*place) for place in _overlapping(state, start, stop)), pace.window)
-    return b"".join(pieces[position] for position in sorted(pieces))
-
-
-def _overlapping(state: FileState, start: int, stop: int) -> Iterator[tuple[int, Part, int]]:
-    """Position, block and offset of what shares bytes with the range."""
-    offset = 0
+    fetches, offset = [], 0
     for position, part in enumerate(state.parts):
         if part.length and offset < stop and offset + part.length > start:
-            yield position, part, offset
+            fetches.append(fetch(position, part, offset))
         offset += part.length
+    yield Together(iter(fetches), pace.window)
+    return b"".join(pieces[position] for position in sorted(pieces))

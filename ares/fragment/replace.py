@@ -5,28 +5,17 @@ before keep their blocks. What a put drops from the list stays for GRACE_S, for 
 it; a later put deletes it then.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import msgspec
 
-from ares.fragment.block import (
-    Block,
-    BlockId,
-    BlockIds,
-    Genesis,
-    Part,
-    block_name,
-    decode_genesis,
-    encode_block,
-    encode_genesis,
-    genesis_name,
-    mark_name,
-)
+from ares.fragment.block import BlockId, BlockIds, Genesis, Part, block_name, decode_genesis, genesis_name
 from ares.fragment.collect import announce
 from ares.fragment.divide import Chunk, Content
 from ares.fragment.read import FileProgress, FileState, builds_on
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE, Conflict, WriteReport
-from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, drop_blocks, effect
+from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, create_block, drop_blocks, effect, write_genesis
 from ares.model.errors import Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
@@ -67,8 +56,8 @@ class Put:
             self.kept += 1
         else:
             id = self._ids.next()
-            value = encode_block(Block(None, TAG_ZERO, self.now_s, load(chunk)))
-            tag = yield from self.pace.timed(self._blocks.create(block_name(self.genesis.file, id), value), chunk.length)
+            creation = create_block(self._blocks, self.genesis.file, id, self.now_s, load(chunk))
+            tag = yield from self.pace.timed(creation, chunk.length)
             part = self._reusable[chunk.digest] = Part(id, tag, chunk.length, chunk.digest)
             self._created.add(id)
             self.inserted += 1
@@ -83,61 +72,52 @@ class Put:
                 yield from self._blocks.mention(genesis_name(self._file))
             self._mentioned = True
 
-    def publish(self, overwrite: bool) -> Operation[tuple[WriteReport, FileState]]:
-        """Replace the list. With ``overwrite`` whatever is there now, else only ``base``."""
+    def publish(self, mine: bool) -> Operation[tuple[WriteReport, FileState]]:
+        """Replace the list. With ``mine`` whatever is there now, else only ``base``."""
         yield from self.mention()
         parts = tuple(self._placed[position] for position in range(len(self._placed)))
         over = msgspec.structs.replace(self.base.genesis, parts=self.base.parts)  # a base that was kept has its blocks there only
         version = self.base.tag if self.base.tag != TAG_ZERO else None
         for attempt in range(RETRIES_MAX):
-            if attempt or not self._created:
-                yield from self._announce()
+            if attempt or not self._created:  # a collection must see that somebody is about to publish, also when all blocks are listed already
+                id = self._ids.next()
+                with effect(False):
+                    yield from announce(self._blocks, self.genesis.file, id, self.now_s)
+                self._created.add(id)
+                self._announcements.append(id)
             genesis = self._successor(over, version, parts)
             covered = yield from self._write(genesis, version)
             if covered.changed:
                 yield from self._drop_expired(over, genesis)
-                return self._report(parts, None), FileState(msgspec.structs.replace(genesis, parts=()), covered.tag, parts)
+                return self._report(parts), FileState(msgspec.structs.replace(genesis, parts=()), covered.tag, parts)
             version = None
             if isinstance(covered.value, bytes):
                 version = covered.tag
                 over = decode_genesis(covered.value, genesis_name(self._file))
                 if over.atomic and _contents(over.parts) == _contents(parts):  # an earlier attempt did, whose outcome nobody was told
                     yield from self.abandon()
-                    return self._report(over.parts, None), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
-            as_it_was = msgspec.structs.replace(self.base.genesis, parts=self.base.parts, base=over.base)
-            fenced = over == as_it_was  # a collection changes the version only
-            if not (overwrite or fenced) or self._lost(over, version, parts):
+                    return self._report(over.parts), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
+            fenced = over == msgspec.structs.replace(self.base.genesis, parts=self.base.parts, base=over.base)  # only the version is another
+            if not (mine or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()
         why = MADE_MEANWHILE if self.base.tag == TAG_ZERO else DELETED_MEANWHILE if version is None else REPLACED_MEANWHILE
-        return self._report((), Conflict(0, self.length, why)), self.base
-
-    def _announce(self) -> Operation[None]:
-        """A collection must see that somebody is about to publish, also when all blocks are listed already (ares/fragment/collect.py)."""
-        id = self._ids.next()
-        with effect(False):
-            yield from announce(self._blocks, self.genesis.file, id, self.now_s)
-        self._created.add(id)
-        self._announcements.append(id)
+        return WriteReport(0, 0, 0, 0, self.moved_bytes, 0, (Conflict(0, self.length, why),)), self.base
 
     def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
         """Publish, and look: of two puts at the same time over one version both may be told that they succeeded. ``changed``: this one stands."""
+        name = genesis_name(self._file)
         try:
-            covered = yield from self._blocks.write(genesis_name(self._file), encode_genesis(genesis), version, beside=mark_name(self._file))
-            if covered.changed:
-                self._visible = True
-                covered = yield from self._look(covered)
+            covered = yield from write_genesis(self._blocks, self._file, genesis, version)
+            if not covered.changed:
+                return covered
+            self._visible = True
+            found = yield from self._blocks.read(name, covered.tag)
         except Uncertain as error:
             error.may_have_taken_effect |= self._visible
             self._visible |= error.may_have_taken_effect
             error.advice = "the file has its old content or its new one, whole: read it, or put it again"
             raise
-        return covered
-
-    def _look(self, covered: Covered) -> Operation[Covered]:
-        """What became of the published list."""
-        name = genesis_name(self._file)
-        found = yield from self._blocks.read(name, covered.tag)
         stands = found.value is WITHHELD or found.tag == covered.tag
         if stands or (isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag)):
             return covered
@@ -179,9 +159,7 @@ class Put:
         created, self._created = sorted(self._created), set()
         yield from drop_blocks(self._blocks, [block_name(self.genesis.file, id) for id in created])
 
-    def _report(self, parts: Sequence[Part], conflict: Conflict | None) -> WriteReport:
-        if conflict is not None:
-            return WriteReport(0, 0, 0, 0, self.moved_bytes, 0, (conflict,))
+    def _report(self, parts: Sequence[Part]) -> WriteReport:
         dropped = 0 if self._fresh else len({part.id for part in self.base.parts} - {part.id for part in parts})
         return WriteReport(self.kept, 0, self.inserted, dropped, self.moved_bytes)
 
@@ -191,22 +169,17 @@ def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
 
 
 def fm_put(
-    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, overwrite: bool = False
+    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, mine: bool = False
 ) -> Operation[tuple[WriteReport, FileState]]:
-    """Replace the file by ``content``, wholly or not at all. With ``overwrite`` whatever others put meanwhile; without, that is a conflict.
+    """Replace the file by ``content``, wholly or not at all. With ``mine`` whatever others put meanwhile; without, that is a conflict.
 
     ``base``: the file as the writer last saw it (tag t0: it is to be made). The state returned is the file as it is now.
     """
     put = Put(blocks, file, base, ids, now_s)
     began = yield Now()
+    placements = (put.place(position, chunk, content.load) for position, chunk in enumerate(content.chunks))
     with effect(False):
-        yield Together(_placements(put, content), put.pace.window)
+        yield Together(chain([put.mention()], placements), put.pace.window)
     ended = yield Now()
     put.now_s += int(ended - began)
-    return (yield from put.publish(overwrite))
-
-
-def _placements(put: Put, content: Content) -> Iterator[Operation[None]]:
-    yield put.mention()
-    for position, chunk in enumerate(content.chunks):
-        yield put.place(position, chunk, content.load)
+    return (yield from put.publish(mine))

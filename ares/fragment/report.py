@@ -10,9 +10,6 @@ MADE_MEANWHILE = "somebody else made a file of this name meanwhile"
 CHANGED_MEANWHILE = "somebody else changed it since it was last read here"
 OVERTAKEN = "a write that ran at the same time over the same version stands instead"
 
-WHOLE_FILE = (MADE_MEANWHILE, REPLACED_MEANWHILE, DELETED_MEANWHILE)
-"""Reasons that concern the file, and not a block of it."""
-
 
 class Conflict(Struct, frozen=True):
     """``length`` bytes at ``offset`` of the writer's content that did not get in, or stand no more.
@@ -28,6 +25,11 @@ class Conflict(Struct, frozen=True):
     theirs: bytes | None = None
     block: BlockId | None = None
     version: Part | None = None
+
+    @property
+    def whole_file(self) -> bool:
+        """Whether it concerns the file, and not a block of it."""
+        return self.why in (MADE_MEANWHILE, REPLACED_MEANWHILE, DELETED_MEANWHILE)
 
 
 class WriteReport(Struct, frozen=True):

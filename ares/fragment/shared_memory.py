@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ares.dap.primitives import Found
-from ares.fragment.block import GENESIS_NAMES
+from ares.fragment.block import GENESIS_NAMES, Block, BlockId, Genesis, block_name, encode_block, encode_genesis, genesis_name, mark_name
 from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import DomainName, ObjectName
-from ares.model.tag import Tag
-from ares.model.value import Value
+from ares.model.tag import TAG_ZERO, Tag
+from ares.model.value import TOMBSTONE, Value
 from ares.objects.coverable import Covered, advance, create, cvr_read, cvr_write, mention
 from ares.objects.operations import delete
 from ares.objects.survey import list_mentioned, list_objects
@@ -76,6 +76,17 @@ class Blocks:
         """The same of all names of which any server knows a version, also those of objects that are absent."""
         page = yield from list_mentioned(self._view, after, prefix)
         return list(page.newest), page.after
+
+
+def create_block(blocks: Blocks, file: BlockId, id: BlockId, now_s: int, data: bytes | memoryview, next: BlockId | None = None) -> Operation[Tag]:
+    """Make a block of the file, which nobody can see yet."""
+    return blocks.create(block_name(file, id), encode_block(Block(next, TAG_ZERO, now_s, data)))
+
+
+def write_genesis(blocks: Blocks, file: str, genesis: Genesis | None, version: Tag | None, number: int = 0) -> Operation[Covered]:
+    """A coverable write of the genesis block (None: of a tombstone), under exactly ``number`` or above the mark (ares/fragment/collect.py)."""
+    value: Value = TOMBSTONE if genesis is None else encode_genesis(genesis)
+    return blocks.write(genesis_name(file), value, version, number=number, beside=None if number else mark_name(file))
 
 
 def drop_blocks(blocks: Blocks, names: Iterable[ObjectName]) -> Operation[None]:

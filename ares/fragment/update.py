@@ -20,35 +20,13 @@ from contextlib import nullcontext
 
 import msgspec
 
-from ares.fragment.block import (
-    Block,
-    BlockId,
-    BlockIds,
-    Genesis,
-    Part,
-    block_name,
-    decode_block,
-    decode_genesis,
-    encode_block,
-    encode_genesis,
-    genesis_name,
-    mark_name,
-)
+from ares.fragment.block import Block, BlockId, BlockIds, Genesis, Part, block_name, decode_block, decode_genesis, encode_block, genesis_name
 from ares.fragment.collect import announce
 from ares.fragment.divide import Chunk, Content, digest
 from ares.fragment.match import GENESIS, Edit, match
-from ares.fragment.read import BlockGone, FileProgress, FileState, Nowhere, builds_on, fm_read, see_block
-from ares.fragment.report import (
-    CHANGED_MEANWHILE,
-    DELETED_MEANWHILE,
-    MADE_MEANWHILE,
-    OVERTAKEN,
-    REPLACED_MEANWHILE,
-    WHOLE_FILE,
-    Conflict,
-    WriteReport,
-)
-from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, drop_blocks, effect
+from ares.fragment.read import BlockGone, FileProgress, FileState, Sink, builds_on, fm_read, see_block
+from ares.fragment.report import CHANGED_MEANWHILE, DELETED_MEANWHILE, MADE_MEANWHILE, OVERTAKEN, REPLACED_MEANWHILE, Conflict, WriteReport
+from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, create_block, drop_blocks, effect, write_genesis
 from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
@@ -76,13 +54,12 @@ def fm_update(
         yield from update.publish()
         yield from update.look_again()
         yield from update.drop_orphans()
-        if not (mine and update.made_by_others):
-            break
+        if not mine or base.tag != TAG_ZERO or update.drafts[GENESIS].conflict is None:
+            break  # otherwise it was to be made, and somebody else did meanwhile
         try:
-            base = yield from fm_read(blocks, file, None, Nowhere())
+            base = yield from fm_read(blocks, file, None, Sink())
         except ObjectNotFound:  # made and deleted again: its maker may still be deleting the blocks of that life of it
             base = msgspec.structs.replace(base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file)))
-            continue
         if base.genesis.atomic:
             break
     tag = yield from update.refresh_hint()
@@ -119,8 +96,9 @@ class Draft:
         return self.ids[0] if self.ids else self.following
 
     @property
-    def done(self) -> bool:
-        return self.written is not None and self.conflict is None
+    def stands(self) -> Part | None:
+        """The block as it was written, if the write took place and was not overtaken."""
+        return self.written if self.conflict is None else None
 
     def refuse(self, why: str, tag: Tag = TAG_ZERO, theirs: Block | None = None) -> None:
         """There is a conflict, with ``theirs`` at version ``tag`` if there is such a block."""
@@ -155,7 +133,7 @@ class Update:
         self.merged = self.moved_bytes = 0
         self.unused: list[Part] = []
         self.announced: list[BlockId] = []
-        self._done = self._checked = 0
+        self._done = {"write": 0, "check": 0}
         self._block_gone = False
         self._file_gone: Conflict | None = None
         matching = match([(part.length, part.digest) for part in base.parts], [(chunk.length, chunk.digest) for chunk in content.chunks])
@@ -190,10 +168,10 @@ class Update:
     def _create(self, draft: Draft, position: int) -> Operation[None]:
         id, chunk = draft.ids[position], draft.new_chunks[position]
         following = draft.ids[position + 1] if position + 1 < len(draft.ids) else draft.following
-        value = encode_block(Block(following, TAG_ZERO, self._now_s, self.content.load(chunk)))
-        tag = yield from self._pace.timed(self.blocks.create(block_name(self.genesis.file, id), value), chunk.length)
+        creation = create_block(self.blocks, self.genesis.file, id, self._now_s, self.content.load(chunk), following)
+        tag = yield from self._pace.timed(creation, chunk.length)
         draft.run[position] = Part(id, tag, chunk.length, chunk.digest, following)
-        yield self._moved(chunk.length)
+        yield self._progress("write", self._total, chunk.length)
 
     def _relink(self, draft: Draft) -> Operation[None]:
         """What follows the run is another block now: write its last block again, which nobody can see yet."""
@@ -216,13 +194,11 @@ class Update:
         """Write the block over the version that is known of it; over newer ones, too, where that is wanted."""
         for _ in range(RETRIES_MAX):
             data = self._data(draft)
-            mark = mark_name(self.file) if draft.part is None else None  # what the list publishes has been made: ares/fragment/collect.py
-            write = self.blocks.write(self._name(draft), self._value(draft, data), draft.version, beside=mark)
-            covered = yield from self._pace.timed(write, len(data))
+            covered = yield from self._pace.timed(self._write(draft, data), len(data))
             if covered.changed:
                 id = draft.part.id if draft.part is not None else self.genesis.file
                 draft.written = Part(id, covered.tag, len(data), digest(data), draft.next)
-                yield self._moved(len(data))
+                yield self._progress("write", self._total, len(data))
                 return
             if (yield from self._is_there(draft, covered)):
                 return
@@ -253,12 +229,13 @@ class Update:
         chunk = draft.content or draft.kept_chunk
         return self.content.load(chunk) if chunk is not None else b""
 
-    def _value(self, draft: Draft, data: bytes | memoryview) -> bytes:
-        """What the write stores: the block with ``data``, or the genesis block that publishes the run."""
+    def _write(self, draft: Draft, data: bytes | memoryview) -> Operation[Covered]:
+        """Write the block with ``data``, or the genesis block that publishes the run, which has been made (ares/fragment/collect.py)."""
         base = draft.version or TAG_ZERO
         if draft.part is not None:
-            return encode_block(Block(draft.next, base, self._now_s, data))
-        return encode_genesis(msgspec.structs.replace(self.genesis, first=draft.next, parts=self.hint(draft), modified_s=self._now_s, base=base))
+            return self.blocks.write(self._name(draft), encode_block(Block(draft.next, base, self._now_s, data)), draft.version)
+        genesis = msgspec.structs.replace(self.genesis, first=draft.next, parts=self.hint(draft), modified_s=self._now_s, base=base)
+        return write_genesis(self.blocks, self.file, genesis, draft.version)
 
     def _is_there(self, draft: Draft, covered: Covered) -> Operation[bool]:
         """Whether what is there is what was to be written: by an earlier attempt whose outcome nobody was told, or as somebody else's same edit."""
@@ -326,13 +303,11 @@ class Update:
             self.merged += draft.following != newer.first
             self.genesis, draft.following = newer, newer.first
 
-    def _moved(self, length: int) -> Report:
+    def _progress(self, stage: str, total: int, length: int = 0) -> Report:
+        """One block more is done, and moved ``length`` bytes."""
         self.moved_bytes += length
-        self._done += 1
-        return self._progress("write", self._done, self._total)
-
-    def _progress(self, stage: str, done: int, total: int) -> Report:
-        return Report(FileProgress(stage, done, total, self.moved_bytes, self.moved_bytes))
+        self._done[stage] += 1
+        return Report(FileProgress(stage, self._done[stage], total, self.moved_bytes, self.moved_bytes))
 
     # -- one more look --------------------------------------------------------------------------------------------------------
 
@@ -348,14 +323,14 @@ class Update:
             draft = self.drafts.get(position)
             if draft is None:
                 yield self._look_at_other(part)
-            elif draft.done:
+            elif draft.stands is not None:
                 yield self._look_at_own(draft)
 
     def _look_at_other(self, part: Part) -> Operation[None]:
         found = yield from self.blocks.read(block_name(self.genesis.file, part.id), part.tag)
         self._block_gone |= found.value is TOMBSTONE
         self.merged += found.value is not WITHHELD and found.tag != part.tag
-        yield self._looked()
+        yield self._progress("check", len(self.base.parts))
 
     def _look_at_own(self, draft: Draft) -> Operation[None]:
         for _ in range(RETRIES_MAX):
@@ -376,11 +351,7 @@ class Update:
             yield from self._publish_over(draft, Covered(False, found.tag, found.value))
             if draft.conflict is not None:
                 break
-        yield self._looked()
-
-    def _looked(self) -> Report:
-        self._checked += 1
-        return self._progress("check", self._checked, len(self.base.parts))
+        yield self._progress("check", len(self.base.parts))
 
     def _look_at_genesis(self) -> Operation[None]:
         name, draft = genesis_name(self.file), self.drafts.get(GENESIS)
@@ -391,7 +362,7 @@ class Update:
             if genesis is not None and genesis.file != self.genesis.file:
                 made = draft is not None and draft.conflict is not None and draft.conflict.why == MADE_MEANWHILE
                 return self._lose_all(MADE_MEANWHILE if made else REPLACED_MEANWHILE)
-            if draft is not None and draft.conflict is not None and draft.conflict.why in WHOLE_FILE:
+            if draft is not None and draft.conflict is not None and draft.conflict.whole_file:
                 return self._lose_all(draft.conflict.why)
             if self._block_gone or found.value is TOMBSTONE:
                 return self._lose_all(DELETED_MEANWHILE)
@@ -400,7 +371,7 @@ class Update:
             if draft is None or draft.written is None or draft.conflict is not None or builds_on(genesis.base, known):
                 break
             yield from self._publish_over(draft, Covered(False, found.tag, found.value))
-        if genesis is not None and (draft is None or draft.done):
+        if genesis is not None and (draft is None or draft.stands is not None):
             self.merged += genesis.first != (self.base.genesis.first if draft is None else draft.next)
         return None
 
@@ -411,12 +382,6 @@ class Update:
         self._file_gone = Conflict(0, self.content.length, why)
 
     # -- the end --------------------------------------------------------------------------------------------------------------
-
-    @property
-    def made_by_others(self) -> bool:
-        """Whether the file was to be made, and somebody else did meanwhile."""
-        own = self.drafts.get(GENESIS)
-        return self.base.tag == TAG_ZERO and own is not None and own.conflict is not None
 
     def drop_orphans(self) -> Operation[None]:
         """Delete new blocks that were never published.
@@ -434,14 +399,15 @@ class Update:
         Its number is below that of whatever publishes something over the same version at the same time (``beside`` a mark), so it hides nothing.
         """
         own = self.drafts.get(GENESIS)
-        published = own is not None and own.done
-        known = own.written.tag if own is not None and own.done and own.written is not None else self.base.tag
-        inserted = sum(len(draft.ids) for draft in self.drafts.values() if draft.done)
-        if inserted < HINT_STALE_BLOCKS or published or self._file_gone is not None:
+        if own is not None and own.stands is not None:
+            return own.stands.tag
+        known = self.base.tag
+        inserted = sum(len(draft.ids) for draft in self.drafts.values() if draft.stands is not None)
+        if inserted < HINT_STALE_BLOCKS or self._file_gone is not None:
             return known
         genesis = msgspec.structs.replace(self.genesis, parts=self.hint(), base=known)
         try:
-            covered = yield from self.blocks.write(genesis_name(self.file), encode_genesis(genesis), known, number=known.number + 1)
+            covered = yield from write_genesis(self.blocks, self.file, genesis, known, known.number + 1)
         except Uncertain:
             return known  # only a hint
         return covered.tag if covered.changed else known
@@ -451,23 +417,24 @@ class Update:
         parts: list[Part] = []
         for position in range(GENESIS, len(self.base.parts)):
             draft = self.drafts.get(position)
+            written = draft.stands if draft is not None else None
             if position != GENESIS:
-                parts.append(draft.written if draft is not None and draft.done and draft.written is not None else self.base.parts[position])
-            if draft is not None and (draft.done or draft is publishing):
+                parts.append(written or self.base.parts[position])
+            if draft is not None and (written is not None or draft is publishing):
                 parts.extend(draft.run[place] for place in range(len(draft.ids)))
         return tuple(parts)
 
     def genesis_as_written(self) -> Genesis:
         """The genesis block as this writer knows it, without its hint."""
         own = self.drafts.get(GENESIS)
-        if own is None or not own.done:
+        if own is None or own.stands is None:
             return msgspec.structs.replace(self.base.genesis, parts=())
         return msgspec.structs.replace(self.genesis, first=own.next, parts=(), modified_s=self._now_s)
 
     def report(self) -> WriteReport:
         """What became of the update."""
         drafts, gone = self.drafts.values(), self._file_gone
-        done = [draft for draft in drafts if draft.done]
+        done = [draft for draft in drafts if draft.stands is not None]
         touched = sum(1 for draft in drafts if draft.part is not None and draft.part.length and (draft.content is not None or draft.empties))
         used = sum(1 for part in self.base.parts if part.length)
         conflicts = [gone] if gone is not None else [draft.conflict for draft in drafts if draft.conflict is not None]

@@ -97,14 +97,13 @@ def is_there(view: View, object: ObjectName) -> Operation[bool]:
     """
     try:
         answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+        if at_quorum(answers, newest(answers)) is None:
+            answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
         found = newest(answers)
         if at_quorum(answers, found) is None:
-            answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
-            found = newest(answers)
-            if at_quorum(answers, found) is None:
-                assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
-                with suppress(ElementRefused, NotAuthorized):
-                    yield from propagate(view, object, found.tag, found.value)
+            assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+            with suppress(ElementRefused, NotAuthorized):
+                yield from propagate(view, object, found.tag, found.value)
     except Undecodable:
         return True
     return found.value is not TOMBSTONE

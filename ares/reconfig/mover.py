@@ -167,8 +167,7 @@ class Mover:
 
         Raises :class:`Undecodable`, unless the target has what is newer than all that was completed in the sources; and :class:`ElementRefused`.
         """
-        moved = False
-        while not moved and not self._done_by_others:
+        while not self._done_by_others:
             try:
                 moved = yield from self._copied(object, may_be_there, effort)
             except Undecodable as error:
@@ -178,6 +177,7 @@ class Mover:
                 moved = True
             if moved:
                 yield Report(self.progress("update-config"))
+                return
 
     def _copied(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
         """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.

@@ -79,7 +79,7 @@ def install(
         if mover.stuck:
             raise ObjectsStuck(view.domain, mover.stuck)
         yield Report(mover.progress("finalize-config"))
-        yield from finalize_config(view, target)
+        yield from announce_successor(view, target, Status.FINALIZED)
         announced: bool = yield Announce(target)
         if view.switches.gc:
             yield Report(mover.progress("gc-config"))
@@ -116,26 +116,17 @@ def agree(proposal: Configuration) -> Operation[Decided]:
     return decided
 
 
-def announce_successor(view: View, target: Configuration) -> Operation[None]:
-    """Tell a quorum of its predecessor what was decided to follow it (Alg. 5:19-20)."""
-    yield from _tell_predecessor(view, Successor(target, Status.PENDING))
-
-
-def finalize_config(view: View, target: Configuration) -> Operation[None]:
-    """Tell a quorum of the predecessor that ``target`` holds everything (Alg. 5:37-42)."""
-    yield from _tell_predecessor(view, Successor(target, Status.FINALIZED))
-
-
-def _tell_predecessor(view: View, successor: Successor) -> Operation[None]:
-    if view.sequence.last_finalized.index >= successor.configuration.index:
+def announce_successor(view: View, target: Configuration, status: Status = Status.PENDING) -> Operation[None]:
+    """Tell a quorum of its predecessor that ``target`` was decided to follow it (Alg. 5:19-20), or holds everything: FINALIZED (Alg. 5:37-42)."""
+    if view.sequence.last_finalized.index >= target.index:
         return
-    before = view.sequence.before(successor.configuration)
+    before, successor = view.sequence.before(target), Successor(target, status)
     try:
         yield from put_config(before, successor)
     except Superseded as superseded:
         detour(view, superseded)
-        return
-    view.sequence.add(before, successor)
+    else:
+        view.sequence.add(before, successor)
 
 
 def gc_config(view: View) -> Operation[list[Configuration]]:

@@ -13,7 +13,7 @@ from typing import Any
 from ares.client.local_copy import Assembled, content_of_bytes
 from ares.fragment.block import BlockId, BlockIds, Genesis, block_name, decode_block, decode_genesis, genesis_name
 from ares.fragment.divide import Content, Sizes
-from ares.fragment.read import FileProgress, FileState, Nowhere, fm_read
+from ares.fragment.read import FileProgress, FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WriteReport
 from ares.fragment.update import fm_update
@@ -206,7 +206,7 @@ class Client:
         return fm_update(self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=mine)
 
     def put(self, base: FileState, data: bytes, *, overwrite: bool = False, file: str = NAME) -> Operation[tuple[WriteReport, FileState]]:
-        return fm_put(self.blocks, file, base, content(data), self.ids, self.world.now_s, overwrite=overwrite)
+        return fm_put(self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=overwrite)
 
     def reading(self, known: FileState | None = None, before: Assembled | None = None, file: str = NAME) -> Operation[tuple[bytes, FileState]]:
         sink = Assembled(before)
@@ -217,7 +217,7 @@ class Client:
         return self.run(self.reading(known, file=file))
 
     def look(self, known: FileState | None = None, file: str = NAME) -> FileState:
-        return self.run(fm_read(self.blocks, file, known, Nowhere()))
+        return self.run(fm_read(self.blocks, file, known, Sink()))
 
     def new(self, *, atomic: bool = False) -> FileState:
         """The base of a file that is to be made."""

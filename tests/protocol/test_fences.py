@@ -36,7 +36,7 @@ def ids_of(client):
 def put(client, base, data):
     ids = ids_of(client)
     base = base or FileState(Genesis(ids.life("f"), True, SIZES, None, ()), TAG_ZERO, ())
-    return fm_put(Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, overwrite=True)
+    return fm_put(Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, mine=True)
 
 
 def get(client, name="f"):

@@ -14,9 +14,8 @@ from msgspec import Struct
 from ares.fragment.block import BLOCK_NAMES, BlockIds, Genesis, Part, decode_block
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.divide import Content, Sizes, digest, divide
-from ares.fragment.read import FileState, fm_read
+from ares.fragment.read import FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
-from ares.fragment.report import WHOLE_FILE
 from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.tag import TAG_ZERO
@@ -42,7 +41,7 @@ class FileCopy(Struct, frozen=True):
     blocks: dict[Part, bytes]
 
 
-class BlockSink:
+class BlockSink(Sink):
     """A sink that keeps the blocks, and wants those that it does not know ``before``."""
 
     def __init__(self, before: dict[Part, bytes]) -> None:
@@ -120,11 +119,8 @@ class Files:
         put = self._puts
         operation.base, operation.wanted = held.state, apply(change, held.content, lambda count: make_tokens(self._number, put, count))
         content = content_of(operation.wanted)
-        if held.state.genesis.atomic:
-            write = fm_put(blocks, file, held.state, content, self._ids, self._now_s(), overwrite=step.mine)
-        else:
-            write = fm_update(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
-        operation.report, operation.state = yield from write
+        write = fm_put if held.state.genesis.atomic else fm_update
+        operation.report, operation.state = yield from write(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
         operation.responded = self._world.now
         self._keep(operation, held)
         return operation
@@ -134,7 +130,7 @@ class Files:
         assert operation.report is not None
         assert operation.state is not None
         assert operation.wanted is not None
-        if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
+        if any(conflict.whole_file for conflict in operation.report.conflicts):
             self._held.pop(operation.file, None)
         else:
             self._held[operation.file] = FileCopy(operation.state, operation.wanted, held.blocks)

@@ -25,7 +25,6 @@ from typing import Literal
 from ares.fragment.block import BlockId, Genesis, Part, block_name, decode_block, genesis_name
 from ares.fragment.divide import digest
 from ares.fragment.read import FileState, builds_on
-from ares.fragment.report import WHOLE_FILE
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Mark
@@ -113,7 +112,7 @@ def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
     for block in operation.writes:
         if not operation.mine and not _had_seen(chronicle, operation, operation.base, block):
             raise PromiseBroken(f"{operation.describe()}: it covered version {block.base} of {block.name!r}, which it had not seen")
-    if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
+    if any(conflict.whole_file for conflict in operation.report.conflicts):
         return
     _judge_report(operation, operation.base, operation.wanted)
     refused = {conflict.block for conflict in operation.report.conflicts}
