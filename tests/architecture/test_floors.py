@@ -63,7 +63,7 @@ BREACHES = [
     ("impure", {"replica__replica": "import logging"}, "imports logging below"),
     ("impure", {"replica__replica": "def f():\n    import os.path"}, "imports os.path below"),
     ("strangers", {"client__manager": "from ares.net.zmq.zmq_client import ZmqConnections"}, "only those who put a program together"),
-    ("strangers", {"server__host": "import ares.net.inproc"}, "only those who put a program together"),
+    ("strangers", {"server__host": "import ares.net.zmtp_server"}, "only those who put a program together"),
     ("wire_protocol", {"net__zmtp__frames": "from ares.security.keys import SecretKey"}, "the wire protocol knows only errors and the limits"),
     ("wire_protocol", {"net__zmtp__connection": "from ares.net.links import tune"}, "ares.net.zmtp.connection imports ares.net.links"),
     ("wire_protocol", {"net__zmtp_server": "from ares.net.zmq.zmq_sockets import ready"}, "only the choice of a transport names libzmq's"),
