@@ -1,5 +1,5 @@
 """The server's side of ZMTP on the event loop: to its clients it is a ROUTER. A sender is its connection, which carries the client's key if clients
-have keys: with a :class:`ares.security.lock.Lock` they are let in by them, and nothing of the others gets further than the handshake.
+have keys: with a :class:`ares.security.clients_file.Lock` they are let in by them, and nothing of the others gets further than the handshake.
 
 Nothing that a client does makes it hold more than the limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever
 holds most of what all may send unfinished, or leave unread, together. Replies for a client that left, or that leaves too many unread, are dropped:
@@ -20,9 +20,10 @@ from ares.net.port import Handle, Sender
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveServer
 from ares.net.zmtp.frames import ROUTER, Handshake, NotAdmitted, Null, properties
-from ares.security import lock as locks
-from ares.security.clients_file import KeyedSender
-from ares.security.lock import Lock
+from ares.security.clients_file import KeyedSender, Lock
+
+ROLL_CALL_S = 2.0
+"""How often clients that are connected are looked up in the list of those who may be."""
 
 NEGLIGIBLE_BYTES = 4 * 1024
 """A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
@@ -66,7 +67,7 @@ class ZmtpListener(BatchListener):
         bound_host, bound_port = self._server.sockets[0].getsockname()
         self._start(handle, f"{bound_host}:{bound_port}")
         if self._lock is not None:
-            self._rolling = self._loop.call_later(locks.ROLL_CALL_S, self._call_roll, self._lock)
+            self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, self._lock)
         return self.address
 
     # -- connections ----------------------------------------------------------------------------------------------------
@@ -165,9 +166,9 @@ class ZmtpListener(BatchListener):
 
     def _call_roll(self, lock: Lock) -> None:
         """Hang up on those whose keys were revoked: their requests are refused anyway, and their connections take room."""
-        self._rolling = self._loop.call_later(locks.ROLL_CALL_S, self._call_roll, lock)
+        self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, lock)
         for connection in lock.revoked(self.connections):
-            self._cut(connection, locks.REVOKED)
+            self._cut(connection, "its key was revoked")
 
     # -- replies --------------------------------------------------------------------------------------------------------
 

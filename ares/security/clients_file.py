@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +20,7 @@ from msgspec import Struct
 from ares.machine.named_files import NotToml, parse_toml, read_named
 from ares.machine.trusted_files import replace_durably, require_own
 from ares.model.errors import BadInput
-from ares.security.keys import is_key, shown
+from ares.security.keys import SecretKey, is_key, shown
 from ares.security.roles import ROLES, Client
 
 LOOK_AGAIN_S = 1.0
@@ -170,3 +171,19 @@ class AuthorisedClients:
         except OSError:
             return ()
         return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
+
+
+Sender = TypeVar("Sender", bound=Hashable)
+
+
+class Lock:
+    """What a server with keys is secured with, whichever transport it has: its own key, and the clients that may connect."""
+
+    def __init__(self, key: SecretKey, clients: AuthorisedClients) -> None:
+        self.key = key
+        self.clients = clients
+
+    def revoked(self, senders: Iterable[Sender]) -> list[Sender]:
+        """Those of the clients that were let in who would not be now."""
+        admits = self.clients.admits
+        return [sender for sender in senders if isinstance(sender, KeyedSender) and sender.key and not admits(sender.key, "connected before")]

@@ -36,7 +36,7 @@ from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import Element
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
-from ares.security.lock import Lock
+from ares.security.clients_file import Lock
 from ares.security.roles import Admission, Client, Role
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
 

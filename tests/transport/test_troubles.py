@@ -11,15 +11,14 @@ import pytest
 from ares.model.identity import CallId
 from ares.model.messages import Ack, Reason, Refused
 from ares.net import links, zmtp_client
-from ares.net.zmq.zmq_client import ZmqConnections
-from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.libzmq import ZmqConnections, ZmqListener
 from ares.net.zmtp.connection import ZmtpConnection
 from ares.net.zmtp.curve import CurveServer
 from ares.net.zmtp.frames import framed, greeting
 from ares.net.zmtp_client import ZmtpConnections
 from ares.net.zmtp_server import ZmtpListener
+from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
-from ares.security.lock import Lock
 
 from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, until
 

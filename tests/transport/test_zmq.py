@@ -16,7 +16,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, DataReply, Element
 from ares.model.tag import TAG_ZERO
-from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.libzmq import ZmqListener
 
 from .wires import S0, WAIT_S_MAX, Client, Server, ZmqWire, acknowledge, get_tag, until
 
