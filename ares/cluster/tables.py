@@ -135,7 +135,7 @@ class ScrubSettings(Table, frozen=True):
 class ServerSettings(Table, frozen=True):
     """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
 
-    ``http``: where it says how it is (ares/server/http.py); empty: nowhere.
+    ``http``: where it says how it is (ares/server/monitor.py); empty: nowhere.
     """
 
     id: ServerId

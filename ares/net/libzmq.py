@@ -15,7 +15,7 @@ batches in a queue; docs/limits.md says what is without a bound.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -27,7 +27,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
 from ares.net import links
-from ares.net.batching import TURN_S, BatchListener, Deliver, Waiting, batches
+from ares.net.batching import TURN_S, BatchListener, Deliver, batches
 from ares.net.links import Link, LinkedConnections
 from ares.net.port import Handle, Sender
 from ares.security.clients_file import KeyedSender, Lock
@@ -88,28 +88,12 @@ class ZmqConnections(LinkedConnections):
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
-        self._context: zmq.Context[Socket] = zmq.Context()
+        self.context: zmq.Context[Socket] = zmq.Context()
 
     def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
-        def shaken(event: int) -> None:
-            if event in _REFUSALS:
-                self._shut_out(server, _REFUSALS[zmq.Event(event)])
-            else:
-                self._trouble(server, "" if event == zmq.Event.HANDSHAKE_SUCCEEDED else links.WRONG_KEY)
-
-        socket = create_socket(self._context, zmq.DEALER)
-        socket.setsockopt(zmq.SNDHWM, UNSENT_BATCHES_MAX)
-        socket.setsockopt(zmq.IMMEDIATE, 1)
-        socket.setsockopt(zmq.RECONNECT_IVL, round(links.RECONNECT_S_MIN * 1000))
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(links.RECONNECT_S_MAX * 1000))
-        socket.setsockopt(zmq.CONNECT_TIMEOUT, links.CONNECT_TIMEOUT_MS)
-        if self._secret is not None:
-            socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(key))
-            socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(self._secret.public))
-            socket.setsockopt(zmq.CURVE_SECRETKEY, self._secret.secret)
-        link = _Link(socket, self._loop, lambda frames: self._receive(server, frames), None if self._secret is None else shaken)
+        link = _Link(self, server, key)
         try:
-            socket.connect(f"tcp://{host}:{port}")
+            link.socket.connect(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
             link.close()
             raise BadInput(error.strerror) from error
@@ -118,25 +102,38 @@ class ZmqConnections(LinkedConnections):
     async def close(self) -> None:
         if self._opened:
             await super().close()
-            await asyncio.to_thread(self._context.term)
+            await asyncio.to_thread(self.context.term)
 
 
-class _Link:
-    """The connection to one server, and what waits while that server takes nothing. ``shaken``: takes the ends of handshakes, if they matter."""
+class _Link(Link):
+    """A socket, not connected yet."""
 
-    def __init__(
-        self, socket: Socket, loop: asyncio.AbstractEventLoop, deliver: Callable[[list[bytes]], None], shaken: Callable[[int], None] | None
-    ) -> None:
-        self._socket = socket
-        self._loop = loop
-        self._deliver = deliver
-        self._waiting = Waiting()
-        loop.add_reader(socket.fileno(), self._attend)
+    def __init__(self, connections: ZmqConnections, server: ServerId, key: str) -> None:
+        super().__init__(connections, server)
+        self._loop = asyncio.get_running_loop()
         self._monitor: Socket | None = None
-        if shaken is not None:
+        self.socket = socket = create_socket(connections.context, zmq.DEALER)
+        socket.setsockopt(zmq.SNDHWM, UNSENT_BATCHES_MAX)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.RECONNECT_IVL, round(links.RECONNECT_S_MIN * 1000))
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(links.RECONNECT_S_MAX * 1000))
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, links.CONNECT_TIMEOUT_MS)
+        self._loop.add_reader(socket.fileno(), self._attend)
+        if connections.secret is not None:
+            socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(key))
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(connections.secret.public))
+            socket.setsockopt(zmq.CURVE_SECRETKEY, connections.secret.secret)
             self._monitor = socket.get_monitor_socket(_HANDSHAKES)
-            loop.add_reader(self._monitor.fileno(), _listen, self._monitor, shaken)
-            loop.call_soon(_listen, self._monitor, shaken)
+            self._loop.add_reader(self._monitor.fileno(), self._listen, self._monitor)
+            self._loop.call_soon(self._listen, self._monitor)
+
+    def _listen(self, monitor: Socket) -> None:
+        """Take the ends of handshakes."""
+        for event, _ in told(monitor):
+            if event in _REFUSALS:
+                self._shut_out(_REFUSALS[zmq.Event(event)])
+            else:
+                self._trouble("" if event == zmq.Event.HANDSHAKE_SUCCEEDED else links.WRONG_KEY)
 
     def send(self, messages: Sequence[AnyMessage]) -> None:
         if self._waiting:
@@ -149,7 +146,7 @@ class _Link:
         taken = 0
         try:
             for count, frames in batches(messages):
-                if not send(self._socket, frames):
+                if not send(self.socket, frames):
                     break
                 taken += count
             self._waiting.admit(messages[taken:])
@@ -158,34 +155,29 @@ class _Link:
 
     def _attend(self) -> None:
         """Do what the socket is ready for, within measure."""
-        if self._socket.closed:
+        if self.socket.closed:
             return
-        if self._waiting and ready(self._socket, zmq.POLLOUT):
+        if self._waiting and ready(self.socket, zmq.POLLOUT):
             self._transmit(self._waiting.take())
         for _ in range(DRAIN_BATCHES_MAX):
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
             self._deliver(frames)
         self._look_again()
 
     def _look_again(self) -> None:
-        if ready(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._waiting else 0)):
+        if ready(self.socket, zmq.POLLIN | (zmq.POLLOUT if self._waiting else 0)):
             self._loop.call_soon(self._attend)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_reader(self.socket.fileno())
         if self._monitor is not None:
             self._loop.remove_reader(self._monitor.fileno())
-            self._socket.disable_monitor()
+            self.socket.disable_monitor()
             self._monitor.close()
-        self._socket.close()
-
-
-def _listen(monitor: Socket, shaken: Callable[[int], None]) -> None:
-    for event, _ in told(monitor):
-        shaken(event)
+        self.socket.close()
 
 
 class Authenticator:

@@ -15,14 +15,14 @@ import errno
 import logging
 import os
 import socket
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from functools import partial
 
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
-from ares.net.batching import BatchConnections, Deliver
+from ares.net.batching import BatchConnections, Deliver, Waiting
 from ares.security.keys import SecretKey, is_key, without_key
 
 RECONNECT_S_MIN = 0.05
@@ -87,11 +87,20 @@ def tune(raw: socket.socket) -> None:
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS_MAX)
 
 
-class Link(Protocol):
+class Link(ABC):
     """The connection to one server, and what waits while that server takes nothing."""
 
-    def send(self, messages: Sequence[AnyMessage]) -> None: ...
+    def __init__(self, connections: "LinkedConnections", server: ServerId) -> None:
+        self._waiting = Waiting()
+        self._deliver = partial(connections._receive, server)
+        self._trouble = partial(connections._trouble, server)
+        self._shut_out = partial(connections._shut_out, server)
 
+    @abstractmethod
+    def send(self, messages: Sequence[AnyMessage]) -> None:
+        """As soon as the server takes them."""
+
+    @abstractmethod
     def close(self) -> None:
         """At once; what waits is dropped."""
 
@@ -104,7 +113,7 @@ class LinkedConnections(BatchConnections):
 
     def __init__(self, secret: SecretKey | None = None) -> None:
         super().__init__()
-        self._secret = secret
+        self.secret = secret
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
@@ -128,9 +137,9 @@ class LinkedConnections(BatchConnections):
         place, key = without_key(self._addresses[server])
         try:
             host, port = divided_address(place)
-            if key and self._secret is None:
+            if key and self.secret is None:
                 raise BadInput("it wants to know clients by their keys, and none was given")
-            if self._secret is not None and not is_key(key):
+            if self.secret is not None and not is_key(key):
                 raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
             return self._linked(server, host, port, key)
         except BadInput as error:

@@ -9,13 +9,12 @@ With a secret key, connections are CURVE (ares/net/zmtp/curve.py), each to a ser
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from ares.model.codec import Frame
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
-from ares.net.batching import Deliver, Waiting, batches
+from ares.net.batching import Deliver, batches
 from ares.net.links import (
     CONNECT_TIMEOUT_MS,
     HANDSHAKE_TIMEOUT_MS,
@@ -44,58 +43,34 @@ class ZmtpConnections(LinkedConnections):
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
-        self._scratch = scratch()
+        self.scratch = scratch()
 
     def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
-        secret = self._secret
-
-        def candidate(link: _Link, careful: bool) -> ZmtpConnection:
-            handshake: Handshake = Null(DEALER) if secret is None else CurveClient(secret, key, properties(DEALER))
-            return ZmtpConnection(DEALER, handshake, self._scratch, link.met, deliver, link.lost, _made, link.flow, careful=careful)
-
-        def deliver(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
-            for frames in batches:
-                self._receive(server, frames)
-
-        return _Link(host, port, self._loop, candidate, partial(self._shut_out, server), partial(self._trouble, server), secret is not None)
+        return _Link(self, server, host, port, key)
 
 
-def _made(_: ZmtpConnection, raw: socket.socket) -> None:
-    tune(raw)
+class _Link(Link):
+    """Its connection is made when there is something to send."""
 
-
-class _Link:
-    """The connection to one server, made when there is something to send; and what waits while there is none, or the server takes nothing.
-
-    ``candidate(link, careful)`` makes a connection that is not there yet. ``shut_out(why)`` is called when a handshake ends with a reason why the
-    next one would, too: the server does not know the key of this client, or only one of them has keys (``has_keys``: this client). ``trouble(why)``
-    is called when another attempt came to nothing, and with nothing when one has succeeded.
-    """
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        loop: asyncio.AbstractEventLoop,
-        candidate: Callable[["_Link", bool], ZmtpConnection],
-        shut_out: Callable[[str], None],
-        trouble: Callable[[str], None],
-        has_keys: bool,
-    ) -> None:
+    def __init__(self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str) -> None:
+        super().__init__(connections, server)
+        self._secret = connections.secret
+        self._scratch = connections.scratch
         self._host = host
         self._port = port
-        self._loop = loop
-        self._candidate = candidate
-        self._shut_out = shut_out
-        self._trouble = trouble
-        self._has_keys = has_keys
+        self._key = key
+        self._loop = asyncio.get_running_loop()
         self._careful = False
-        self._waiting = Waiting()
         self._latest: ZmtpConnection | None = None
         self._met_or_lost = asyncio.Event()
         self._connecting: asyncio.Task[None] | None = None
         self._pause_s = RECONNECT_S_MIN
         self._closed = False
+
+    def _candidate(self) -> ZmtpConnection:
+        """A connection that is not there yet."""
+        handshake: Handshake = Null(DEALER) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER))
+        return ZmtpConnection(DEALER, handshake, self._scratch, self._met, self._receive, self._lost, self._made, self._flow, careful=self._careful)
 
     @property
     def _usable(self) -> ZmtpConnection | None:
@@ -124,7 +99,7 @@ class _Link:
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
-            connection = self._latest = self._candidate(self, self._careful)
+            connection = self._latest = self._candidate()
             await self._reach(connection)
             if self._usable is not None:
                 break
@@ -148,7 +123,10 @@ class _Link:
             connection.hang_up()
             self._trouble(MUTE)
 
-    def met(self, connection: ZmtpConnection) -> None:
+    def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
+        tune(raw)
+
+    def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:
             connection.hang_up()
             return
@@ -156,14 +134,18 @@ class _Link:
         self._careful = False
         self._trouble("")
         self._met_or_lost.set()
-        self.flow()
+        self._flow()
 
-    def flow(self) -> None:
+    def _receive(self, connection: ZmtpConnection, batches: list[list[Frame]]) -> None:
+        for frames in batches:
+            self._deliver(frames)
+
+    def _flow(self) -> None:
         connection = self._usable
         if connection is not None and self._waiting:
             self._transmit(connection, self._waiting.take())
 
-    def lost(self, connection: ZmtpConnection) -> None:
+    def _lost(self, connection: ZmtpConnection) -> None:
         """Also when it never came to a handshake."""
         if not connection.shaken:
             if connection is self._latest and not self._closed:
@@ -179,12 +161,12 @@ class _Link:
         """A handshake that came to nothing."""
         match connection.trouble:
             case WrongMechanism():
-                self._shut_out(NO_SERVER if self._has_keys else NEEDS_KEYS)
-            case TurnedAway(code="400") if self._has_keys:
+                self._shut_out(NEEDS_KEYS if self._secret is None else NO_SERVER)
+            case TurnedAway(code="400") if self._secret is not None:
                 self._shut_out(UNKNOWN_KEY)
             case None:
                 self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that
-                self._trouble(WRONG_KEY if self._has_keys else HUNG_UP)
+                self._trouble(HUNG_UP if self._secret is None else WRONG_KEY)
             case TurnedAway() as refused:
                 self._trouble(str(refused))
             case trouble:

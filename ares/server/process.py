@@ -14,7 +14,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from msgspec import Struct
@@ -192,7 +192,7 @@ class Life:
         traffic = Traffic() if own.http else None
         self.listener = listener_at(own.address, lock, fitting(settings.limits), traffic, settings.transport)
         self._id = own.id
-        self._monitor: Monitor[Any] | None = None
+        self._monitor: Monitor | None = None
         if traffic is not None:
             self._monitor = Monitor(own.id, own.http, traffic, self.listener)
 
@@ -208,7 +208,7 @@ class Life:
         finally:
             self._monitor.close()
 
-    def serving(self, subject: Subject[Any]) -> None:
+    def serving(self, subject: Subject) -> None:
         """Say READY, the process's id and the address bound: whoever started the process waits for that line."""
         stop_on_signals(self.stop, self._ending)
         try:
