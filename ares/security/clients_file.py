@@ -155,15 +155,12 @@ class AuthorisedClients:
             signature = self._signature()
             if signature != self._seen:
                 self._seen = signature
-                self._read_again()
+                try:
+                    self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
+                    _log.info("the authorised clients changed: %d now", len(self._clients))
+                except BadInput as error:
+                    _log.error("the authorised clients stay as they were: %s", error)
         return self._clients.get(key)
-
-    def _read_again(self) -> None:
-        try:
-            self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
-            _log.info("the authorised clients changed: %d now", len(self._clients))
-        except BadInput as error:
-            _log.error("the authorised clients stay as they were: %s", error)
 
     def _signature(self) -> tuple[int, ...]:
         try:

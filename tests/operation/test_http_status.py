@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ares.model.errors import BadInput
-from ares.server import http as http_status
+from ares.server import monitor as http_status
 from ares.server.monitor import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
 from tests.ports import free_addresses
 

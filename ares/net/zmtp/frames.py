@@ -338,8 +338,7 @@ class Incoming:
                 self._command(bytes(view[body:end]))
                 continue
             self._more = bool(flags & MORE)
-            if self._keep(bytes(view[body:end])):
-                messages.append(self._taken())
+            self._keep(bytes(view[body:end]), messages)
         return start
 
     def _check(self, flags: int, size: int) -> None:
@@ -362,20 +361,17 @@ class Incoming:
             if flags & COMMAND:
                 raise NotZmtp(f"a command of {len(large.view)} bytes")
             self._more, frame = bool(flags & MORE), bytes(large.view[start:])
-        if self._keep(frame):
-            messages.append(self._taken())
+        self._keep(frame, messages)
 
-    def _keep(self, frame: Frame) -> bool:
-        """Whether the message is complete with it."""
+    def _keep(self, frame: Frame, messages: list[list[Frame]]) -> None:
+        """The message joins ``messages`` when it is complete with this frame."""
         self._frames.append(frame)
         self._message_bytes += len(frame) + FRAME_BYTES_MORE
         if len(self._frames) > FRAMES_MAX:
             raise NotZmtp(f"a message of more than {FRAMES_MAX} frames")
-        return not self._more
-
-    def _taken(self) -> list[Frame]:
-        frames, self._frames, self._message_bytes, self.held_bytes = self._frames, [], 0, 0
-        return frames
+        if not self._more:
+            messages.append(self._frames)
+            self._frames, self._message_bytes, self.held_bytes = [], 0, 0
 
     def _command(self, body: bytes) -> None:
         if self.handshake is not None:
