@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from ares.cluster.tables import Limits, TransportName
 from ares.machine.metrics import Traffic
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey
 

@@ -8,9 +8,8 @@ import zmq
 import zmq.asyncio
 
 from ares.model.codec import decode, encode
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.frames import GREETING_BYTES
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
 from ares.security.clients_file import Lock
 from ares.security.keys import keyed
 

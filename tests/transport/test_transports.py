@@ -9,8 +9,7 @@ from ares.client.connect import connections_of
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.tables import TransportName
 from ares.net.libzmq import ZmqConnections, ZmqListener
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.server.process import Life, guard_of
 
 KINDS: dict[TransportName, tuple[type, type]] = {"native": (ZmtpConnections, ZmtpListener), "libzmq": (ZmqConnections, ZmqListener)}

@@ -1,9 +1,13 @@
-"""The server's side of ZMTP on the event loop: to its clients it is a ROUTER. A sender is its connection, which carries the client's key if clients
-have keys: with a :class:`ares.security.clients_file.Lock` they are let in by them, and nothing of the others gets further than the handshake.
+"""The transport that speaks ZMTP on the event loop itself: to servers as a DEALER, over one connection for each, and to clients as a ROUTER.
 
-Nothing that a client does makes it hold more than the limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever
-holds most of what all may send unfinished, or leave unread, together. Replies for a client that left, or that leaves too many unread, are dropped:
-it asks again.
+What a server does not take waits here, bounded, and goes out when the server takes messages again. A connection that broke is made again soon,
+then ever slower up to once a second, as long as something waits for it. With a secret key, connections are CURVE (ares/net/zmtp/curve.py), each to a
+server that owns the key in its address.
+
+On the server's side a sender is its connection, which carries the client's key if clients have keys: with a :class:`ares.security.clients_file.Lock`
+they are let in by them, and nothing of the others gets further than the handshake. Nothing that a client does makes a server hold more than the
+limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever holds most of what all may send unfinished, or leave
+unread, together. Replies for a client that left, or that leaves too many unread, are dropped: it asks again.
 """
 
 import asyncio
@@ -13,13 +17,16 @@ from collections.abc import Callable, Sequence
 
 from ares.cluster.tables import Limits
 from ares.machine.metrics import Traffic
+from ares.model.codec import Frame
+from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
-from ares.net.batching import WAITING_BYTES_MAX, BatchListener, batches
-from ares.net.links import BACKLOG, CLOSE_GRACE_S, CLOSE_S_MAX, HANDSHAKE_TIMEOUT_MS, cannot_listen, divided_address, tune
+from ares.net import links
+from ares.net.batching import WAITING_BYTES_MAX, BatchListener, Deliver, batches
+from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
 from ares.net.port import Handle, Sender
 from ares.net.zmtp.connection import ZmtpConnection, scratch
-from ares.net.zmtp.curve import CurveServer
-from ares.net.zmtp.frames import ROUTER, Handshake, NotAdmitted, Null, properties
+from ares.net.zmtp.curve import CurveClient, CurveServer
+from ares.net.zmtp.frames import DEALER, ROUTER, Handshake, NotAdmitted, Null, TurnedAway, WrongMechanism, properties
 from ares.security.clients_file import KeyedSender, Lock
 
 ROLL_CALL_S = 2.0
@@ -29,6 +36,150 @@ NEGLIGIBLE_BYTES = 4 * 1024
 """A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
 
 _log = logging.getLogger(__name__)
+
+
+class ZmtpConnections(LinkedConnections):
+    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
+
+    def open(self, deliver: Deliver) -> None:
+        super().open(deliver)
+        self.scratch = scratch()
+
+    def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
+        return _Link(self, server, host, port, key)
+
+
+class _Link(Link):
+    """Its connection is made when there is something to send."""
+
+    def __init__(self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str) -> None:
+        super().__init__(connections, server)
+        self._secret = connections.secret
+        self._scratch = connections.scratch
+        self._host = host
+        self._port = port
+        self._key = key
+        self._loop = asyncio.get_running_loop()
+        self._careful = False
+        self._latest: ZmtpConnection | None = None
+        self._met_or_lost = asyncio.Event()
+        self._connecting: asyncio.Task[None] | None = None
+        self._pause_s = links.RECONNECT_S_MIN
+        self._closed = False
+
+    def _candidate(self) -> ZmtpConnection:
+        """A connection that is not there yet."""
+        handshake: Handshake = Null(DEALER) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER))
+        return ZmtpConnection(DEALER, handshake, self._scratch, self._met, self._receive, self._lost, self._made, self._flow, careful=self._careful)
+
+    @property
+    def _usable(self) -> ZmtpConnection | None:
+        return self._latest if self._latest is not None and self._latest.ready else None
+
+    def send(self, messages: Sequence[AnyMessage]) -> None:
+        connection = self._latest
+        if connection is None or not connection.ready or connection.slow or self._waiting.messages:
+            self._waiting.admit(messages)
+            if self._usable is None and self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect(0.0))
+        else:
+            self._transmit(connection, messages)
+
+    def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> None:
+        taken = 0
+        for count, frames in batches(messages):
+            if connection.slow or not connection.send(frames):
+                break
+            taken += count
+        if taken < len(messages):
+            self._waiting.admit(messages[taken:])
+
+    async def _connect(self, pause_s: float) -> None:
+        """Until a handshake is done; how long the connection then lasts is another matter."""
+        while not self._closed and self._waiting:
+            await asyncio.sleep(pause_s)
+            self._met_or_lost.clear()
+            connection = self._latest = self._candidate()
+            await self._reach(connection)
+            if self._usable is not None:
+                break
+            pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, links.RECONNECT_S_MAX)
+        self._connecting = None
+
+    async def _reach(self, connection: ZmtpConnection) -> None:
+        """Until its handshake is done, or has come to nothing."""
+        try:
+            async with asyncio.timeout(links.CONNECT_TIMEOUT_MS / 1000):
+                await self._loop.create_connection(lambda: connection, self._host, self._port, family=socket.AF_INET)
+        except (OSError, TimeoutError, UnicodeError) as error:
+            connection.hang_up()
+            self._trouble(links.unreached(self._host, error))
+            return
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+                await self._met_or_lost.wait()
+        except TimeoutError:
+            self._latest = None  # that it ends now is our doing
+            connection.hang_up()
+            self._trouble(links.MUTE)
+
+    def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
+        tune(raw)
+
+    def _met(self, connection: ZmtpConnection) -> None:
+        if connection is not self._latest or self._closed:
+            connection.hang_up()
+            return
+        self._pause_s = links.RECONNECT_S_MIN
+        self._careful = False
+        self._trouble("")
+        self._met_or_lost.set()
+        self._flow()
+
+    def _receive(self, connection: ZmtpConnection, batches: list[list[Frame]]) -> None:
+        for frames in batches:
+            self._deliver(frames)
+
+    def _flow(self) -> None:
+        connection = self._usable
+        if connection is not None and self._waiting:
+            self._transmit(connection, self._waiting.take())
+
+    def _lost(self, connection: ZmtpConnection) -> None:
+        """Also when it never came to a handshake."""
+        if not connection.shaken:
+            if connection is self._latest and not self._closed:
+                self._judge(connection)
+        elif connection.trouble is not None:
+            _log.warning("hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble)
+        if connection is self._latest:
+            self._met_or_lost.set()
+            if self._waiting and not self._closed and self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect(self._pause_s))
+
+    def _judge(self, connection: ZmtpConnection) -> None:
+        """A handshake that came to nothing."""
+        match connection.trouble:
+            case WrongMechanism():
+                self._shut_out(links.NEEDS_KEYS if self._secret is None else links.NO_SERVER)
+            case TurnedAway(code="400") if self._secret is not None:
+                self._shut_out(links.UNKNOWN_KEY)
+            case None:
+                self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that
+                self._trouble(links.HUNG_UP if self._secret is None else links.WRONG_KEY)
+            case TurnedAway() as refused:
+                self._trouble(str(refused))
+            case trouble:
+                self._trouble(f"what answers there is no server that can be understood: {trouble}")
+
+    def close(self) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._usable is not None:
+            self._usable.close()
+        elif self._latest is not None:
+            self._latest.hang_up()
 
 
 class _ClientConnection(KeyedSender, ZmtpConnection):
@@ -59,11 +210,11 @@ class ZmtpListener(BatchListener):
         self._strange = 0
 
     async def serve(self, handle: Handle) -> str:
-        host, port = divided_address(self._wanted)
+        host, port = links.divided_address(self._wanted)
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, family=socket.AF_INET, backlog=BACKLOG)
+            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, family=socket.AF_INET, backlog=links.BACKLOG)
         except OSError as error:
-            raise cannot_listen(self._wanted, error.strerror) from error
+            raise links.cannot_listen(self._wanted, error.strerror) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()
         self._start(handle, f"{bound_host}:{bound_port}")
         if self._lock is not None:
@@ -200,13 +351,13 @@ class ZmtpListener(BatchListener):
         if self._lock is not None:
             self._rolling.cancel()
         self._server.close()
-        await asyncio.sleep(CLOSE_GRACE_S)
+        await asyncio.sleep(links.CLOSE_GRACE_S)
         for connection in self.connections:
             connection.close()
         if self.connections:
             self._ended.clear()
             try:
-                await asyncio.wait_for(self._ended.wait(), CLOSE_S_MAX)
+                await asyncio.wait_for(self._ended.wait(), links.CLOSE_S_MAX)
             except TimeoutError:
                 for connection in list(self.connections):
                     connection.hang_up()
