@@ -129,7 +129,11 @@ def create(directory: Path, plan: Plan) -> Settings:
     for existing in (path, password, directory / KEYS_NAME):
         if existing.exists():
             raise BadInput(f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself")
-    _check_who_decides(plan)
+    if plan.etcd and plan.consensus:
+        raise BadInput("either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written")
+    if plan.etcd and plan.security == "curve":
+        why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
+        raise BadInput(f"--etcd and --security curve do not go together: {why}; nothing was written")
     keys = new_keys([*plan.server_ids, *plan.member_ids], plan.consensus) if plan.security == "curve" else {}
     text = _text(plan, {id: pair.public for id, pair in keys.items()})
     processes = Settings.parse(text, path).processes()
@@ -185,14 +189,6 @@ def _configuration(plan: Plan) -> Configuration:
         return Configuration.abd(members, allow_no_faults=plan.allow_no_faults)
     except ConfigurationRefused as error:
         raise BadInput(str(error)) from error
-
-
-def _check_who_decides(plan: Plan) -> None:
-    if plan.etcd and plan.consensus:
-        raise BadInput("either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written")
-    if plan.etcd and plan.security == "curve":
-        why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
-        raise BadInput(f"--etcd and --security curve do not go together: {why}; nothing was written")
 
 
 def _text(plan: Plan, keys: Mapping[str, str]) -> str:

@@ -310,7 +310,10 @@ def decode(text: str, path: Path) -> FileTable:
     """The tables in ``text``, every key known and of its type, and each value one that is allowed. Raises :class:`BadInput`."""
     try:
         tables = parse_toml(text)
-        _check_format(path, tables)
+        format = tables.get("format", FORMAT)
+        if type(format) is int and format != FORMAT:  # before anything else: in another format other keys are known
+            age = "a newer" if format > FORMAT else "another"
+            refuse(path, "format", f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one")
         file = msgspec.convert(tables, FileTable, dec_hook=_path)
     except NotToml as error:
         raise BadInput(f"{path}: {error}") from error
@@ -328,14 +331,6 @@ def _path(kind: type, value: object) -> Path:
     if isinstance(value, str):
         return Path(value) if value else NO_PATH
     raise ValueError(f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`")
-
-
-def _check_format(path: Path, tables: Mapping[str, object]) -> None:
-    """Before anything else: in another format other keys are known."""
-    format = tables.get("format", FORMAT)
-    if type(format) is int and format != FORMAT:
-        age = "a newer" if format > FORMAT else "another"
-        refuse(path, "format", f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one")
 
 
 def _explain(path: Path, what: str, place: str) -> NoReturn:

@@ -119,10 +119,10 @@ class _Link(Link):
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(links.RECONNECT_S_MAX * 1000))
         socket.setsockopt(zmq.CONNECT_TIMEOUT, links.CONNECT_TIMEOUT_MS)
         self._loop.add_reader(socket.fileno(), self._attend)
-        if connections.secret is not None:
+        if self._secret is not None:
             socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(key))
-            socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(connections.secret.public))
-            socket.setsockopt(zmq.CURVE_SECRETKEY, connections.secret.secret)
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(self._secret.public))
+            socket.setsockopt(zmq.CURVE_SECRETKEY, self._secret.secret)
             self._monitor = socket.get_monitor_socket(_HANDSHAKES)
             self._loop.add_reader(self._monitor.fileno(), self._listen, self._monitor)
             self._loop.call_soon(self._listen, self._monitor)

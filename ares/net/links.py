@@ -91,6 +91,7 @@ class Link(ABC):
     """The connection to one server, and what waits while that server takes nothing."""
 
     def __init__(self, connections: "LinkedConnections", server: ServerId) -> None:
+        self._secret = connections._secret
         self._waiting = Waiting()
         self._deliver = partial(connections._receive, server)
         self._trouble = partial(connections._trouble, server)
@@ -113,7 +114,7 @@ class LinkedConnections(BatchConnections):
 
     def __init__(self, secret: SecretKey | None = None) -> None:
         super().__init__()
-        self.secret = secret
+        self._secret = secret
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
@@ -137,9 +138,9 @@ class LinkedConnections(BatchConnections):
         place, key = without_key(self._addresses[server])
         try:
             host, port = divided_address(place)
-            if key and self.secret is None:
+            if key and self._secret is None:
                 raise BadInput("it wants to know clients by their keys, and none was given")
-            if self.secret is not None and not is_key(key):
+            if self._secret is not None and not is_key(key):
                 raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
             return self._linked(server, host, port, key)
         except BadInput as error:

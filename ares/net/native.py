@@ -54,7 +54,6 @@ class _Link(Link):
 
     def __init__(self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str) -> None:
         super().__init__(connections, server)
-        self._secret = connections.secret
         self._scratch = connections.scratch
         self._host = host
         self._port = port
@@ -236,11 +235,9 @@ class ZmtpListener(BatchListener):
         tune(raw)
         self.connections[connection] = self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
         self._unmet[connection] = None
-        if len(self.connections) > self._limits.connections:
-            self._refuse_one(next(iter(self._unmet)))
-
-    def _refuse_one(self, oldest: ZmtpConnection) -> None:
-        """Of those whose handshakes are not done, the newest among them: or strangers who say nothing could keep everybody else out."""
+        if len(self.connections) <= self._limits.connections:
+            return
+        oldest = next(iter(self._unmet))  # the newest is among them: or strangers who say nothing could keep everybody else out
         self.refused += 1
         if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
             _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": oldest.peer})

@@ -120,7 +120,7 @@ class KeyedSender:
 
 
 class AuthorisedClients:
-    """The file as a running process sees it (:class:`ares.security.roles.Authorised`). Raises :class:`BadInput` if it cannot be used at all.
+    """The file as a running process sees it. Raises :class:`BadInput` if it cannot be used at all.
 
     ``extra``: clients that are authorised whatever the file says of others, by key; for a key that stands in both the file counts.
     """

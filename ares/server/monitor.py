@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -84,19 +84,13 @@ class HttpStatus:
             self._thread.join(REQUEST_S)
 
     def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        finally:
-            self._loop.close()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels at the end what is not answered
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._attend, sock=self._socket, limit=HEAD_BYTES_MAX)
         await self._ended.wait()
         server.close()
-        waiting = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request, and the end of the connection."""
@@ -158,16 +152,8 @@ class Seen(Struct, frozen=True):
     numbers: tuple[Any, ...]
 
 
-class Subject(Protocol):
-    """What is watched. ``look`` is called on the event loop of the process."""
-
-    kind: str
-
-    async def look(self) -> Seen: ...
-
-
 class WatchedServer:
-    """A storage server. ``fsyncs``: None where all is in memory."""
+    """A storage server; looked at on the event loop of the process. ``fsyncs``: None where all is in memory."""
 
     kind = "server"
 
@@ -189,7 +175,7 @@ class WatchedServer:
 
 
 class WatchedMember:
-    """A consensus member."""
+    """A consensus member; looked at like a server."""
 
     kind = "consensus"
 
@@ -202,6 +188,9 @@ class WatchedMember:
         reachable, members = told.members_reachable, told.members_total
         facts: dict[str, object] = {"leader": told.leader, "term": told.term, "members_reachable": reachable, "members": members}
         return Seen("" if told.leader else _NO_LEADER, facts, numbers)
+
+
+Subject = WatchedServer | WatchedMember
 
 
 class Monitor:

@@ -209,7 +209,7 @@ class Life:
 def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     """Serve as the storage server ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput` and what home.py does.
 
-    ``forget``: begin anew, empty and under a new identity, whatever an earlier run left or did not leave.
+    ``forget``: begin empty and under a new identity, whatever an earlier run left or did not leave.
     """
     settings = Settings.load(file)
     server = settings.servers.get(ServerId(id))
