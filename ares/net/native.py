@@ -66,11 +66,6 @@ class _Link(Link):
         self._pause_s = links.RECONNECT_S_MIN
         self._closed = False
 
-    def _candidate(self) -> ZmtpConnection:
-        """A connection that is not there yet."""
-        handshake: Handshake = Null(DEALER) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER))
-        return ZmtpConnection(DEALER, handshake, self._scratch, self._met, self._receive, self._lost, self._made, self._flow, careful=self._careful)
-
     @property
     def _usable(self) -> ZmtpConnection | None:
         return self._latest if self._latest is not None and self._latest.ready else None
@@ -98,7 +93,10 @@ class _Link(Link):
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
-            connection = self._latest = self._candidate()
+            handshake: Handshake = Null(DEALER) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER))
+            connection = self._latest = ZmtpConnection(
+                DEALER, handshake, self._scratch, self._met, self._receive, self._lost, lambda _, raw: tune(raw), self._flow, careful=self._careful
+            )
             await self._reach(connection)
             if self._usable is not None:
                 break
@@ -121,9 +119,6 @@ class _Link(Link):
             self._latest = None  # that it ends now is our doing
             connection.hang_up()
             self._trouble(links.MUTE)
-
-    def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
-        tune(raw)
 
     def _met(self, connection: ZmtpConnection) -> None:
         if connection is not self._latest or self._closed:
@@ -250,7 +245,7 @@ class ZmtpListener(BatchListener):
             connection.pause()
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:
-        assert isinstance(sender, ZmtpConnection)
+        assert isinstance(sender, _ClientConnection)
         super()._stands(sender, more_bytes)
         if more_bytes > 0:
             sender.pause()
@@ -321,7 +316,7 @@ class ZmtpListener(BatchListener):
     # -- replies --------------------------------------------------------------------------------------------------------
 
     def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        assert isinstance(sender, ZmtpConnection)
+        assert isinstance(sender, _ClientConnection)
         for _, frames in batches(messages):
             bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
             unsent = sender.unsent_bytes

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -84,11 +85,11 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
         if not is_key(table.key):
             raise BadInput(f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f")
         clients.append(Client(table.name, table.key, ROLES[table.role]))
-    names, keys = [client.name for client in clients], [client.key for client in clients]
+    names, keys = Counter(client.name for client in clients), Counter(client.key for client in clients)
     for client in clients:
-        if names.count(client.name) > 1:
+        if names[client.name] > 1:
             raise BadInput(f"{path}: two clients have the name {client.name}")
-        if keys.count(client.key) > 1:
+        if keys[client.key] > 1:
             raise BadInput(f"{path}: two clients have the key of {client.name}")
     return clients
 

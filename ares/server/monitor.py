@@ -245,13 +245,10 @@ class Monitor:
         return seen, self._why_not or seen.trouble
 
     async def _health(self) -> HttpPage:
-        facts: dict[str, object] = {}
-        why = self._why_not
+        seen, why, kind = None, self._why_not, {}
         if self._subject is not None:
-            seen, why = await self._look(self._subject)
-            facts = seen.facts if seen is not None else {}
-        kind = {"kind": self._subject.kind} if self._subject is not None else {}
-        content = json.dumps({"id": self._id, **kind, "serving": not why, "why": why, **facts})
+            (seen, why), kind = await self._look(self._subject), {"kind": self._subject.kind}
+        content = json.dumps({"id": self._id, **kind, "serving": not why, "why": why, **(seen.facts if seen is not None else {})})
         return HttpPage(503 if why else 200, _JSON, content.encode() + b"\n")
 
     async def _metrics(self) -> HttpPage:
