@@ -74,7 +74,7 @@ class SecuritySettings(Struct, frozen=True):
         if path is None:
             why = "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or write key = 'FILE' under [client]"
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
-        if may_be_key(Path(path).name) and not _is_there(path):  # a slip that must not be repeated in an error
+        if may_be_key(Path(path).name) and not os.path.lexists(path):  # a slip that must not be repeated in an error
             why = "expected the path of a file that holds it, and was given what looks like the key itself: write it into a file of mode 600"
             refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
         return SecretKey(read_key(self.file, "the client's key (--key, ARES_KEY or client.key)", Path(path), "the client", anybodys=True))
@@ -105,13 +105,6 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
     if file.consensus and (file.decision_key is None or not is_key(file.decision_key)):
         refuse(path, "decision_key", f"expected the public key that decisions are signed with, 64 characters 0-9a-f, {_found(file.decision_key)}")
     return SecuritySettings(path.absolute(), path.absolute().parent / (file.keys or KEYS_NAME), file.decision_key or "")
-
-
-def _is_there(path: str) -> bool:
-    try:
-        return os.path.lexists(path)
-    except ValueError:  # a zero in its name
-        return False
 
 
 def _found(value: str | None) -> str:

@@ -107,10 +107,10 @@ class AutopilotSettings(Table, frozen=True):
     bytes_per_s: int = 32 * MIB
 
     def checks(self) -> Checks:
-        every_s, after_s, why = self.every_s, self.after_s, "one look is not enough to replace a server"
+        every_s, after_s = self.every_s, self.after_s
         yield "every_s", EVERY_S_MIN <= every_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}"
-        found = f"(at least {every_s:g}), found {after_s:g}"
-        yield "after_s", every_s <= after_s < math.inf, f"expected seconds, no fewer than every_s: {why} {found}"
+        why = f"no fewer than every_s: one look is not enough to replace a server (at least {every_s:g})"
+        yield "after_s", every_s <= after_s < math.inf, f"expected seconds, {why}, found {after_s:g}"
         yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes per second, more than 0, found {self.bytes_per_s}"
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ares.cluster.settings import split_address
-from ares.machine.metrics import DISK_S, LAG_S, Histogram, Traffic
+from ares.machine.metrics import LAG_S, Histogram, Traffic
 from ares.model.errors import BadInput, ConsensusUnavailable
 from ares.net.batching import BatchListener
 
@@ -153,13 +153,13 @@ class Seen(Struct, frozen=True):
 
 
 class WatchedServer:
-    """A storage server; looked at on the event loop of the process. ``fsyncs``: None where all is in memory."""
+    """A storage server; looked at on the event loop of the process."""
 
     kind = "server"
 
-    def __init__(self, host: "Host", fsyncs: Histogram | None) -> None:
+    def __init__(self, host: "Host", fsyncs: Histogram) -> None:
         self._host = host
-        self._fsyncs = fsyncs or Histogram(DISK_S)
+        self._fsyncs = fsyncs
 
     async def look(self) -> Seen:
         vitals = self._host.vitals()
