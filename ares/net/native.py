@@ -65,6 +65,13 @@ class _Link(Link):
         self._connecting: asyncio.Task[None] | None = None
         self._pause_s = links.RECONNECT_S_MIN
         self._closed = False
+        deliver = self._deliver
+
+        def receive(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
+            for frames in batches:
+                deliver(frames)
+
+        self._receive = receive
 
     @property
     def _usable(self) -> ZmtpConnection | None:
@@ -129,10 +136,6 @@ class _Link(Link):
         self._trouble("")
         self._met_or_lost.set()
         self._flow()
-
-    def _receive(self, connection: ZmtpConnection, batches: list[list[Frame]]) -> None:
-        for frames in batches:
-            self._deliver(frames)
 
     def _flow(self) -> None:
         connection = self._usable

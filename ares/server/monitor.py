@@ -1,4 +1,4 @@
-"""What a server or a consensus member says over HTTP of how it is: /health for probes, /metrics for Prometheus.
+"""The state of a server or a consensus member over HTTP: /health for probes, /metrics for Prometheus.
 
 The pages are made by a thread of their own, for a page must tell when the event loop that does the work is stuck: one that does not answer the thread
 within a second is what /health is there to find. Bounded, because whoever reaches the address may ask: a small number of connections at once, each
