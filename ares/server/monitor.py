@@ -141,8 +141,8 @@ def _rendered(head: bytes, page: HttpPage) -> bytes:
 # -- what is watched ----------------------------------------------------------------------------------------------------
 
 
-class Seen(Struct, frozen=True):
-    """What a look at a process showed. ``trouble``: why it cannot serve; empty if it can.
+class Condition(Struct, frozen=True):
+    """The condition of a process at one look. ``trouble``: why it cannot serve; empty if it can.
 
     ``facts``: for /health. ``numbers``: for /metrics, the arguments of what makes them (ares/server/prometheus.py, OF_KIND).
     """
@@ -161,7 +161,7 @@ class WatchedServer:
         self._host = host
         self._fsyncs = fsyncs
 
-    async def look(self) -> Seen:
+    async def look(self) -> Condition:
         vitals = self._host.vitals()
         description = vitals.description
         facts: dict[str, object] = {
@@ -171,7 +171,7 @@ class WatchedServer:
             "durable": description.stored is not None,
             "configurations": vitals.holding.configurations,
         }
-        return Seen(vitals.trouble, facts, (vitals, self._fsyncs))
+        return Condition(vitals.trouble, facts, (vitals, self._fsyncs))
 
 
 class WatchedMember:
@@ -182,12 +182,12 @@ class WatchedMember:
     def __init__(self, host: "ConsensusHost") -> None:
         self._host = host
 
-    async def look(self) -> Seen:
+    async def look(self) -> Condition:
         numbers = await self._host.describe()
         told = numbers[0]
         reachable, members = told.members_reachable, told.members_total
         facts: dict[str, object] = {"leader": told.leader, "term": told.term, "members_reachable": reachable, "members": members}
-        return Seen("" if told.leader else _NO_LEADER, facts, numbers)
+        return Condition("" if told.leader else _NO_LEADER, facts, numbers)
 
 
 Subject = WatchedServer | WatchedMember
@@ -207,7 +207,7 @@ class Monitor:
         self._lag = Histogram(LAG_S)
         self._subject: Subject | None = None
         self._why_not = "it is starting"
-        self._under_way: Future[Seen] | None = None
+        self._under_way: Future[Condition] | None = None
         self._http = HttpStatus(address, {"/health": self._health, "/metrics": self._metrics})
 
     def start(self) -> None:
@@ -231,7 +231,7 @@ class Monitor:
 
     # -- on the thread that answers -------------------------------------------------------------------------------------
 
-    async def _look(self, subject: Subject) -> tuple[Seen | None, str]:
+    async def _look(self, subject: Subject) -> tuple[Condition | None, str]:
         """What there is to see, and why the process cannot serve. One look at a time: an event loop that is stuck must not find a queue of them."""
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.run_coroutine_threadsafe(subject.look(), self._loop)

@@ -101,7 +101,7 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         dap__reading="import ares.model.configuration\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
         dap__coding="import pyeclib.ec_iface",
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
-        net__libzmq="import zmq\nfrom .. import port",
+        net__libzmq="import zmq\nfrom . import port",
         net__port="import asyncio",
         client__manager="import asyncio\nfrom ares.net.port import Connections",
         client__connect="from ares.net.libzmq import ZmqConnections",
