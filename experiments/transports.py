@@ -28,8 +28,8 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.net.port import Connections
 from ares.net.transports import connections as connections_with
 from ares.net.transports import listener_at
+from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
-from ares.security.lock import Lock
 from experiments import ENVIRONMENT
 
 SERVERS, NEEDED = 5, 3

@@ -5,12 +5,13 @@ What is written is first read back through the same checks as any other cluster 
 
 import secrets
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from ares.cluster.cluster_keys import FIRST_CLIENT, KEYS_NAME, NewKeys
+from ares.cluster.cluster_keys import DECISIONS_ID, FIRST_CLIENT, KEYS_NAME, new_keys, write_keys
 from ares.cluster.home import kept_in, new_identity, prepare, record_of
 from ares.cluster.settings import FILE_NAME, Settings, is_loopback
 from ares.cluster.tables import (
@@ -42,10 +43,6 @@ _PORTS = range(20_000, 32_000)
 _HTTP_HOST = "127.0.0.1"
 """Figures are for this machine, until somebody writes another address."""
 
-_HEAD = """\
-# A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
-# At http a process says how it is: GET /health, and GET /metrics for Prometheus.
-"""
 _DURABILITY = {
     "memory": """\
 # The servers keep all data in memory. It survives the crash of a few servers at a time (see [initial]), and is lost when they all stop.
@@ -65,7 +62,10 @@ _SECURITY = {
 """,
 }
 _REMARKS = {
-    "format": _HEAD,
+    "format": """\
+# A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
+# At http a process says how it is: GET /health, and GET /metrics for Prometheus.
+""",
     "decision_key": """\
 # What consensus members sign decisions with; servers take no others.
 """,
@@ -129,9 +129,13 @@ def create(directory: Path, plan: Plan) -> Settings:
     for existing in (path, password, directory / KEYS_NAME):
         if existing.exists():
             raise BadInput(f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself")
-    _check_who_decides(plan)
-    keys = _keys(plan)
-    text = _text(plan, keys)
+    if plan.etcd and plan.consensus:
+        raise BadInput("either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written")
+    if plan.etcd and plan.security == "curve":
+        why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
+        raise BadInput(f"--etcd and --security curve do not go together: {why}; nothing was written")
+    keys = new_keys([*plan.server_ids, *plan.member_ids], plan.consensus) if plan.security == "curve" else {}
+    text = _text(plan, {id: pair.public for id, pair in keys.items()})
     processes = Settings.parse(text, path).processes()
     for process in processes:
         record = record_of(process.data)
@@ -142,8 +146,8 @@ def create(directory: Path, plan: Plan) -> Settings:
         make_directory(directory, DIRECTORY_MADE_FOR_ALL)
         if plan.consensus:
             write_secret(password, secrets.token_urlsafe(32))
-        if keys is not None:
-            keys.write(directory)
+        if keys:
+            write_keys(keys, directory)
         for process in processes:
             prepare(process.data)
         write_new(path, text, MADE_FOR_ALL)
@@ -187,19 +191,8 @@ def _configuration(plan: Plan) -> Configuration:
         raise BadInput(str(error)) from error
 
 
-def _check_who_decides(plan: Plan) -> None:
-    if plan.etcd and plan.consensus:
-        raise BadInput("either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written")
-    if plan.etcd and plan.security == "curve":
-        why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
-        raise BadInput(f"--etcd and --security curve do not go together: {why}; nothing was written")
-
-
-def _keys(plan: Plan) -> NewKeys | None:
-    return NewKeys([*plan.server_ids, *plan.member_ids], plan.consensus) if plan.security == "curve" else None
-
-
-def _text(plan: Plan, keys: NewKeys | None) -> str:
+def _text(plan: Plan, keys: Mapping[str, str]) -> str:
+    """``keys``: the public ones; none without keys."""
     configuration = _configuration(plan)
     if not plan.host.strip():
         raise BadInput("--host: expected the address that everything listens on, and it is empty")
@@ -218,29 +211,27 @@ def _text(plan: Plan, keys: NewKeys | None) -> str:
     return written(file, remarks)
 
 
-def _file(plan: Plan, keys: NewKeys | None, configuration: Configuration) -> FileTable:
+def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> FileTable:
     chosen = _free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20)
     addresses = (f"{plan.host}:{port}" for port in chosen)
     https = (f"{_HTTP_HOST}:{port}" for port in chosen[len(plan.server_ids) + 2 * plan.consensus :])
-    ids = [*plan.server_ids, *plan.member_ids]
-    public_keys = {id: "" if keys is None else keys.public_key(id) for id in ids}
     ec: dict[str, Any] = {"k": configuration.k, "delta": configuration.delta, "backend": configuration.backend} if configuration.dap == "ec" else {}
     return FileTable(
         format=FORMAT,
         name=f"ares-{secrets.token_hex(3)}",
         durability=plan.durability,
         security=plan.security,
-        decision_key=None if keys is None else keys.decision_key,
+        decision_key=keys.get(DECISIONS_ID),
         consensus_password=PASSWORD_NAME if plan.consensus else None,
         server=[
-            ServerSettings(ServerId(id), next(addresses), new_identity(), public_key=public_keys[id], http=next(https)) for id in plan.server_ids
+            ServerSettings(ServerId(id), next(addresses), new_identity(), public_key=keys.get(id, ""), http=next(https)) for id in plan.server_ids
         ],
         consensus=[
-            MemberSettings(ServerId(id), next(addresses), next(addresses), public_key=public_keys[id], http=next(https)) for id in plan.member_ids
+            MemberSettings(ServerId(id), next(addresses), next(addresses), public_key=keys.get(id, ""), http=next(https)) for id in plan.member_ids
         ],
         etcd=EtcdTable(plan.etcd) if plan.etcd else None,
         autopilot=AutopilotSettings() if plan.autopilot else None,
-        client=ClientSettings() if keys is None else ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret"),
+        client=ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret") if keys else ClientSettings(),
         initial=InitialTable(configuration.dap, list(configuration.server_ids), **ec, allow_no_faults=plan.allow_no_faults),
     )
 

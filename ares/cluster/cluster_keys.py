@@ -74,7 +74,7 @@ class SecuritySettings(Struct, frozen=True):
         if path is None:
             why = "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or write key = 'FILE' under [client]"
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
-        if may_be_key(Path(path).name) and not _is_there(path):  # a slip that must not be repeated in an error
+        if may_be_key(Path(path).name) and not os.path.lexists(path):  # a slip that must not be repeated in an error
             why = "expected the path of a file that holds it, and was given what looks like the key itself: write it into a file of mode 600"
             refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
         return SecretKey(read_key(self.file, "the client's key (--key, ARES_KEY or client.key)", Path(path), "the client", anybodys=True))
@@ -107,42 +107,23 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
     return SecuritySettings(path.absolute(), path.absolute().parent / (file.keys or KEYS_NAME), file.decision_key or "")
 
 
-def _is_there(path: str) -> bool:
-    try:
-        return os.path.lexists(path)
-    except ValueError:  # a zero in its name
-        return False
-
-
 def _found(value: str | None) -> str:
     """Never the value: a secret key may stand there by mistake."""
     return "but missing" if value is None else f"found something else, of {len(value)}"
 
 
-class NewKeys:
+def new_keys(processes: Iterable[str], members: int) -> dict[str, SecretKey | SigningKey]:
     """A pair for each of ``processes`` and for the first client, and one to sign decisions with if there are ``members`` to do so."""
+    keys: dict[str, SecretKey | SigningKey] = {id: SecretKey.generate() for id in [*processes, FIRST_CLIENT]}
+    return keys | {DECISIONS_ID: SigningKey.generate()} if members else keys
 
-    def __init__(self, processes: Iterable[str], members: int) -> None:
-        self._pairs = {id: SecretKey.generate() for id in processes}
-        self._client = SecretKey.generate()
-        self._decisions = SigningKey.generate() if members else None
 
-    def public_key(self, id: str) -> str:
-        """Of a server or consensus member."""
-        return self._pairs[id].public
-
-    @property
-    def decision_key(self) -> str | None:
-        return None if self._decisions is None else self._decisions.public
-
-    def write(self, cluster_directory: Path) -> None:
-        """Raises :class:`ares.BadInput` rather than replace a secret."""
-        directory = cluster_directory / KEYS_NAME
-        for id, pair in [*self._pairs.items(), (FIRST_CLIENT, self._client)]:
-            write_secret(directory / f"{id}.secret", pair.secret.hex())
-        if self._decisions is not None:
-            write_secret(directory / f"{DECISIONS_ID}.secret", self._decisions.secret.hex())
-        write_clients(directory / CLIENTS_NAME, [Client(FIRST_CLIENT, self._client.public, Role.ADMIN)])
+def write_keys(keys: Mapping[str, SecretKey | SigningKey], cluster_directory: Path) -> None:
+    """Raises :class:`ares.BadInput` rather than replace a secret."""
+    directory = cluster_directory / KEYS_NAME
+    for id, pair in keys.items():
+        write_secret(directory / f"{id}.secret", pair.secret.hex())
+    write_clients(directory / CLIENTS_NAME, [Client(FIRST_CLIENT, keys[FIRST_CLIENT].public, Role.ADMIN)])
 
 
 def authorise(security: SecuritySettings, name: str, role: str, secret_path: Path | None = None) -> tuple[Client, Path]:

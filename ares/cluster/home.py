@@ -8,9 +8,8 @@ Which start is the first, an empty directory cannot tell: that of a disk which w
 once, by those who know that nothing ever ran there (`init`, `up --fresh`, `ares-cli prepare`): a file in it says so, and goes with the first start.
 A directory with neither that file nor what a server keeps is refused. The same holds for consensus members, which must remember whom they voted for.
 
-That file may be in the wrong place: below the mount point of a disk that is missing today, or made again by mistake. So it
-is remembered beside the directory, too, who started in it (ares/cluster/home.py): nobody is new there twice, until told to forget, or the whole
-cluster begins afresh.
+That file may be in the wrong place: below the mount point of a disk that is missing today, or made again by mistake. So a file beside the directory
+remembers, too, who started in it: nobody is new there twice, until told to forget, or the whole cluster begins afresh.
 
 With state in memory, every later start finds that claim and takes a new random identity instead. Configurations that name the old one then count
 the server as crashed, until a reconfiguration brings it back. With a store, the claim stands in the store as well, and a later start goes on under
@@ -123,7 +122,7 @@ def record_of(directory: Path) -> Path:
 
 def was_started(directory: Path, name: str) -> bool:
     """Whether it is remembered beside ``directory`` that ``name`` started in it."""
-    return name in _names_in(record_of(directory))
+    return name in (_content(record_of(directory), _RECORD_BYTES_MAX) or "").split()
 
 
 def remember_start(directory: Path, name: str) -> None:
@@ -133,7 +132,7 @@ def remember_start(directory: Path, name: str) -> None:
     """
     record = record_of(directory)
     try:
-        names = _names_in(record)
+        names = (_content(record, _RECORD_BYTES_MAX) or "").split()
         if name not in names:
             replace_durably(record, "".join(f"{line}\n" for line in (*names, name)))
     except OSError as error:
@@ -146,18 +145,6 @@ def forget_starts(directory: Path) -> None:
     record_of(directory).unlink(missing_ok=True)
 
 
-def _names_in(record: Path) -> list[str]:
-    try:
-        return read_named(record, _RECORD_BYTES_MAX, streams=False)[0].decode("ascii", "replace").split()
-    except FileNotFoundError:
-        return []
-
-
-def was_claimed(directory: Path) -> bool:
-    """Whether a server ever started in ``directory``."""
-    return (directory / CLAIM_NAME).exists()
-
-
 def claim_identity(directory: Path, identity_of_file: str, forget: bool = False) -> Claim:
     """Who the server in ``directory`` is from now on, if it keeps everything in memory; on stable storage before this returns. Call it with the
     directory held.
@@ -166,7 +153,7 @@ def claim_identity(directory: Path, identity_of_file: str, forget: bool = False)
     Raises :class:`DirectoryLost`, and :class:`BadInput` when the directory cannot be written.
     """
     with _refusing_unusable(directory):
-        lost = forget or was_claimed(directory)
+        lost = forget or (directory / CLAIM_NAME).exists()
         if not lost:
             require_first(directory, identity_of_file)
         make_directory(directory)
@@ -207,8 +194,14 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
 
 
 def _read_claim(directory: Path) -> str | None:
+    claim = _content(directory / CLAIM_NAME, _CLAIM_BYTES_MAX)
+    return None if claim is None else claim.strip()
+
+
+def _content(path: Path, bytes_max: int) -> str | None:
+    """Of a small file; None if there is none."""
     try:
-        return read_named(directory / CLAIM_NAME, _CLAIM_BYTES_MAX, streams=False)[0].decode("ascii", "replace").strip()
+        return read_named(path, bytes_max, streams=False)[0].decode("ascii", "replace")
     except FileNotFoundError:
         return None
 

@@ -8,7 +8,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -159,9 +159,6 @@ class _Checks:
             transport=cast(TransportName, file.transport),
         )
 
-    def _refuse(self, key: str, why: str) -> NoReturn:
-        refuse(self._path, key, why)
-
     def _etcd(self, table: EtcdTable) -> EtcdSettings:
         """With its paths seen from the directory of the file."""
         keys: dict[str, Any] = asdict(table) | {"prefix": table.prefix.rstrip("/")}
@@ -170,36 +167,33 @@ class _Checks:
 
     def _check_addresses(self) -> None:
         file, processes = self._file, self._file.processes()
-        places = [(f"{key}.{name}", getattr(table, name)) for name in ("address", "raft") for key, table in processes if hasattr(table, name)]
-        endpoints = [] if file.etcd is None else [(f"etcd.endpoints[{index}]", endpoint) for index, endpoint in enumerate(file.etcd.endpoints)]
-        figures = [(f"{key}.http", table.http) for key, table in processes if table.http]
-        everything = [*places, *endpoints, *figures]
-        for place in everything:
-            key, address = place
+        keys = "`ares-cli init --security curve` makes keys"
+        tls = "For an etcd elsewhere use TLS: name its ca"
+        places = [(f"{key}.{name}", getattr(table, name), keys) for name in ("address", "raft") for key, table in processes if hasattr(table, name)]
+        if file.etcd is not None:
+            needed = tls if file.etcd.ca is None else ""
+            places += [(f"etcd.endpoints[{index}]", endpoint, needed) for index, endpoint in enumerate(file.etcd.endpoints)]
+        places += [(f"{key}.http", table.http, "") for key, table in processes if table.http]  # nothing can be read or changed there but figures
+        for key, address, needed in places:
             try:
                 host, _ = split_address(address)
             except ValueError as error:
-                self._refuse(key, str(error))
-            if place in figures:
-                continue  # with keys or without: nothing can be read or changed there but figures
-            protected = file.etcd is not None and file.etcd.ca is not None and place in endpoints
-            if file.security is None and not is_loopback(host) and not protected:
+                refuse(self._path, key, str(error))
+            if needed and file.security is None and not is_loopback(host):
                 why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
-                then = "For an etcd elsewhere use TLS: name its ca" if place in endpoints else "`ares-cli init --security curve` makes keys"
-                self._refuse(key, f'{why}. {then}; if its network is trusted, write security = "none"')
-        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address in everything)
+                refuse(self._path, key, f'{why}. {needed}; if its network is trusted, write security = "none"')
+        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address, _ in places)
 
     def _check_unique(self, values: Iterable[tuple[str, str]]) -> None:
         seen: dict[str, str] = {}
         for key, value in values:
             if value in seen:
-                self._refuse(key, f"expected one of its own, but {value!r} is also {seen[value]}")
+                refuse(self._path, key, f"expected one of its own, but {value!r} is also {seen[value]}")
             seen[value] = key
 
     def _initial(self, table: InitialTable, book: Mapping[ServerId, Server]) -> Configuration:
-        unknown = [name for name in table.servers if name not in book]
-        if unknown:
-            self._refuse("initial.servers", f"expected ids of [[server]] tables, found {', '.join(map(repr, unknown))}; known: {', '.join(book)}")
+        if unknown := ", ".join(repr(name) for name in table.servers if name not in book):
+            refuse(self._path, "initial.servers", f"expected ids of [[server]] tables, found {unknown}; known: {', '.join(book)}")
         members = tuple(book[ServerId(name)] for name in table.servers)
         parameters: dict[str, Any] = {"k": table.k, "delta": DELTA_DEFAULT, "backend": BACKEND_DEFAULT} if table.dap == "ec" else {}
         parameters |= {key: value for key in ("delta", "backend") if (value := getattr(table, key)) is not None}
@@ -207,9 +201,9 @@ class _Checks:
             configuration = Configuration(cast(Algorithm, table.dap), members, **parameters)
             return configuration.checked_for_faults(table.allow_no_faults).at(DEFAULT_DOMAIN, 0)
         except ConfigurationRefused as error:
-            self._refuse("initial", str(error).replace("say --allow-no-faults", "write allow_no_faults = true"))
+            refuse(self._path, "initial", str(error).replace("say --allow-no-faults", "write allow_no_faults = true"))
         except BadInput as error:
-            self._refuse("initial", str(error))
+            refuse(self._path, "initial", str(error))
 
 
 def _notes(members: int, etcd: EtcdTable | None) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 TransportName = Literal["native", "libzmq"]
 """Who speaks ZeroMQ's protocol: this project, or libzmq (docs/transport.md)."""
 
-Faults = Iterator[tuple[str, str]]
-"""Keys of a table, each with what was expected there and what was found."""
+Checks = Iterator[tuple[str, bool, str]]
+"""Keys of a table: each with whether its value is allowed, and otherwise what was expected there and what was found."""
 
 Given = Annotated[str, Meta(min_length=1)]
 """A text that is not written as an empty one: that stands for a missing key."""
@@ -56,8 +56,8 @@ _log = logging.getLogger(__name__)
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file, and the definition by which it is read and written. Paths in it are relative to the directory of the file."""
 
-    def faults(self) -> Faults:
-        """What is wrong with its values, whatever the other tables say."""
+    def checks(self) -> Checks:
+        """Of its values, whatever the other tables say."""
         yield from ()
 
 
@@ -75,9 +75,8 @@ class ClientSettings(Table, frozen=True):
     optimised: bool = True
     key: str | None = None
 
-    def faults(self) -> Faults:
-        if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
-            yield "timeout_s", f"expected seconds, more than 0, found {self.timeout_s}"
+    def checks(self) -> Checks:
+        yield "timeout_s", 0 < self.timeout_s < math.inf, f"expected seconds, more than 0, found {self.timeout_s}"
 
 
 class Limits(Table, frozen=True):
@@ -91,12 +90,10 @@ class Limits(Table, frozen=True):
     received_bytes: int = 1024 * MIB
     unread_bytes: int = 512 * MIB
 
-    def faults(self) -> Faults:
-        if not 1 <= self.connections <= CONNECTIONS_MAX:
-            yield "connections", f"expected 1 to {CONNECTIONS_MAX}, found {self.connections}"
-        for key in ("received_bytes", "unread_bytes"):
-            if getattr(self, key) < BYTES_MIN:
-                yield key, f"expected at least {BYTES_MIN}, room for the largest value, found {getattr(self, key)}"
+    def checks(self) -> Checks:
+        yield "connections", 1 <= self.connections <= CONNECTIONS_MAX, f"expected 1 to {CONNECTIONS_MAX}, found {self.connections}"
+        for key, value in (("received_bytes", self.received_bytes), ("unread_bytes", self.unread_bytes)):
+            yield key, value >= BYTES_MIN, f"expected at least {BYTES_MIN}, room for the largest value, found {value}"
 
 
 class AutopilotSettings(Table, frozen=True):
@@ -109,14 +106,12 @@ class AutopilotSettings(Table, frozen=True):
     every_s: float = 5.0
     bytes_per_s: int = 32 * MIB
 
-    def faults(self) -> Faults:
-        for key, least in (("every_s", EVERY_S_MIN), ("after_s", self.every_s)):
-            value = getattr(self, key)
-            if not (math.isfinite(value) and value >= least):
-                what = "seconds" if key == "every_s" else "seconds, no fewer than every_s: one look is not enough to replace a server"
-                yield key, f"expected {what} (at least {least:g}), found {value:g}"
-        if self.bytes_per_s < 1:
-            yield "bytes_per_s", f"expected bytes per second, more than 0, found {self.bytes_per_s}"
+    def checks(self) -> Checks:
+        every_s, after_s = self.every_s, self.after_s
+        yield "every_s", EVERY_S_MIN <= every_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}"
+        why = f"no fewer than every_s: one look is not enough to replace a server (at least {every_s:g})"
+        yield "after_s", every_s <= after_s < math.inf, f"expected seconds, {why}, found {after_s:g}"
+        yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes per second, more than 0, found {self.bytes_per_s}"
 
 
 class ScrubSettings(Table, frozen=True):
@@ -125,17 +120,15 @@ class ScrubSettings(Table, frozen=True):
     every_h: float = 168.0
     bytes_per_s: int = 8 * MIB
 
-    def faults(self) -> Faults:
-        if not (math.isfinite(self.every_h) and self.every_h >= 0):
-            yield "every_h", f"expected hours, or 0 for never, found {self.every_h}"
-        if self.bytes_per_s < 1:
-            yield "bytes_per_s", f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
+    def checks(self) -> Checks:
+        yield "every_h", 0 <= self.every_h < math.inf, f"expected hours, or 0 for never, found {self.every_h}"
+        yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
 
 
 class ServerSettings(Table, frozen=True):
     """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
 
-    ``http``: where it says how it is (ares/server/http.py); empty: nowhere.
+    ``http``: where it says how it is (ares/server/monitor.py); empty: nowhere.
     """
 
     id: ServerId
@@ -145,10 +138,9 @@ class ServerSettings(Table, frozen=True):
     public_key: Given = ""
     http: Given = ""
 
-    def faults(self) -> Faults:
-        yield from _of_name("id", self.id)
-        if not _IDENTITY.fullmatch(self.identity):
-            yield "identity", f"expected 32 characters 0-9a-f, found {self.identity!r}"
+    def checks(self) -> Checks:
+        yield _of_name("id", self.id)
+        yield "identity", bool(_IDENTITY.fullmatch(self.identity)), f"expected 32 characters 0-9a-f, found {self.identity!r}"
 
 
 class MemberSettings(Table, frozen=True):
@@ -161,8 +153,8 @@ class MemberSettings(Table, frozen=True):
     public_key: Given = ""
     http: Given = ""
 
-    def faults(self) -> Faults:
-        return _of_name("id", self.id)
+    def checks(self) -> Checks:
+        yield _of_name("id", self.id)
 
 
 class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
@@ -180,18 +172,15 @@ class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
     user: str | None = None
     password_path: Path | None = None
 
-    def faults(self) -> Faults:
-        if not self.endpoints:
-            yield "endpoints", "expected the host:port of at least one member of an etcd cluster, found none"
-        if not _PREFIX.fullmatch(self.prefix) or not self.prefix.strip("/"):
-            yield "prefix", f"expected letters, digits, '/', '.', '_' and '-' (at most 200), found {self.prefix!r}"
+    def checks(self) -> Checks:
+        yield "endpoints", bool(self.endpoints), "expected the host:port of at least one member of an etcd cluster, found none"
+        usable = bool(_PREFIX.fullmatch(self.prefix) and self.prefix.strip("/"))
+        yield "prefix", usable, f"expected letters, digits, '/', '.', '_' and '-' (at most 200), found {self.prefix!r}"
         given = msgspec.to_builtins(self, enc_hook=str)
         for name in ("ca", "certificate", "key", "password"):
-            if given[name] == str(NO_PATH):
-                yield name, "expected the path of a file, found ''"
+            yield name, given[name] != str(NO_PATH), "expected the path of a file, found ''"
         for one, other in (("certificate", "key"), ("key", "certificate"), ("certificate", "ca"), ("user", "password"), ("password", "user")):
-            if given[one] is not None and given[other] is None:
-                yield other, f"expected together with {one}, but missing"
+            yield other, given[one] is None or given[other] is not None, f"expected together with {one}, but missing"
 
 
 class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
@@ -226,15 +215,13 @@ class InitialTable(Table, frozen=True):
     backend: str | None = None
     allow_no_faults: bool = False
 
-    def faults(self) -> Faults:
-        if self.dap not in ("abd", "ec"):
-            yield "dap", f'expected "abd" or "ec", found {self.dap!r}'
+    def checks(self) -> Checks:
+        is_ec, members = self.dap == "ec", len(self.servers)
+        yield "dap", is_ec or self.dap == "abd", f'expected "abd" or "ec", found {self.dap!r}'
         for key in ("k", "delta", "backend"):
-            if self.dap == "abd" and getattr(self, key) is not None:
-                yield key, 'expected only with dap = "ec": ABD replicates whole values'
-        if self.dap == "ec" and (self.k is None or not 1 <= self.k < len(self.servers)):
-            found = "but missing" if self.k is None else f"found {self.k}"
-            yield "k", f"expected 1 <= k < {len(self.servers)}, the number of servers, {found}"
+            yield key, is_ec or getattr(self, key) is None, 'expected only with dap = "ec": ABD replicates whole values'
+        found = "but missing" if self.k is None else f"found {self.k}"
+        yield "k", not is_ec or (self.k is not None and 1 <= self.k < members), f"expected 1 <= k < {members}, the number of servers, {found}"
 
 
 class FileTable(Table, frozen=True, kw_only=True):
@@ -257,25 +244,21 @@ class FileTable(Table, frozen=True, kw_only=True):
     client: ClientSettings = ClientSettings()
     initial: InitialTable
 
-    def faults(self) -> Faults:
-        yield from _of_name("name", self.name)
-        if self.durability not in ("fsync", "memory"):
-            yield "durability", f'expected "fsync" or "memory", found {self.durability!r}'
-        if self.security not in (None, "none", "curve"):
-            yield "security", f'expected "curve", "none" or no such key, found {self.security!r}'
-        if self.transport not in get_args(TransportName):
-            yield "transport", f'expected "native", "libzmq" or no such key, found {self.transport!r}'
-        if not self.server:
-            yield "server", "expected at least one [[server]] table, found none"
-        if self.consensus and not self.consensus_password:
-            yield "consensus_password", "expected the path of a file with the consensus members' shared secret, but missing"
-        if self.etcd is not None and self.consensus:
-            yield "etcd", "expected either [[consensus]] tables or [etcd], found both: two services would decide apart from each other"
-        if self.etcd is not None and self.consensus_password is not None:
-            yield "consensus_password", "expected only with [[consensus]] tables, and here etcd decides"
-        if self.autopilot is not None and not self.consensus:
-            etcd = "" if self.etcd is None else ", and etcd runs nothing of ares"
-            yield "autopilot", f"expected only with [[consensus]] tables: one of them leads and flies it{etcd}"
+    def checks(self) -> Checks:
+        members, etcd, transports = self.consensus, self.etcd, get_args(TransportName)
+        yield _of_name("name", self.name)
+        yield "durability", self.durability in ("fsync", "memory"), f'expected "fsync" or "memory", found {self.durability!r}'
+        yield "security", self.security in (None, "none", "curve"), f'expected "curve", "none" or no such key, found {self.security!r}'
+        yield "transport", self.transport in transports, f'expected "native", "libzmq" or no such key, found {self.transport!r}'
+        yield "server", bool(self.server), "expected at least one [[server]] table, found none"
+        why = "expected the path of a file with the consensus members' shared secret, but missing"
+        yield "consensus_password", bool(self.consensus_password) or not members, why
+        why = "expected either [[consensus]] tables or [etcd], found both: two services would decide apart from each other"
+        yield "etcd", etcd is None or not members, why
+        why = "expected only with [[consensus]] tables, and here etcd decides"
+        yield "consensus_password", etcd is None or self.consensus_password is None, why
+        why = f"expected only with [[consensus]] tables: one of them leads and flies it{'' if etcd is None else ', and etcd runs nothing of ares'}"
+        yield "autopilot", self.autopilot is None or bool(members), why
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """This table and those in it, each with its key path; tables of an array count from 0, as in ``server[0]``."""
@@ -292,9 +275,8 @@ class FileTable(Table, frozen=True, kw_only=True):
         return [(key, table) for key, table in self.tables() if isinstance(table, ServerSettings | MemberSettings)]
 
 
-def _of_name(key: str, name: str) -> Faults:
-    if not NAME.fullmatch(name):
-        yield key, f"expected letters, digits, '.', '_' and '-' (at most 64), found {name!r}"
+def _of_name(key: str, name: str) -> tuple[str, bool, str]:
+    return key, bool(NAME.fullmatch(name)), f"expected letters, digits, '.', '_' and '-' (at most 64), found {name!r}"
 
 
 def fitting(limits: Limits) -> Limits:
@@ -328,7 +310,10 @@ def decode(text: str, path: Path) -> FileTable:
     """The tables in ``text``, every key known and of its type, and each value one that is allowed. Raises :class:`BadInput`."""
     try:
         tables = parse_toml(text)
-        _check_format(path, tables)
+        format = tables.get("format", FORMAT)
+        if type(format) is int and format != FORMAT:  # before anything else: in another format other keys are known
+            age = "a newer" if format > FORMAT else "another"
+            refuse(path, "format", f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one")
         file = msgspec.convert(tables, FileTable, dec_hook=_path)
     except NotToml as error:
         raise BadInput(f"{path}: {error}") from error
@@ -336,8 +321,9 @@ def decode(text: str, path: Path) -> FileTable:
         what, _, place = str(error).partition(" - at ")
         _explain(path, what, place.strip("`").removeprefix("$").removeprefix("."))
     for key, table in file.tables():
-        for name, why in table.faults():
-            refuse(path, f"{key}.{name}".removeprefix("."), why)
+        for name, allowed, why in table.checks():
+            if not allowed:
+                refuse(path, f"{key}.{name}".removeprefix("."), why)
     return file
 
 
@@ -345,14 +331,6 @@ def _path(kind: type, value: object) -> Path:
     if isinstance(value, str):
         return Path(value) if value else NO_PATH
     raise ValueError(f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`")
-
-
-def _check_format(path: Path, tables: Mapping[str, object]) -> None:
-    """Before anything else: in another format other keys are known."""
-    format = tables.get("format", FORMAT)
-    if type(format) is int and format != FORMAT:
-        age = "a newer" if format > FORMAT else "another"
-        refuse(path, "format", f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one")
 
 
 def _explain(path: Path, what: str, place: str) -> NoReturn:

@@ -15,14 +15,14 @@ import errno
 import logging
 import os
 import socket
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from functools import partial
 
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
-from ares.net.batching import BatchConnections, Deliver
+from ares.net.batching import BatchConnections, Deliver, Waiting
 from ares.security.keys import SecretKey, is_key, without_key
 
 RECONNECT_S_MIN = 0.05
@@ -87,11 +87,21 @@ def tune(raw: socket.socket) -> None:
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS_MAX)
 
 
-class Link(Protocol):
+class Link(ABC):
     """The connection to one server, and what waits while that server takes nothing."""
 
-    def send(self, messages: Sequence[AnyMessage]) -> None: ...
+    def __init__(self, connections: "LinkedConnections", server: ServerId) -> None:
+        self._secret = connections._secret
+        self._waiting = Waiting()
+        self._deliver = partial(connections._receive, server)
+        self._trouble = partial(connections._trouble, server)
+        self._shut_out = partial(connections._shut_out, server)
 
+    @abstractmethod
+    def send(self, messages: Sequence[AnyMessage]) -> None:
+        """As soon as the server takes them."""
+
+    @abstractmethod
     def close(self) -> None:
         """At once; what waits is dropped."""
 

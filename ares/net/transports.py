@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from ares.cluster.tables import Limits, TransportName
 from ares.machine.metrics import Traffic
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
+from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey
-from ares.security.lock import Lock
 
 if TYPE_CHECKING:
-    from ares.net.zmq.zmq_server import ZmqListener
+    from ares.net.libzmq import ZmqListener
 
 
 def listener_at(
@@ -24,7 +23,7 @@ def listener_at(
     """A listener at ``host:port``. ``lock``: for clients with keys. ``traffic``: where to count."""
     if transport == "native":
         return ZmtpListener(address, lock, limits, traffic)
-    from ares.net.zmq.zmq_server import ZmqListener
+    from ares.net.libzmq import ZmqListener
 
     return ZmqListener(address, lock, limits, traffic)
 
@@ -33,6 +32,6 @@ def connections(secret: SecretKey | None = None, transport: TransportName = "nat
     """Connections for a client. ``secret``: its key, if the cluster has keys."""
     if transport == "native":
         return ZmtpConnections(secret)
-    from ares.net.zmq.zmq_client import ZmqConnections
+    from ares.net.libzmq import ZmqConnections
 
     return ZmqConnections(secret)

@@ -10,8 +10,10 @@ import logging
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +21,7 @@ from msgspec import Struct
 from ares.machine.named_files import NotToml, parse_toml, read_named
 from ares.machine.trusted_files import replace_durably, require_own
 from ares.model.errors import BadInput
-from ares.security.keys import is_key, shown
+from ares.security.keys import SecretKey, is_key, shown
 from ares.security.roles import ROLES, Client
 
 LOOK_AGAIN_S = 1.0
@@ -83,11 +85,11 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
         if not is_key(table.key):
             raise BadInput(f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f")
         clients.append(Client(table.name, table.key, ROLES[table.role]))
-    names, keys = [client.name for client in clients], [client.key for client in clients]
+    names, keys = Counter(client.name for client in clients), Counter(client.key for client in clients)
     for client in clients:
-        if names.count(client.name) > 1:
+        if names[client.name] > 1:
             raise BadInput(f"{path}: two clients have the name {client.name}")
-        if keys.count(client.key) > 1:
+        if keys[client.key] > 1:
             raise BadInput(f"{path}: two clients have the key of {client.name}")
     return clients
 
@@ -119,7 +121,7 @@ class KeyedSender:
 
 
 class AuthorisedClients:
-    """The file as a running process sees it (:class:`ares.security.roles.Authorised`). Raises :class:`BadInput` if it cannot be used at all.
+    """The file as a running process sees it. Raises :class:`BadInput` if it cannot be used at all.
 
     ``extra``: clients that are authorised whatever the file says of others, by key; for a key that stands in both the file counts.
     """
@@ -154,15 +156,12 @@ class AuthorisedClients:
             signature = self._signature()
             if signature != self._seen:
                 self._seen = signature
-                self._read_again()
+                try:
+                    self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
+                    _log.info("the authorised clients changed: %d now", len(self._clients))
+                except BadInput as error:
+                    _log.error("the authorised clients stay as they were: %s", error)
         return self._clients.get(key)
-
-    def _read_again(self) -> None:
-        try:
-            self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
-            _log.info("the authorised clients changed: %d now", len(self._clients))
-        except BadInput as error:
-            _log.error("the authorised clients stay as they were: %s", error)
 
     def _signature(self) -> tuple[int, ...]:
         try:
@@ -170,3 +169,19 @@ class AuthorisedClients:
         except OSError:
             return ()
         return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
+
+
+Sender = TypeVar("Sender", bound=Hashable)
+
+
+class Lock:
+    """What a server with keys is secured with, whichever transport it has: its own key, and the clients that may connect."""
+
+    def __init__(self, key: SecretKey, clients: AuthorisedClients) -> None:
+        self.key = key
+        self.clients = clients
+
+    def revoked(self, senders: Iterable[Sender]) -> list[Sender]:
+        """Those of the clients that were let in who would not be now."""
+        admits = self.clients.admits
+        return [sender for sender in senders if isinstance(sender, KeyedSender) and sender.key and not admits(sender.key, "connected before")]

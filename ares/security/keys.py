@@ -124,12 +124,9 @@ def shown(path: Path) -> str:
 
     That is so where nothing is there, and neither its name nor its directory is one of those that this project gives.
     """
-    try:
-        os.lstat(path)
-    except OSError:
-        if not path.parent.is_dir() or path.suffix not in _SUFFIXES:
-            return f"the file that is named there, which is not in {path.parent}," if path.parent.is_dir() else "the file that is named there"
-    return str(path)
+    if os.path.lexists(path) or (path.parent.is_dir() and path.suffix in _SUFFIXES):
+        return str(path)
+    return f"the file that is named there, which is not in {path.parent}," if path.parent.is_dir() else "the file that is named there"
 
 
 def write_secret(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ drops data. And a domain's directory entry says where the domain begins, so that
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,9 @@ from ares.model.messages import (
 from ares.model.messages import Role as Role
 from ares.replica.hosting import Hosting
 
+if TYPE_CHECKING:
+    from ares.security.clients_file import AuthorisedClients
+
 ROLES = {role.name.lower(): role for role in Role}
 
 
@@ -44,16 +47,6 @@ class Client(Struct, frozen=True):
     role: Role
 
 
-class Authorised(Protocol):
-    """The clients with a key."""
-
-    unknown_keys: int
-    """How many attempts to connect were refused."""
-
-    def client(self, sender: Hashable) -> Client | None:
-        """Who sent something; None if the key is not authorised (any more)."""
-
-
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
 """What a consensus member keeps."""
 
@@ -63,7 +56,7 @@ _NO_PROOF = "nothing proves that the consensus service of this cluster decided t
 class Admission:
     """What clients may ask of one process. ``decided`` says whether a configuration carries the proof that it was decided."""
 
-    def __init__(self, authorised: Authorised, decided: Callable[[Configuration], bool]) -> None:
+    def __init__(self, authorised: "AuthorisedClients", decided: Callable[[Configuration], bool]) -> None:
         self._authorised = authorised
         self._decided = decided
 

@@ -1,25 +1,29 @@
-"""What a server or a consensus member says over HTTP of how it is: /health for probes, /metrics for Prometheus.
+"""The state of a server or a consensus member over HTTP: /health for probes, /metrics for Prometheus.
 
-Who answers is a thread of its own (ares/server/http.py); it asks the event loop, and an event loop that does not answer within a second is
-what /health is there to find.
+The pages are made by a thread of their own, for a page must tell when the event loop that does the work is stuck: one that does not answer the thread
+within a second is what /health is there to find. Bounded, because whoever reaches the address may ask: a small number of connections at once, each
+for one small request and a few seconds. There are no secrets in what it shows, and nothing can be changed by it.
 """
 
 import asyncio
 import json
+import logging
+import socket
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
-from ares.machine.metrics import DISK_S, LAG_S, Histogram, Traffic, Vitals
-from ares.model.errors import ConsensusUnavailable
-from ares.model.messages import ConsensusDescription
+from msgspec import Struct
+
+from ares.cluster.settings import split_address
+from ares.machine.metrics import LAG_S, Histogram, Traffic
+from ares.model.errors import BadInput, ConsensusUnavailable
 from ares.net.batching import BatchListener
-from ares.server.http import PLAIN, HttpPage, HttpStatus
 
 if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
-
     from ares.consensus.member_host import ConsensusHost
     from ares.server.host import Host
 
@@ -27,86 +31,169 @@ LOOK_S = 1.0
 """An event loop that does not answer for so long cannot serve."""
 
 LAG_EVERY_S = 1.0
+CONNECTIONS_MAX = 16
+HEAD_BYTES_MAX = 8 * 1024
+REQUEST_S = 5.0
+"""From the connection to the last byte of the answer."""
 
+PLAIN = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _NO_LEADER = "it knows no leader: is a majority of the members running? Reads and writes do not need one; reconfiguring and creating domains do"
 
-Seen = TypeVar("Seen")
+_log = logging.getLogger(__name__)
+
+# -- HTTP ---------------------------------------------------------------------------------------------------------------
 
 
-class Subject(Protocol[Seen]):
-    """What is watched. ``look`` is called on the event loop of the process, the others are not."""
+class HttpPage(Struct, frozen=True):
+    """An answer: HTTP status, content type, content."""
 
+    status: int
     kind: str
+    content: bytes
 
-    async def look(self) -> Seen: ...
 
-    def trouble(self, seen: Seen) -> str:
-        """Why it cannot serve; empty if it can."""
+Answer = Callable[[], Awaitable[HttpPage]]
+"""Makes a page, on the thread's own event loop."""
 
-    def facts(self, seen: Seen) -> dict[str, object]:
-        """For /health."""
 
-    def metrics(self, seen: Seen) -> "Iterable[Metric]": ...
+class HttpStatus:
+    """Serves ``pages``, by path, at ``address`` (``host:port``) from :meth:`start` to :meth:`close`."""
+
+    def __init__(self, address: str, pages: Mapping[str, Answer]) -> None:
+        self._address = address
+        self._pages = pages
+        self._open = 0
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Raises :class:`BadInput` if the address cannot be listened on."""
+        try:
+            self._socket = socket.create_server(split_address(self._address), backlog=CONNECTIONS_MAX)
+        except OSError as error:
+            why = f"{error.strerror}; use an address of this machine with a port that no other program has, or leave it out"
+            raise BadInput(f"http: cannot listen on {self._address}: {why}. Nothing was started") from error
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering; idempotent."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join(REQUEST_S)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels at the end what is not answered
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._attend, sock=self._socket, limit=HEAD_BYTES_MAX)
+        await self._ended.wait()
+        server.close()
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request, and the end of the connection."""
+        if self._open >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self._open += 1
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(_rendered(head, await self._page(head)))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass  # too slow, too large, or gone: what it wanted is not known
+        finally:
+            self._open -= 1
+            writer.transport.abort()
+
+    async def _page(self, head: bytes) -> HttpPage:
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return HttpPage(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"only GET and HEAD: nothing can be changed here\n")
+        answer = self._pages.get(path)
+        if answer is None:
+            return HttpPage(HTTPStatus.NOT_FOUND, PLAIN, f"there is {' and '.join(self._pages)}\n".encode())
+        try:
+            return await answer()
+        except Exception:
+            _log.exception("the page %s failed", path)
+            return HttpPage(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"the page failed: the log of the process has the details\n")
+
+
+def _rendered(head: bytes, page: HttpPage) -> bytes:
+    lines = [
+        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}",
+        f"Content-Type: {page.kind}",
+        f"Content-Length: {len(page.content)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    top = "\r\n".join([*lines, "", ""]).encode("ascii")
+    return top if head.startswith(b"HEAD ") else top + page.content
+
+
+# -- what is watched ----------------------------------------------------------------------------------------------------
+
+
+class Condition(Struct, frozen=True):
+    """The condition of a process at one look. ``trouble``: why it cannot serve; empty if it can.
+
+    ``facts``: for /health. ``numbers``: for /metrics, the arguments of what makes them (ares/server/prometheus.py, OF_KIND).
+    """
+
+    trouble: str
+    facts: dict[str, object]
+    numbers: tuple[Any, ...]
 
 
 class WatchedServer:
-    """A storage server. ``fsyncs``: None where all is in memory."""
+    """A storage server; looked at on the event loop of the process."""
 
     kind = "server"
 
-    def __init__(self, host: "Host", fsyncs: Histogram | None) -> None:
+    def __init__(self, host: "Host", fsyncs: Histogram) -> None:
         self._host = host
-        self._fsyncs = fsyncs or Histogram(DISK_S)
+        self._fsyncs = fsyncs
 
-    async def look(self) -> Vitals:
-        return self._host.vitals()
-
-    def trouble(self, seen: Vitals) -> str:
-        return seen.trouble
-
-    def facts(self, seen: Vitals) -> dict[str, object]:
-        description = seen.description
-        return {
+    async def look(self) -> Condition:
+        vitals = self._host.vitals()
+        description = vitals.description
+        facts: dict[str, object] = {
             "version": description.version,
             "identity": description.identity,
             "uptime_s": round(description.uptime_s, 3),
             "durable": description.stored is not None,
-            "configurations": seen.holding.configurations,
+            "configurations": vitals.holding.configurations,
         }
-
-    def metrics(self, seen: Vitals) -> "Iterable[Metric]":
-        from ares.server.prometheus import of_server
-
-        return of_server(seen, self._fsyncs)
+        return Condition(vitals.trouble, facts, (vitals, self._fsyncs))
 
 
 class WatchedMember:
-    """A consensus member."""
+    """A consensus member; looked at like a server."""
 
     kind = "consensus"
 
     def __init__(self, host: "ConsensusHost") -> None:
         self._host = host
 
-    async def look(self) -> tuple[ConsensusDescription, int, int]:
-        return await self._host.describe()
-
-    def trouble(self, seen: tuple[ConsensusDescription, int, int]) -> str:
-        return "" if seen[0].leader else _NO_LEADER
-
-    def facts(self, seen: tuple[ConsensusDescription, int, int]) -> dict[str, object]:
-        description = seen[0]
-        reachable = description.members_reachable
-        return {"leader": description.leader, "term": description.term, "members_reachable": reachable, "members": description.members_total}
-
-    def metrics(self, seen: tuple[ConsensusDescription, int, int]) -> "Iterable[Metric]":
-        from ares.server.prometheus import of_member
-
-        return of_member(*seen)
+    async def look(self) -> Condition:
+        numbers = await self._host.describe()
+        told = numbers[0]
+        reachable, members = told.members_reachable, told.members_total
+        facts: dict[str, object] = {"leader": told.leader, "term": told.term, "members_reachable": reachable, "members": members}
+        return Condition("" if told.leader else _NO_LEADER, facts, numbers)
 
 
-class Monitor(Generic[Seen]):
+Subject = WatchedServer | WatchedMember
+
+
+class Monitor:
     """From :meth:`start` on it says that ``id`` starts; that it serves after :meth:`watch`; that it ends after :meth:`ending`.
 
     ``listener``: what it serves at. Make it, and call everything, on the event loop of the process.
@@ -118,9 +205,9 @@ class Monitor(Generic[Seen]):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._lag = Histogram(LAG_S)
-        self._subject: Subject[Seen] | None = None
+        self._subject: Subject | None = None
         self._why_not = "it is starting"
-        self._under_way: Future[Seen] | None = None
+        self._under_way: Future[Condition] | None = None
         self._http = HttpStatus(address, {"/health": self._health, "/metrics": self._metrics})
 
     def start(self) -> None:
@@ -128,7 +215,7 @@ class Monitor(Generic[Seen]):
         self._http.start()
         self._loop.call_later(LAG_EVERY_S, self._on_time, time.perf_counter() + LAG_EVERY_S)
 
-    def watch(self, subject: Subject[Seen]) -> None:
+    def watch(self, subject: Subject) -> None:
         self._subject, self._why_not = subject, ""
 
     def ending(self) -> None:
@@ -144,7 +231,7 @@ class Monitor(Generic[Seen]):
 
     # -- on the thread that answers -------------------------------------------------------------------------------------
 
-    async def _look(self, subject: Subject[Seen]) -> tuple[Seen | None, str]:
+    async def _look(self, subject: Subject) -> tuple[Condition | None, str]:
         """What there is to see, and why the process cannot serve. One look at a time: an event loop that is stuck must not find a queue of them."""
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.run_coroutine_threadsafe(subject.look(), self._loop)
@@ -155,25 +242,22 @@ class Monitor(Generic[Seen]):
             return None, f"its event loop has not answered for {LOOK_S:g} s: it is stuck, or has far too much to do"
         except ConsensusUnavailable as error:
             return None, error.why
-        return seen, self._why_not or subject.trouble(seen)
+        return seen, self._why_not or seen.trouble
 
     async def _health(self) -> HttpPage:
-        facts: dict[str, object] = {}
-        why = self._why_not
+        seen, why, kind = None, self._why_not, {}
         if self._subject is not None:
-            seen, why = await self._look(self._subject)
-            facts = self._subject.facts(seen) if seen is not None else {}
-        kind = {"kind": self._subject.kind} if self._subject is not None else {}
-        content = json.dumps({"id": self._id, **kind, "serving": not why, "why": why, **facts})
+            (seen, why), kind = await self._look(self._subject), {"kind": self._subject.kind}
+        content = json.dumps({"id": self._id, **kind, "serving": not why, "why": why, **(seen.facts if seen is not None else {})})
         return HttpPage(503 if why else 200, _JSON, content.encode() + b"\n")
 
     async def _metrics(self) -> HttpPage:
-        from ares.server.prometheus import KIND, of_process, of_traffic, render
+        from ares.server.prometheus import KIND, OF_KIND, of_process, of_traffic, render
 
         if self._subject is None:
             return HttpPage(503, PLAIN, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
-        listener = self._listener
+        kind, listener = self._subject.kind, self._listener
+        process = of_process(self._id, kind, not why, self._lag)
         traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
-        families = [*of_process(self._id, self._subject.kind, not why, self._lag), *traffic]
-        return HttpPage(200, KIND, render([*families, *(self._subject.metrics(seen) if seen is not None else ())]))
+        return HttpPage(200, KIND, render([*process, *traffic, *(OF_KIND[kind](*seen.numbers) if seen is not None else ())]))

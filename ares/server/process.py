@@ -14,7 +14,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from msgspec import Struct
@@ -36,7 +36,8 @@ from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import Element
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
-from ares.security.lock import Lock
+from ares.security.certificates import Signer, Verifier
+from ares.security.clients_file import AuthorisedClients, Lock
 from ares.security.roles import Admission, Client, Role
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from ares.server.host import Host
 
 REPAIR_TIMEOUT_S = 60.0
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 _STORE_LOST = "what an earlier run of this server held is set aside: serving under a new identity"
 _MEMORY_LOST = (
@@ -73,9 +75,6 @@ def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
     security = settings.security
     if security is None:
         return Guard()
-    from ares.security.certificates import Verifier
-    from ares.security.clients_file import AuthorisedClients
-
     key = security.process_key(id, public_key)
     clients = AuthorisedClients(security.clients_path, extra=processes_as_clients(settings))
     return Guard(Lock(key, clients), Admission(clients, Verifier(security.decision_key, settings.initial)))
@@ -97,7 +96,6 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
     if security is None:
         return None
     from ares.consensus.certified import CertifiedConsensus
-    from ares.security.certificates import Signer, Verifier
 
     signer, verifier = Signer(security.signing_key()), Verifier(security.decision_key, settings.initial)
     return lambda consensus: CertifiedConsensus(consensus, settings.initial, signer, verifier)
@@ -118,26 +116,22 @@ class Rebuilding:
         self._runner: Runner | None = None
 
     async def __call__(self, configuration: Configuration, object: ObjectName, tag: Tag, length: int) -> Element | None:
+        from ares.client.runner import Runner
+        from ares.consensus.local import LocalConsensus
         from ares.objects.repair import rebuild_element
 
-        runner = self._runner = self._runner or self._connected()
-        rebuilt = rebuild_element(configuration, object, tag, length, self._server.id, runner.session.readiness.suspects)
-        return await runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
+        settings, server = self._settings, self._server
+        if self._runner is None:
+            key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
+            nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
+            self._runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody)
+            self._runner.learn(list(settings.book().values()))
+        rebuilt = rebuild_element(configuration, object, tag, length, server.id, self._runner.session.readiness.suspects)
+        return await self._runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
 
     async def aclose(self) -> None:
         if self._runner is not None:
             await self._runner.close()
-
-    def _connected(self) -> "Runner":
-        from ares.client.runner import Runner
-        from ares.consensus.local import LocalConsensus
-
-        settings, server = self._settings, self._server
-        key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
-        nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
-        runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody)
-        runner.learn(list(settings.book().values()))
-        return runner
 
 
 def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus, Callable[[], bool]], Autopilot] | None":
@@ -165,22 +159,6 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
 # -- a process ----------------------------------------------------------------------------------------------------------
 
 
-def stop_on_signals(stop: asyncio.Event, ending: Callable[[], None]) -> None:
-    """Set ``stop``, and call ``ending`` first, when SIGTERM or SIGINT comes to this process, from now on."""
-    loop = asyncio.get_running_loop()
-
-    def begin_to_stop(number: signal.Signals) -> None:
-        log.info("stopping on %s; a second signal ends this process at once", number.name)
-        for other in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(other)
-            signal.signal(other, signal.SIG_DFL)
-        ending()
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, begin_to_stop, number)
-
-
 class Life:
     """What one process does beside its work: says that it starts, serves and stops, to systemd and over HTTP, and hears when it is to stop.
 
@@ -192,25 +170,22 @@ class Life:
         traffic = Traffic() if own.http else None
         self.listener = listener_at(own.address, lock, fitting(settings.limits), traffic, settings.transport)
         self._id = own.id
-        self._monitor: Monitor[Any] | None = None
+        self._monitor: Monitor | None = None
         if traffic is not None:
             self._monitor = Monitor(own.id, own.http, traffic, self.listener)
 
-    @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def told(self) -> contextlib.AbstractContextManager[object]:
         """Over HTTP, as long as this lasts. Raises :class:`BadInput` if that cannot be."""
         if self._monitor is None:
-            yield
-            return
+            return contextlib.nullcontext()
         self._monitor.start()
-        try:
-            yield
-        finally:
-            self._monitor.close()
+        return contextlib.closing(self._monitor)
 
-    def serving(self, subject: Subject[Any]) -> None:
+    def serving(self, subject: Subject) -> None:
         """Say READY, the process's id and the address bound: whoever started the process waits for that line."""
-        stop_on_signals(self.stop, self._ending)
+        loop = asyncio.get_running_loop()
+        for number in _STOPPING:
+            loop.add_signal_handler(number, self._end, number)
         try:
             typer.echo(f"READY {self._id} {self.listener.address}")
         except OSError as error:  # a server serves, whatever became of its standard output
@@ -219,16 +194,22 @@ class Life:
             self._monitor.watch(subject)
         service_manager.tell(service_manager.READY, f"{self._id} serves")
 
-    def _ending(self) -> None:
+    def _end(self, number: signal.Signals) -> None:
+        log.info("stopping on %s; a second signal ends this process at once", number.name)
+        loop = asyncio.get_running_loop()
+        for other in _STOPPING:
+            loop.remove_signal_handler(other)
+            signal.signal(other, signal.SIG_DFL)
         if self._monitor is not None:
             self._monitor.ending()
         service_manager.tell(service_manager.STOPPING, f"{self._id} finishes what it took")
+        self.stop.set()
 
 
 def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     """Serve as the storage server ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput` and what home.py does.
 
-    ``forget``: begin anew, empty and under a new identity, whatever an earlier run left or did not leave.
+    ``forget``: begin empty and under a new identity, whatever an earlier run left or did not leave.
     """
     settings = Settings.load(file)
     server = settings.servers.get(ServerId(id))

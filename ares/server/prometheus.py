@@ -3,14 +3,16 @@
 No label ever has a value that a client chose: the names of domains and objects are for `ares-cli status`, and there may be millions.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import ProcessCollector, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily as Counter
+from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ares.machine.metrics import Histogram, Holding, Traffic, Vitals
+from ares.machine.metrics import Histogram, Traffic, Vitals
 from ares.model.messages import ConsensusDescription
 from ares.model.version import VERSION
 
@@ -35,10 +37,10 @@ def render(families: Iterable[Metric]) -> bytes:
 
 def of_process(id: str, kind: str, serving: bool, lag: Histogram) -> Iterator[Metric]:
     """``kind``: server or consensus. ``lag``: of its event loop."""
-    info = GaugeMetricFamily("ares_info", "Which process this is; always 1.", labels=["id", "kind", "version"])
+    info = Gauge("ares_info", "Which process this is; always 1.", labels=["id", "kind", "version"])
     info.add_metric([id, kind, VERSION], 1)
     yield info
-    yield _gauge("ares_serving", "Whether /health says 200.", serving)
+    yield Gauge("ares_serving", "Whether /health says 200.", serving)
     yield _histogram("ares_loop_lag_seconds", "By how much the event loop was late, looked at once a second.", lag)
 
 
@@ -48,65 +50,56 @@ def of_traffic(traffic: Traffic, bad_batches: int, connections: int) -> Iterator
     refused = {reason.name.lower(): count for reason, count in traffic.refused.items()}
     yield _labelled("ares_refused", "Requests that were refused, by reason.", "reason", refused)
     yield _histogram("ares_batch_seconds", "Time that the requests of one batch took to be handled, without waiting for a disk.", traffic.batches)
-    yield _counter("ares_received_bytes", "Bytes of the batches that came.", traffic.received_bytes)
-    yield _counter("ares_sent_bytes", "Bytes of the batches that left.", traffic.sent_bytes)
-    yield _gauge("ares_connections", "Connections of clients, at present.", connections)
-    yield _counter("ares_bad_batches", "Batches that were not readable.", bad_batches)
+    yield Counter("ares_received_bytes", "Bytes of the batches that came.", traffic.received_bytes)
+    yield Counter("ares_sent_bytes", "Bytes of the batches that left.", traffic.sent_bytes)
+    yield Gauge("ares_connections", "Connections of clients, at present.", connections)
+    yield Counter("ares_bad_batches", "Batches that were not readable.", bad_batches)
 
 
 def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
-    yield _counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", vitals.description.unknown_keys)
-    yield from _of_holding(vitals.holding)
-    stored = vitals.description.stored
+    yield Counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", vitals.description.unknown_keys)
+    holding, stored = vitals.holding, vitals.description.stored
+    yield Gauge("ares_configurations", "Configurations that the server knows as a member.", holding.configurations)
+    yield Gauge("ares_collected_configurations", "Those of them whose data is dropped.", holding.collected)
+    yield Gauge("ares_objects", "Objects held, deleted ones included; one that two configurations have counts twice.", holding.objects)
+    yield Gauge("ares_withheld_objects", "Those of them that a finalized configuration has, and that await collection here.", holding.withheld)
+    yield Gauge("ares_elements", "Elements held: one or more versions of each object.", holding.elements)
+    yield Gauge("ares_element_bytes", "Data of the elements held.", holding.bytes)
     if stored is not None:
-        yield _gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
-        yield _gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
-        yield _gauge("ares_quarantined_elements", "Elements that were found damaged and await repair.", stored.quarantined)
-        yield _counter("ares_repaired_elements", "Elements that were damaged and are repaired.", stored.repaired)
+        yield Gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
+        yield Gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
+        yield Gauge("ares_quarantined_elements", "Elements that were found damaged and await repair.", stored.quarantined)
+        yield Counter("ares_repaired_elements", "Elements that were damaged and are repaired.", stored.repaired)
     if vitals.commits is not None:
         yield _histogram("ares_commit_seconds", "Time from the begin of a group commit until it was on the disk.", vitals.commits)
         yield _histogram("ares_fsync_seconds", "Time of one call to fdatasync.", fsyncs)
 
 
-def _of_holding(holding: Holding) -> Iterator[Metric]:
-    yield _gauge("ares_configurations", "Configurations that the server knows as a member.", holding.configurations)
-    yield _gauge("ares_collected_configurations", "Those of them whose data is dropped.", holding.collected)
-    yield _gauge("ares_objects", "Objects held, deleted ones included; one that two configurations have counts twice.", holding.objects)
-    yield _gauge("ares_withheld_objects", "Those of them that a finalized configuration has, and that await collection here.", holding.withheld)
-    yield _gauge("ares_elements", "Elements held: one or more versions of each object.", holding.elements)
-    yield _gauge("ares_element_bytes", "Data of the elements held.", holding.bytes)
-
-
 def of_member(description: ConsensusDescription, under_way: int, unknown_keys: int) -> Iterator[Metric]:
-    yield _counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", unknown_keys)
-    yield _gauge("ares_consensus_leader_known", "Whether this member knows a leader.", bool(description.leader))
-    yield _gauge("ares_consensus_leads", "Whether this member is the leader.", description.leader == description.member)
-    yield _gauge("ares_consensus_term", "The term of Raft.", description.term)
-    yield _gauge("ares_consensus_decisions", "Decisions that this member knows.", description.decisions)
-    yield _gauge("ares_consensus_members_reachable", "Members that this one is connected with, itself included.", description.members_reachable)
-    yield _gauge("ares_consensus_members", "Members that there are.", description.members_total)
-    yield _gauge("ares_consensus_under_way", "Requests that wait for a decision.", under_way)
+    yield Counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", unknown_keys)
+    yield Gauge("ares_consensus_leader_known", "Whether this member knows a leader.", bool(description.leader))
+    yield Gauge("ares_consensus_leads", "Whether this member is the leader.", description.leader == description.member)
+    yield Gauge("ares_consensus_term", "The term of Raft.", description.term)
+    yield Gauge("ares_consensus_decisions", "Decisions that this member knows.", description.decisions)
+    yield Gauge("ares_consensus_members_reachable", "Members that this one is connected with, itself included.", description.members_reachable)
+    yield Gauge("ares_consensus_members", "Members that there are.", description.members_total)
+    yield Gauge("ares_consensus_under_way", "Requests that wait for a decision.", under_way)
 
 
-def _gauge(name: str, what: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, what, float(value))
-
-
-def _counter(name: str, what: str, value: int) -> Metric:
-    return CounterMetricFamily(name, what, value)
+OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {"server": of_server, "consensus": of_member}
+"""Of a process of this kind; both take the numbers that a look at it shows (ares/server/monitor.py)."""
 
 
 def _labelled(name: str, what: str, label: str, values: dict[str, int]) -> Metric:
-    family = CounterMetricFamily(name, what, labels=[label])
+    family = Counter(name, what, labels=[label])
     for value, count in values.items():
         family.add_metric([value], count)
     return family
 
 
 def _histogram(name: str, what: str, histogram: Histogram) -> Metric:
-    counts: Sequence[int] = list(accumulate(histogram.counts))
-    bounds = [*(str(bound) for bound in histogram.bounds), "+Inf"]
-    return HistogramMetricFamily(name, what, list(zip(bounds, map(float, counts), strict=True)), histogram.sum_s)
+    bounds = [*map(str, histogram.bounds), "+Inf"]
+    return HistogramMetricFamily(name, what, list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True)), histogram.sum_s)
 
 
 def _snake(name: str) -> str:

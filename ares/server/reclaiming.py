@@ -10,7 +10,7 @@ clients' data might take; and one that waits for room is in nobody's way: giving
 
 import enum
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Container
 
 from ares.model.errors import StoreDamaged
 from ares.replica.compaction import USUAL, Compaction, CompactionLimits, choose, is_worth_it
@@ -120,31 +120,24 @@ class Reclaiming:
     def _chosen(self) -> Compaction | None:
         """A damaged place that nothing is appended to any more, else one that is worth it; the other way round while there is no room."""
         places = self._journal.places()
-        damaged = next((place for place in self._damaged if place in places), None)
-        worth = self._worth_it(places) if damaged is None or self.lacks_room else None
-        chosen = damaged if worth is None else worth
-        return None if chosen is None else self._compaction_of(chosen)
+        chosen = next((place for place in self._damaged if place in places), None)
+        if (chosen is None or self.lacks_room) and self._may_be_worth_it:
+            self._looked_at_died = self._replica.account.died
+            worth = choose(places, self._replica.account.live)
+            chosen = chosen if worth is None else worth
+        if chosen is None:
+            return None
+        if self._waiting is not None and self._waiting.place == chosen:
+            waiting, self._waiting = self._waiting, None
+            return waiting
+        is_damaged = chosen in self._damaged
+        facts = self._replica.held_at(chosen, self._damaged[chosen]) if is_damaged else self._journal.read(chosen)
+        return Compaction(self._replica, chosen, facts, self._limits)
 
     @property
     def _may_be_worth_it(self) -> bool:
         """Whether so much died since the last time that it is time to look again."""
         return self._replica.account.died - self._looked_at_died >= self._limits.look_bytes
-
-    def _worth_it(self, places: Mapping[int, int]) -> int | None:
-        """Damaged or not."""
-        if not self._may_be_worth_it:
-            return None
-        self._looked_at_died = self._replica.account.died
-        return choose(places, self._replica.account.live)
-
-    def _compaction_of(self, place: int) -> Compaction:
-        waiting = self._waiting
-        if waiting is not None and waiting.place == place:
-            self._waiting = None
-            return waiting
-        is_damaged = place in self._damaged
-        facts = self._replica.held_at(place, self._damaged[place]) if is_damaged else self._journal.read(place)
-        return Compaction(self._replica, place, facts, self._limits)
 
     def _sealed(self) -> Reclaimed:
         """See to it that nothing more is appended to damaged places."""

@@ -26,7 +26,7 @@ from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
 from ares.replica.facts import Key
 from ares.server.host import Host
-from ares.store.port import Journal, Verdict
+from ares.store.port import Journal
 
 log = logging.getLogger(__name__)
 
@@ -278,9 +278,6 @@ class Scrubbing:
             self._damaged += 1
             return
         if not verdict.whole and place in self._journal.durable():  # it may have been given back meanwhile
-            self._found(place, verdict)
-
-    def _found(self, place: int, verdict: Verdict) -> None:
-        self._damaged += 1
-        log.error("scrub: place %d is not what was written; damaged elements: %d", place, len(verdict.damaged))
-        self._host.leave(place, verdict.readable)
+            self._damaged += 1
+            log.error("scrub: place %d is not what was written; damaged elements: %d", place, len(verdict.damaged))
+            self._host.leave(place, verdict.readable)

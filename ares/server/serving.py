@@ -58,19 +58,19 @@ async def run_server(
     serving: Callable[[Host], None] = lambda host: None,
     plan: ScrubPlan | None = None,
 ) -> None:
-    """Serve until ``stop`` is set, and reply to what was taken; the journal is closed then. ``initial``: c0 of the cluster file. ``journal``: None
-    keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of the host. ``plan``: how it looks after its disk; None:
-    not at all.
+    """Serve until ``stop`` is set (if the disk fails, it is set here), and reply to what was taken; the journal is closed then.
+
+    ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
+    the host. ``plan``: how it looks after its disk; None: not at all.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
     journal = journal or NoJournal()
     failure: list[OSError] = []
-    ended = asyncio.Event()
 
     def fail(error: OSError) -> None:
         failure.append(error)
-        ended.set()
+        stop.set()
 
     try:
         replica = restored(server, identity, initial, journal, time.time)
@@ -78,13 +78,11 @@ async def run_server(
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
         serving(host)
-        waits = [asyncio.create_task(event.wait()) for event in (stop, ended)]
-        scrubbing = [] if plan is None else [asyncio.create_task(Scrubbing(host, journal, plan).run())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for task in waits + scrubbing:
-            task.cancel()
-        if scrubbing:
-            await asyncio.wait(scrubbing)
+        scrubbing = None if plan is None else asyncio.create_task(Scrubbing(host, journal, plan).run())
+        await stop.wait()
+        if scrubbing is not None:
+            scrubbing.cancel()
+            await asyncio.wait([scrubbing])
         await host.finish()
         await listener.close()
     finally:

@@ -35,7 +35,7 @@ SHELLS = ("ares.server.host", "ares.server.reclaiming", "ares.server.scrub", "ar
 """A server as such: the simulator runs it, so it knows ports only."""
 
 OWNERS = {
-    "zmq": "ares.net.zmq.",
+    "zmq": "ares.net.libzmq",
     "nacl": "ares.net.zmtp.curve",
     "pysyncobj": "ares.consensus.raft.",
     "aetcd": "ares.consensus.etcd",
@@ -52,7 +52,7 @@ WIRE = "ares.net.zmtp."
 WIRE_KNOWS = (WIRE, "ares.model.errors", "ares.model.codec")
 """All that the wire protocol may import of ``ares``: errors, and the limits of a frame."""
 
-LIBZMQ = "ares.net.zmq."
+LIBZMQ = "ares.net.libzmq"
 LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
 
 FILE_LINES_MAX = 600

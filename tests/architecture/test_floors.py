@@ -55,18 +55,18 @@ BREACHES = [
     ("upward", {"model__tag": "from ares.dap.list import Versions"}, "ares.model.tag imports ares.dap.list, which is above it"),
     ("upward", {"dap__list": "def f():\n    import ares.replica.replica"}, "ares.dap.list imports ares.replica.replica, which is above it"),
     ("upward", {"dap__list": "from ..replica import replica", "replica__replica": ""}, "imports ares.replica.replica, which is above it"),
-    ("upward", {"net__zmq__zmq_client": "from ares.client.manager import Manager"}, "imports ares.client.manager, which is above it"),
+    ("upward", {"net__libzmq": "from ares.client.manager import Manager"}, "imports ares.client.manager, which is above it"),
     ("upward", {"client__manager": "import ares"}, "ares.client.manager imports ares.__init__, which is above it"),
     ("cycles", {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.list"}, "ares.dap.coding -> ares.dap.list -> ares.dap.coding"),
     *[("impure", {"operation__session": f"import {name}"}, f"imports {name} below the purity line") for name in ("asyncio", "socket", "threading")],
     *[("impure", {"dap__list": f"from {name} import x"}, f"imports {name} below") for name in ("time", "random", "uuid", "os", "secrets", "zmq")],
     ("impure", {"replica__replica": "import logging"}, "imports logging below"),
     ("impure", {"replica__replica": "def f():\n    import os.path"}, "imports os.path below"),
-    ("strangers", {"client__manager": "from ares.net.zmq.zmq_client import ZmqConnections"}, "only those who put a program together"),
-    ("strangers", {"server__host": "import ares.net.inproc"}, "only those who put a program together"),
+    ("strangers", {"client__manager": "from ares.net.libzmq import ZmqConnections"}, "only those who put a program together"),
+    ("strangers", {"server__host": "import ares.net.native"}, "only those who put a program together"),
     ("wire_protocol", {"net__zmtp__frames": "from ares.security.keys import SecretKey"}, "the wire protocol knows only errors and the limits"),
     ("wire_protocol", {"net__zmtp__connection": "from ares.net.links import tune"}, "ares.net.zmtp.connection imports ares.net.links"),
-    ("wire_protocol", {"net__zmtp_server": "from ares.net.zmq.zmq_sockets import ready"}, "only the choice of a transport names libzmq's"),
+    ("wire_protocol", {"net__native": "from ares.net.libzmq import ready"}, "only the choice of a transport names libzmq's"),
     ("foreign_libraries", {"net__batching": "import zmq"}, "ares.net.batching imports zmq"),
     ("foreign_libraries", {"consensus__local": "from pysyncobj.journal import FileJournal"}, "only ares.consensus.raft.*"),
     ("foreign_libraries", {"dap__primitives": "from pyeclib.ec_iface import ECDriver"}, "only ares.dap.coding*"),
@@ -103,10 +103,10 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         dap__reading="import ares.model.configuration\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
         dap__coding="import pyeclib.ec_iface\n# See ares\x2fmodel/tag.py and :data:`x`, :func:`ares.dap.reading.x`",
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
-        net__zmq__zmq_client="import zmq\nfrom .. import port",
+        net__libzmq="import zmq\nfrom . import port",
         net__port="import asyncio",
         client__manager="import asyncio\nfrom ares.net.port import Connections",
-        client__connect="from ares.net.zmq.zmq_client import ZmqConnections",
+        client__connect="from ares.net.libzmq import ZmqConnections",
     )
     assert [sentence for rule in RULES.values() for sentence in rule(kept)] == []
 
@@ -120,5 +120,5 @@ def test_importing_a_part_loads_no_adapter(module):
 
 
 def test_the_subprocess_would_show_an_adapter():
-    program = "import sys, ares.net.zmq.zmq_sockets; print(*[name for name in ('zmq',) if name in sys.modules])"
+    program = "import sys, ares.net.libzmq; print(*[name for name in ('zmq',) if name in sys.modules])"
     assert subprocess.run(python("-c", program), capture_output=True, text=True, check=True).stdout.split() == ["zmq"]

@@ -16,11 +16,11 @@ from ares.model.element import sealed
 from ares.model.identity import ClientId, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
-from ares.net.inproc import InprocListener
 from ares.operation.effects import Gather
 from ares.replica.replica import Replica
 from ares.server.host import Host
 from tests.inproc.cluster import Cluster
+from tests.inproc.network import InprocListener
 
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9)
 WAIT_S_MAX = 60.0

@@ -15,8 +15,8 @@ from ares.machine.interpreter import python
 from ares.model.configuration import Configuration
 from ares.model.identity import DomainName, ServerId
 from ares.model.messages import ConsensusDescription
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
-from ares.net.zmq.zmq_client import ZmqConnections
+from ares.net.libzmq import ZmqConnections
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 from ..ports import free_addresses
 

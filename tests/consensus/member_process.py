@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ares.consensus.member_host import run_consensus_member
 from ares.model.identity import ServerId
-from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.libzmq import ZmqListener
 
 
 async def main(member: str, address: str, raft_addresses: str, directory: str, password: str) -> None:

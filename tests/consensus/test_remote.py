@@ -15,8 +15,8 @@ from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable, NotAuthorized
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.net.port import Sender
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 from ..ports import free_addresses
 from .clusters import MEMBERS, PASSWORD, PATIENCE_S, configuration

@@ -9,10 +9,10 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import AnyMessage, PutData
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.host import Host
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MIB = 1024 * 1024
 

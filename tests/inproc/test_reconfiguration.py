@@ -9,10 +9,10 @@ import pytest
 from ares.client.runner import HINT_ATTEMPTS
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused, ConnectionClosed, ConsensusUnavailable, Unavailable
-from ares.net.inproc import InprocListener
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.host import Host
+from tests.inproc.network import InprocListener
 
 from .cluster import MIB
 

@@ -9,13 +9,13 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Scrub, ScrubReply
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.objects.repair import rebuild_element
 from ares.reconfig.view import Switches
 from ares.server.scrub import ScrubPlan
 from ares.server.serving import run_server
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 KIB = 1024
 WAIT_S_MAX = 60.0

@@ -10,10 +10,10 @@ import pytest
 
 from ares.model.errors import AresError
 from ares.model.messages import GetData, Scrub
-from ares.net.inproc import InprocConnections
 from ares.objects import repair as repairing
 from ares.server import scrub as scrubbing
 from ares.server.scrub import _Ended, _Pace
+from tests.inproc.network import InprocConnections
 
 from .cluster import KIB, WAIT_S_MAX, Cluster
 from .rig import Headless, anatomy, flip

@@ -12,7 +12,6 @@ from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import StoreFailed, Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Ack, Describe, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, WriteConfig
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.reconfig.view import Switches
 from ares.replica import unsynced
 from ares.server import host
@@ -22,6 +21,7 @@ from ares.store.journal.disk import Disk
 from ares.store.journal.log import LogJournal, open_journal
 from ares.store.journal.segments import Owner
 from ares.store.journal.writer import WriterThread
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, AtOnce, Node, log_journal, put
 from .test_full_disk import FailingDisk, SmallDisk

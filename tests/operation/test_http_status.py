@@ -1,4 +1,4 @@
-"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/server/http.py)."""
+"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/server/monitor.py)."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from ares.model.errors import BadInput
-from ares.server import http as http_status
-from ares.server.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
+from ares.server import monitor as http_status
+from ares.server.monitor import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
 from tests.ports import free_addresses
 
 

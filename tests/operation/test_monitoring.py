@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ares.machine.metrics import Traffic
+from ares.machine.metrics import DISK_S, Histogram, Traffic
 from ares.model.errors import ConsensusUnavailable
 from ares.model.messages import ConsensusDescription
 from ares.net.transports import listener_at
@@ -38,7 +38,7 @@ async def test_one_life(monitor):
     status, told = await elsewhere(health, monitor.address)
     assert (status, told) == (503, {"id": "s1", "serving": False, "why": "it is starting"})
     assert (await elsewhere(fetch, monitor.address, "/metrics"))[0] == 503
-    monitor.watch(WatchedServer(Host(plain(requests(20))), None))
+    monitor.watch(WatchedServer(Host(plain(requests(20))), Histogram(DISK_S)))
     status, told = await elsewhere(health, monitor.address)
     assert status == 200
     assert (told["serving"], told["kind"], told["durable"], told["configurations"]) == (True, "server", False, 2)
@@ -52,7 +52,7 @@ async def test_one_life(monitor):
 
 async def test_an_event_loop_that_is_stuck_is_told(monitor, monkeypatch):
     monkeypatch.setattr(monitoring, "LOOK_S", 0.05)
-    monitor.watch(WatchedServer(Host(plain([])), None))
+    monitor.watch(WatchedServer(Host(plain([])), Histogram(DISK_S)))
     told, done = [], threading.Event()
 
     def ask():
@@ -78,7 +78,7 @@ async def test_a_full_disk_is_told_and_told_to_be_over(monitor, tmp_path):
     disk = SmallDisk(400 * KIB)
     node = Node(log_journal(tmp_path / "j", disk))
     host, later, failures = host_of(node)
-    monitor.watch(WatchedServer(host, None))
+    monitor.watch(WatchedServer(host, Histogram(DISK_S)))
     assert (await elsewhere(health, monitor.address))[0] == 200
     taken = await fill(host, later)
     status, told = await elsewhere(health, monitor.address)

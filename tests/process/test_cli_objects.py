@@ -16,7 +16,7 @@ from ares.consensus.remote import RemoteConsensus
 from ares.machine.interpreter import python
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
-from ares.net.zmq.zmq_client import ZmqConnections
+from ares.net.libzmq import ZmqConnections
 
 from .command_line import Cli, running_cluster
 from .warm_start import ares_cli

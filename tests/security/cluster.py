@@ -16,9 +16,9 @@ from ares.cluster.tables import TransportName
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
 from ares.model.identity import ServerId
+from ares.net.libzmq import ZmqListener
+from ares.net.native import ZmtpListener
 from ares.net.transports import listener_at
-from ares.net.zmq.zmq_server import ZmqListener
-from ares.net.zmtp_server import ZmtpListener
 from ares.replica.replica import Replica
 from ares.security.keys import SecretKey
 from ares.server.host import Host

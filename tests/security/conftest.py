@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.security import clients_file, lock
+from ares.net import native
+from ares.security import clients_file
 
 from .cluster import SecureCluster
 
@@ -14,7 +15,7 @@ from .cluster import SecureCluster
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SecureCluster]:
     """Parametrised indirectly with a transport, or with our own."""
     monkeypatch.setattr(clients_file, "LOOK_AGAIN_S", 0.0)
-    monkeypatch.setattr(lock, "ROLL_CALL_S", 1e6)  # or whose key was revoked might be hung up on before he is refused
+    monkeypatch.setattr(native, "ROLL_CALL_S", 1e6)  # or whose key was revoked might be hung up on before he is refused
     monkeypatch.delenv("ARES_KEY", raising=False)
     made = SecureCluster(tmp_path / "cluster", getattr(request, "param", "native"))
     await made.start()

@@ -13,14 +13,13 @@ from ares.cluster.tables import TransportName
 from ares.model.codec import encode
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import Ack, AnyMessage, Describe, Reason, Refused
+from ares.net import native
+from ares.net.libzmq import Authenticator
+from ares.net.native import ZmtpListener
 from ares.net.port import Sender
 from ares.net.transports import connections, listener_at
-from ares.net.zmq.zmq_server import Authenticator
-from ares.net.zmtp_server import ZmtpListener
-from ares.security import lock
-from ares.security.clients_file import KeyedSender
+from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey, keyed
-from ares.security.lock import Lock
 
 from .cluster import within
 
@@ -193,7 +192,7 @@ async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
 @pytest.mark.parametrize("clients", ["native", "libzmq"])
 async def test_a_client_whose_key_is_revoked_is_hung_up_on(clients: TransportName, known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that asks nothing any more. Servers on libzmq keep such connections, and refuse what comes over them."""
-    monkeypatch.setattr(lock, "ROLL_CALL_S", 0.02)
+    monkeypatch.setattr(native, "ROLL_CALL_S", 0.02)
     server = Server(known, "native", clients)
     server.address = await server.listener.serve(server.handle)
     other = SecretKey.generate()

@@ -12,7 +12,7 @@ from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable, NotAuthorized, Unavailable
 from ares.model.identity import DIRECTORY, CallId, ObjectName
 from ares.model.messages import Ack, AnyMessage, CollectConfig, Introduce, Reason, Refused, WriteConfig
-from ares.net.zmtp_client import ZmtpConnections
+from ares.net.native import ZmtpConnections
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.reconfigure import agree
 from ares.reconfig.traversal import put_config

@@ -8,11 +8,10 @@ import zmq
 import zmq.asyncio
 
 from ares.model.codec import decode, encode
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.frames import GREETING_BYTES
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
+from ares.security.clients_file import Lock
 from ares.security.keys import keyed
-from ares.security.lock import Lock
 
 from .test_curve import CLIENT, SERVER, STRANGER, client_of
 from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, nothing_stays, secure, until

@@ -8,10 +8,8 @@ from msgspec import structs
 from ares.client.connect import connections_of
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.tables import TransportName
-from ares.net.zmq.zmq_client import ZmqConnections
-from ares.net.zmq.zmq_server import ZmqListener
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
+from ares.net.libzmq import ZmqConnections, ZmqListener
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.server.process import Life, guard_of
 
 KINDS: dict[TransportName, tuple[type, type]] = {"native": (ZmtpConnections, ZmtpListener), "libzmq": (ZmqConnections, ZmqListener)}

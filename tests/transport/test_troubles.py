@@ -10,16 +10,14 @@ import pytest
 
 from ares.model.identity import CallId
 from ares.model.messages import Ack, Reason, Refused
-from ares.net import links, zmtp_client
-from ares.net.zmq.zmq_client import ZmqConnections
-from ares.net.zmq.zmq_server import ZmqListener
+from ares.net import links, native
+from ares.net.libzmq import ZmqConnections, ZmqListener
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.connection import ZmtpConnection
 from ares.net.zmtp.curve import CurveServer
 from ares.net.zmtp.frames import framed, greeting
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
+from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
-from ares.security.lock import Lock
 
 from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, until
 
@@ -110,7 +108,7 @@ async def test_one_that_hangs_up_in_the_handshake_refuses_nobody(secret: SecretK
 
 
 async def test_one_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zmtp_client, "HANDSHAKE_TIMEOUT_MS", 50)
+    monkeypatch.setattr(native, "HANDSHAKE_TIMEOUT_MS", 50)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(1000):
@@ -205,7 +203,7 @@ async def test_keys_on_one_side_only_are_told_whoever_the_server_is(listener_kin
 async def test_a_careful_handshake_is_one(listener_kind: type[ZmqListener | ZmtpListener], secret: SecretKey | None) -> None:
     """After a server hung up, the next one there is met without delay, and in the usual way once it was."""
     careful: list[bool] = []
-    make = zmtp_client.ZmtpConnection
+    make = native.ZmtpConnection
 
     def made(*arguments: object, **named: bool) -> ZmtpConnection:
         careful.append(named["careful"])
@@ -214,7 +212,7 @@ async def test_a_careful_handshake_is_one(listener_kind: type[ZmqListener | Zmtp
     address = free_address()
     async with client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(zmtp_client, "ZmtpConnection", made)
+            patch.setattr(native, "ZmtpConnection", made)
             async with answering(slam, int(address.rpartition(":")[2])):
                 await trouble_of(client)
             listener = listener_kind(address, Lock(SERVER_KEY, Everybody()) if secret else None)

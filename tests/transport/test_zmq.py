@@ -16,7 +16,7 @@ from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, DataReply, Element
 from ares.model.tag import TAG_ZERO
-from ares.net.zmq.zmq_server import ZmqListener
+from ares.net.libzmq import ZmqListener
 
 from .wires import S0, WAIT_S_MAX, Client, Server, ZmqWire, acknowledge, get_tag, until
 
@@ -145,7 +145,7 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.net.zmtp_server.WAITING_BYTES_MAX", 8 * MIB)
+    monkeypatch.setattr("ares.net.native.WAITING_BYTES_MAX", 8 * MIB)
     data = bytes(MIB)
 
     def large(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

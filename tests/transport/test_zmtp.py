@@ -14,6 +14,7 @@ from ares.cluster.tables import Limits
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.frames import (
     DEALER,
     LARGE_BYTES_MIN,
@@ -26,12 +27,9 @@ from ares.net.zmtp.frames import (
     framed,
     greeting,
     parsed,
-    pong,
     properties,
     wire,
 )
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
 
 from .wires import S0, WAIT_S_MAX, Client, acknowledge, get_tag, nothing_stays, until
 
@@ -170,7 +168,7 @@ def test_a_ping_is_answered() -> None:
     side = met()
     body = b"\x04PING" + b"\0\x0a" + b"context"
     feed(side, bytes([4, len(body)]) + body)
-    assert side.answers == [framed(pong(b"context"))]
+    assert side.answers == [framed(b"\x04PONGcontext")]
 
 
 # -- libzmq on the other side ------------------------------------------------------------------------------------------
@@ -302,7 +300,7 @@ async def test_whoever_holds_most_unfinished_is_hung_up_on() -> None:
 
 
 async def test_a_handshake_that_does_not_come_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.net.zmtp_server.HANDSHAKE_TIMEOUT_MS", 50)
+    monkeypatch.setattr("ares.net.native.HANDSHAKE_TIMEOUT_MS", 50)
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     try:

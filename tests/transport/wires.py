@@ -12,14 +12,12 @@ import zmq.asyncio
 from ares.model.codec import Frame, decode
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import Ack, AnyMessage, GetTag
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork, _Origin
+from ares.net.libzmq import ZmqConnections, ZmqListener
+from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections, Listener, Sender
-from ares.net.zmq.zmq_client import ZmqConnections
-from ares.net.zmq.zmq_server import ZmqListener
-from ares.net.zmtp_client import ZmtpConnections
-from ares.net.zmtp_server import ZmtpListener
+from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
-from ares.security.lock import Lock
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork, _Origin
 
 S0 = ServerId("s0")
 WAIT_S_MAX = 60.0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ares.cluster import home
-from ares.cluster.home import NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity, was_claimed
+from ares.cluster.home import CLAIM_NAME, NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 from ares.store.journal.segments import anchor_of
@@ -30,10 +30,10 @@ with held(Path(sys.argv[1])):
 def test_the_first_start_is_the_identity_of_the_file(tmp_path: Path) -> None:
     directory = tmp_path / "data/s0"
     prepare(directory)
-    assert not was_claimed(directory)
+    assert not (directory / CLAIM_NAME).exists()
     claim = claim_identity(directory, IDENTITY)
     assert (claim.identity, claim.lost) == (IDENTITY, False)
-    assert was_claimed(directory)
+    assert (directory / CLAIM_NAME).exists()
 
 
 def test_every_later_start_is_somebody_new(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_an_empty_directory_is_that_of_a_lost_disk(tmp_path: Path, start: Start)
         with pytest.raises(DirectoryLost, match="the disk is lost or not mounted, or ID never ran") as refused:
             start(directory, IDENTITY, False)
         assert "`ares-cli prepare FILE ID`" in str(refused.value)
-        assert not was_claimed(directory)
+        assert not (directory / CLAIM_NAME).exists()
     assert not (tmp_path / "not there").exists()
 
 

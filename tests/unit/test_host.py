@@ -8,10 +8,10 @@ from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Ack, Describe, Description, GetHint, Introduce, ReadConfig, Reason, Refused
-from ares.net.inproc import InprocConnections, InprocListener, InprocNetwork
 from ares.replica.replica import Replica
 from ares.server.host import Host, memory_bytes
 from ares.server.serving import run_server
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
 INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)

@@ -34,10 +34,10 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
-from ares.net.inproc import InprocListener, InprocNetwork
 from ares.reconfig.listing import _united
 from ares.replica.hosting import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
+from tests.inproc.network import InprocListener, InprocNetwork
 
 ME = Server("s0", "h:1", f"{0:032x}")
 C0 = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)

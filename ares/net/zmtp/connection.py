@@ -51,7 +51,6 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self.shaken = False
         self.ready = False
         self.trouble: NotZmtp | None = None
-        self._handshake: Handshake | None = handshake
         self._incoming = Incoming(kind, scratch, handshake)
         self._met = met
         self._receive = receive
@@ -68,19 +67,16 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(UNSENT_BYTES)
-        self._begin()
-        self._made(self, transport.get_extra_info("socket"))
-
-    def _begin(self) -> None:
-        assert self._handshake is not None, "a connection is made once"
+        handshake = self._incoming.handshake
+        assert handshake is not None, "it has not begun"
         try:
-            opening = self._handshake.opening()
+            opening = handshake.opening()
             if self._careful:
                 opening, self._incoming.after_greeting = opening[:MECHANISM_AT], opening[MECHANISM_AT:]
             self.transport.write(opening)
         except NotZmtp as error:
             self._give_up(error)
-        self._handshake = None
+        self._made(self, transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         incoming = self._incoming

@@ -230,7 +230,7 @@ def _opened(box: bytes, nonce: bytes, key: bytes, otherwise: str) -> bytes:
 
 
 class CurveCipher:
-    """The messages of a connection whose handshake is done (:class:`ares.net.zmtp.frames.Cipher`): MESSAGE commands, each a box with one frame.
+    """Keeps the messages of a connection whose handshake is done secret: MESSAGE commands, each a box with one frame.
 
     ``key``: what both transient keys make; ``ours`` and ``theirs``: what nonces begin with; ``sent``, ``received``: the last ones of the handshake.
 
@@ -240,6 +240,7 @@ class CurveCipher:
     """
 
     overhead_bytes = _CONTENT_AT
+    """What is in a frame beside its content, at most."""
 
     def __init__(self, key: bytes, ours: bytes, theirs: bytes, sent: int, received: int) -> None:
         assert len(key) == _KEY, "libsodium takes its word for it"
@@ -250,11 +251,13 @@ class CurveCipher:
         self._received = received.to_bytes(_COUNT, "big")
 
     def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
+        """One message as it goes over the wire, in buffers that are to be sent in order, and before what is sealed later."""
         last = len(frames) - 1
         for position, frame in enumerate(frames):
             yield self._sealed(frame, _SEALED_MORE if position < last else 0)
 
     def seal_command(self, command: bytes) -> bytearray:
+        """A command, likewise."""
         return self._sealed(command, _SEALED_COMMAND)
 
     def _sealed(self, frame: Frame, flags: int) -> bytearray:
@@ -269,6 +272,7 @@ class CurveCipher:
         return memory
 
     def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]:
+        """The frame whose body lies there: flags, and where its content begins, in place, which ends where the body does. Raises NotZmtp."""
         head = bytes(memory[start : start + _BOX_AT])
         if end - start < _CONTENT_AT or not head.startswith(_MESSAGE):
             raise NotZmtp("what is no MESSAGE after the handshake")

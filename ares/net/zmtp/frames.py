@@ -9,10 +9,13 @@ import ctypes
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
 from ares.model.errors import AresError
+
+if TYPE_CHECKING:
+    from ares.net.zmtp.curve import CurveCipher
 
 DEALER = b"DEALER"
 ROUTER = b"ROUTER"
@@ -84,22 +87,6 @@ class NotAdmitted(NotZmtp):
         self.answer = answer
 
 
-class Cipher(Protocol):
-    """How messages are kept secret once the handshake is done."""
-
-    overhead_bytes: int
-    """What is in a frame beside its content, at most."""
-
-    def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
-        """One message as it goes over the wire, in buffers that are to be sent in order, and before what is sealed later."""
-
-    def seal_command(self, command: bytes) -> bytearray:
-        """A command, likewise."""
-
-    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]:
-        """The frame whose body lies there: flags, and where its content begins, in place, which ends where the body does. Raises NotZmtp."""
-
-
 class Handshake(ABC):
     """One side of one connection's handshake.
 
@@ -109,7 +96,7 @@ class Handshake(ABC):
 
     mechanism: bytes
     properties: bytes | None = None
-    cipher: Cipher | None = None
+    cipher: "CurveCipher | None" = None
     client_key = ""
 
     @abstractmethod
@@ -172,13 +159,11 @@ def divided(command: bytes) -> tuple[bytes, bytes]:
 def refusal(command: bytes) -> TurnedAway | None:
     """What the peer means by it, if it is the command ERROR."""
     name, rest = divided(command)
-    return TurnedAway(_code(rest)) if name == b"ERROR" else None
-
-
-def _code(rest: bytes) -> str:
+    if name != b"ERROR":
+        return None
     if not rest or len(rest) != 1 + rest[0]:
         raise NotZmtp("an ERROR whose reason is not as long as it says")
-    return rest[1:].decode("ascii", "replace")[:100]
+    return TurnedAway(rest[1:].decode("ascii", "replace")[:100])
 
 
 def parsed(metadata: bytes) -> dict[bytes, bytes]:
@@ -198,11 +183,6 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
         found[name] = metadata[value_at:end]
         at = end
     return found
-
-
-def pong(context: bytes) -> bytes:
-    """The answer to a PING with this context: the body of a command."""
-    return b"\x04PONG" + context
 
 
 def head(size: int, more: int = 0) -> bytes:
@@ -249,13 +229,13 @@ class Incoming:
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
         self.ready = False
         self.client_key = ""
-        self.cipher: Cipher | None = None
+        self.cipher: CurveCipher | None = None
         self.answers: list[bytes | bytearray] = []
         self.after_greeting = b""
         self.held_bytes = 0
         self._kind = kind
         self.scratch = scratch
-        self._handshake: Handshake | None = handshake
+        self.handshake: Handshake | None = handshake
         self._mechanism = handshake.mechanism
         self._greeted = False
         self._rest = b""
@@ -347,7 +327,9 @@ class Incoming:
             if end > have:
                 if size <= LARGE_BYTES_MIN or flags & COMMAND:
                     break
-                self._begin_large(view[body:], size, bool(flags & MORE))
+                large, self._large_at, self._more = Blank(size), have - body, bool(flags & MORE)
+                large.view[: self._large_at] = view[body:]
+                self.large = large
                 return have
             start = end
             if self.cipher is not None:
@@ -356,8 +338,7 @@ class Incoming:
                 self._command(bytes(view[body:end]))
                 continue
             self._more = bool(flags & MORE)
-            if self._keep(bytes(view[body:end])):
-                messages.append(self._taken())
+            self._keep(bytes(view[body:end]), messages)
         return start
 
     def _check(self, flags: int, size: int) -> None:
@@ -371,11 +352,6 @@ class Incoming:
         if content > FRAME_BYTES_MAX or self._message_bytes + content > MESSAGE_BYTES_MAX:
             raise NotZmtp(f"a frame of {size} bytes in a message that has {self._message_bytes} already")
 
-    def _begin_large(self, first: memoryview, size: int, more: bool) -> None:
-        large = Blank(size)
-        large.view[: len(first)] = first
-        self.large, self._large_at, self._more = large, len(first), more
-
     def _end_large(self, large: Blank, messages: list[list[Frame]]) -> None:
         self.large = None
         if self.cipher is None:
@@ -385,30 +361,27 @@ class Incoming:
             if flags & COMMAND:
                 raise NotZmtp(f"a command of {len(large.view)} bytes")
             self._more, frame = bool(flags & MORE), bytes(large.view[start:])
-        if self._keep(frame):
-            messages.append(self._taken())
+        self._keep(frame, messages)
 
-    def _keep(self, frame: Frame) -> bool:
-        """Whether the message is complete with it."""
+    def _keep(self, frame: Frame, messages: list[list[Frame]]) -> None:
+        """The message joins ``messages`` when it is complete with this frame."""
         self._frames.append(frame)
         self._message_bytes += len(frame) + FRAME_BYTES_MORE
         if len(self._frames) > FRAMES_MAX:
             raise NotZmtp(f"a message of more than {FRAMES_MAX} frames")
-        return not self._more
-
-    def _taken(self) -> list[Frame]:
-        frames, self._frames, self._message_bytes, self.held_bytes = self._frames, [], 0, 0
-        return frames
+        if not self._more:
+            messages.append(self._frames)
+            self._frames, self._message_bytes, self.held_bytes = [], 0, 0
 
     def _command(self, body: bytes) -> None:
-        if self._handshake is not None:
-            self._shake(self._handshake, body)
+        if self.handshake is not None:
+            self._shake(self.handshake, body)
             return
         if (refused := refusal(body)) is not None:
             raise refused
         name, rest = divided(body)
         if name == b"PING" and len(rest) >= 2:
-            answer = pong(rest[2:18])
+            answer = b"\x04PONG" + rest[2:18]
             self.answers.append(framed(answer) if self.cipher is None else self.cipher.seal_command(answer))
 
     def _shake(self, handshake: Handshake, command: bytes) -> None:
@@ -417,7 +390,7 @@ class Incoming:
             theirs = parsed(handshake.properties).get(b"socket-type", b"")
             if theirs not in _FITS[self._kind]:
                 raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
-            self.ready, self.cipher, self.client_key, self._handshake = True, handshake.cipher, handshake.client_key, None
+            self.ready, self.cipher, self.client_key, self.handshake = True, handshake.cipher, handshake.client_key, None
             self._plain = handshake.cipher is None
         if answer:
             self.answers.append(answer)

@@ -26,7 +26,7 @@ from ares.cluster.settings import Settings
 from ares.machine.loop import run
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Describe, DescribeConsensus, Description, Reason, Refused
-from ares.net.zmq.zmq_client import ZmqConnections
+from ares.net.libzmq import ZmqConnections
 from ares.security.keys import SecretKey, keyed
 from ares.testing.fuzz.fuzz_attacks import Attacker, Mint
 from ares.testing.torture.cluster import Cluster

@@ -1,0 +1,320 @@
+"""The transport over libzmq, for users who prefer its implementation: a DEALER socket for each server, and one ROUTER socket for all clients.
+
+Plain sockets are drained on the event loop through their descriptor: one await per message (``zmq.asyncio``) costs ten times as much. The descriptor
+is edge-triggered: it tells that something changed, once, and a send may swallow that edge. So ``EVENTS`` is looked at after every send and drain.
+
+ZeroMQ itself queues nothing for a server that is not connected (IMMEDIATE); what it does not take waits here, bounded, and goes out when the server
+takes messages again. A connection that broke is made again by ZeroMQ, ever slower up to once a second.
+
+With a secret key, connections are CURVE, and only libzmq's monitor tells what becomes of a handshake. A server that does not know this client's key
+hangs up in it, and ZeroMQ tries no more: ares/net/links.py does.
+
+ROUTER never blocks: replies for a client that left, or that has a thousand batches unread, are dropped. libzmq bounds a frame and the number of
+batches in a queue; docs/limits.md says what is without a bound.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from ares.cluster.tables import Limits
+from ares.machine.metrics import Traffic
+from ares.model.codec import FRAME_BYTES_MAX
+from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+from ares.model.messages import AnyMessage
+from ares.net import links
+from ares.net.batching import TURN_S, BatchListener, Deliver, batches
+from ares.net.links import Link, LinkedConnections
+from ares.net.port import Handle, Sender
+from ares.security.clients_file import KeyedSender, Lock
+
+DRAIN_BATCHES_MAX = 64
+"""Taken from a socket before the event loop has its turn."""
+
+UNSENT_BATCHES_MAX = 8
+"""What ZeroMQ holds for a server that is connected and slow: little, since only what waits here is bounded in bytes."""
+
+RECEIVED_BATCHES_MAX = 8
+"""What ZeroMQ takes in from one client before the server gets to it: then the client's own TCP stream stands still."""
+
+_ZAP_VERSION, _ZAP_DOMAIN = b"1.0", b"ares"
+_REFUSALS = {zmq.Event.HANDSHAKE_FAILED_AUTH: links.UNKNOWN_KEY, zmq.Event.HANDSHAKE_FAILED_PROTOCOL: links.NO_SERVER}
+_HANDSHAKES = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event(sum(_REFUSALS))
+
+Socket = zmq.Socket[bytes]
+
+
+def create_socket(context: zmq.Context[Socket], kind: int) -> Socket:
+    """A socket with everything that both sides have in common. It queues 1,000 batches in either direction, which is libzmq's default."""
+    socket = context.socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, links.HANDSHAKE_TIMEOUT_MS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, links.KEEPALIVE_IDLE_S)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, links.KEEPALIVE_INTERVAL_S)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, links.KEEPALIVE_PROBES)
+    socket.setsockopt(zmq.TCP_MAXRT, links.SILENCE_MS_MAX)
+    return socket
+
+
+def send(socket: Socket, frames: Sequence[bytes]) -> bool:
+    """Hand one multipart message to ZeroMQ; False if it takes none at the moment."""
+    try:
+        socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        return True
+    except zmq.Again:
+        return False
+
+
+def ready(socket: Socket, wanted: int) -> bool:
+    """Whether the socket is ready for something of ``wanted`` (POLLIN, POLLOUT)."""
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & wanted)
+
+
+def told(monitor: Socket) -> Iterator[tuple[int, int]]:
+    """What libzmq's monitor has to tell: events, and their values. Its descriptor tells of nothing before it was looked once and found empty."""
+    while not monitor.closed and ready(monitor, zmq.POLLIN):
+        message = recv_monitor_message(monitor)
+        yield message["event"], message["value"]
+
+
+class ZmqConnections(LinkedConnections):
+    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
+
+    def open(self, deliver: Deliver) -> None:
+        super().open(deliver)
+        self.context: zmq.Context[Socket] = zmq.Context()
+
+    def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
+        link = _Link(self, server, key)
+        try:
+            link.socket.connect(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            link.close()
+            raise BadInput(error.strerror) from error
+        return link
+
+    async def close(self) -> None:
+        if self._opened:
+            await super().close()
+            await asyncio.to_thread(self.context.term)
+
+
+class _Link(Link):
+    """A socket, not connected yet."""
+
+    def __init__(self, connections: ZmqConnections, server: ServerId, key: str) -> None:
+        super().__init__(connections, server)
+        self._loop = asyncio.get_running_loop()
+        self._monitor: Socket | None = None
+        self.socket = socket = create_socket(connections.context, zmq.DEALER)
+        socket.setsockopt(zmq.SNDHWM, UNSENT_BATCHES_MAX)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.RECONNECT_IVL, round(links.RECONNECT_S_MIN * 1000))
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(links.RECONNECT_S_MAX * 1000))
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, links.CONNECT_TIMEOUT_MS)
+        self._loop.add_reader(socket.fileno(), self._attend)
+        if self._secret is not None:
+            socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(key))
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(self._secret.public))
+            socket.setsockopt(zmq.CURVE_SECRETKEY, self._secret.secret)
+            self._monitor = socket.get_monitor_socket(_HANDSHAKES)
+            self._loop.add_reader(self._monitor.fileno(), self._listen, self._monitor)
+            self._loop.call_soon(self._listen, self._monitor)
+
+    def _listen(self, monitor: Socket) -> None:
+        """Take the ends of handshakes."""
+        for event, _ in told(monitor):
+            if event in _REFUSALS:
+                self._shut_out(_REFUSALS[zmq.Event(event)])
+            else:
+                self._trouble("" if event == zmq.Event.HANDSHAKE_SUCCEEDED else links.WRONG_KEY)
+
+    def send(self, messages: Sequence[AnyMessage]) -> None:
+        if self._waiting:
+            self._waiting.admit(messages)
+            self._look_again()
+        else:
+            self._transmit(messages)
+
+    def _transmit(self, messages: Sequence[AnyMessage]) -> None:
+        taken = 0
+        try:
+            for count, frames in batches(messages):
+                if not send(self.socket, frames):
+                    break
+                taken += count
+            self._waiting.admit(messages[taken:])
+        finally:
+            self._look_again()
+
+    def _attend(self) -> None:
+        """Do what the socket is ready for, within measure."""
+        if self.socket.closed:
+            return
+        if self._waiting and ready(self.socket, zmq.POLLOUT):
+            self._transmit(self._waiting.take())
+        for _ in range(DRAIN_BATCHES_MAX):
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            self._deliver(frames)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if ready(self.socket, zmq.POLLIN | (zmq.POLLOUT if self._waiting else 0)):
+            self._loop.call_soon(self._attend)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self.socket.fileno())
+        if self._monitor is not None:
+            self._loop.remove_reader(self._monitor.fileno())
+            self.socket.disable_monitor()
+            self._monitor.close()
+        self.socket.close()
+
+
+class Authenticator:
+    """Tells libzmq which keys may connect to ``secured``, not yet bound: CURVE, and ZAP (ZeroMQ RFC 27).
+
+    libzmq asks it after a client has proved to have its key, hangs up on those that are refused, and says the key with every message of the others.
+    Without an authenticator libzmq would let every key in, so that is asked for, too.
+    """
+
+    def __init__(self, context: zmq.Context[Socket], secured: Socket, loop: asyncio.AbstractEventLoop, lock: Lock) -> None:
+        self._loop = loop
+        self._lock = lock
+        self._socket = context.socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind("inproc://zeromq.zap.01")
+        secured.setsockopt(zmq.CURVE_SERVER, 1)
+        secured.setsockopt(zmq.CURVE_SECRETKEY, lock.key.secret)
+        secured.setsockopt(zmq.ZAP_DOMAIN, _ZAP_DOMAIN)
+        secured.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        loop.add_reader(self._socket.fileno(), self._attend)
+
+    def _attend(self) -> None:
+        """Answer all that was asked; a handshake takes libzmq's thread ten times as long."""
+        while not self._socket.closed and ready(self._socket, zmq.POLLIN):
+            self._socket.send_multipart(self._answer(self._socket.recv_multipart()))
+
+    def _answer(self, request: list[bytes]) -> list[bytes]:
+        asked = request[1] if len(request) > 1 else b""
+        if len(request) == 7 and request[0] == _ZAP_VERSION and request[2] == _ZAP_DOMAIN and request[5] == b"CURVE":
+            key = request[6].hex()
+            if self._lock.clients.admits(key, request[3].decode("ascii", "replace")):
+                return [_ZAP_VERSION, asked, b"200", b"OK", key.encode(), b""]
+        return [_ZAP_VERSION, asked, b"400", b"unknown key", b"", b""]
+
+    def close(self) -> None:
+        if not self._socket.closed:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
+class KeyedName(KeyedSender, bytes):
+    """libzmq's name for a connection, and the key that was proved over it."""
+
+
+class ZmqListener(BatchListener):
+    """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. ``lock``: for clients with keys.
+
+    ``connections``: those that are there, by libzmq's numbers. Of ``limits`` only ``received_bytes`` is kept, and only for what stands in line.
+    """
+
+    def __init__(self, address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
+        super().__init__(traffic)
+        self.connections: set[int] = set()
+        self._wanted = address
+        self._lock = lock
+        self._limits = limits or Limits()
+        self._draining_soon = False
+
+    async def serve(self, handle: Handle) -> str:
+        host, port = links.divided_address(self._wanted)
+        loop = asyncio.get_running_loop()
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._socket = socket = create_socket(self._context, zmq.ROUTER)
+        socket.setsockopt(zmq.BACKLOG, links.BACKLOG)
+        socket.setsockopt(zmq.RCVHWM, RECEIVED_BATCHES_MAX)
+        self._authenticator = None if self._lock is None else Authenticator(self._context, socket, loop, self._lock)
+        self._context.setsockopt(zmq.RCVHWM, 0)  # or libzmq's thread would wait for us to hear the monitor, and send and receive nothing meanwhile
+        self._monitor: Socket = socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
+        try:
+            socket.bind(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            self._close_sockets(0)
+            self._context.term()
+            raise links.cannot_listen(self._wanted, error.strerror) from error
+        self._start(handle, socket.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://"))
+        loop.add_reader(socket.fileno(), self._drain)
+        loop.add_reader(self._monitor.fileno(), self._count)
+        self._count()
+        return self.address
+
+    def _count(self) -> None:
+        for event, number in told(self._monitor):
+            (self.connections.add if event == zmq.Event.ACCEPTED else self.connections.discard)(number)
+
+    def _drain(self) -> None:
+        """One pass: take batches, have them handled, send the replies; for as long as a turn, or DRAIN_BATCHES_MAX of them."""
+        self._draining_soon = False
+        until_s = time.perf_counter() + TURN_S
+        for _ in range(DRAIN_BATCHES_MAX if self._serving and not self._paused else 0):
+            try:
+                connection = self._socket.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                break
+            sender = KeyedName(connection.bytes)
+            if self._lock is not None:
+                sender.key = str(connection.get("User-Id"))
+            self._receive(sender, [self._socket.recv_multipart()])
+            if self._paused or time.perf_counter() >= until_s:
+                break
+        self._look_again()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._look_again()
+
+    def _may_stand(self, bytes: int) -> bool:
+        return self._standing_bytes + bytes <= self._limits.received_bytes
+
+    def _look_again(self) -> None:
+        """The descriptor tells of what comes, not of what is there already."""
+        if not self._draining_soon and self._serving and ready(self._socket, zmq.POLLIN) and not self._paused:
+            self._draining_soon = True
+            self._loop.call_soon(self._drain)
+
+    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        super().reply(sender, messages)
+        self._look_again()
+
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        assert isinstance(sender, bytes)
+        for _, frames in batches(messages):
+            self._traffic.sent_bytes += sum(map(len, frames))
+            send(self._socket, [sender, *frames])
+
+    async def close(self) -> None:
+        if not self._serving:
+            return
+        self._serving = False
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_reader(self._monitor.fileno())
+        await asyncio.sleep(links.CLOSE_GRACE_S)
+        self._close_sockets(round(links.CLOSE_S_MAX * 1000))
+        await asyncio.to_thread(self._context.term)
+
+    def _close_sockets(self, linger_ms: int) -> None:
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close(linger=linger_ms)
+        if self._authenticator is not None:
+            self._authenticator.close()

@@ -1,0 +1,363 @@
+"""The transport that speaks ZMTP on the event loop itself: to servers as a DEALER, over one connection for each, and to clients as a ROUTER.
+
+What a server does not take waits here, bounded, and goes out when the server takes messages again. A connection that broke is made again soon,
+then ever slower up to once a second, as long as something waits for it. With a secret key, connections are CURVE (ares/net/zmtp/curve.py), each to a
+server that owns the key in its address.
+
+On the server's side a sender is its connection, which carries the client's key if clients have keys: with a :class:`ares.security.clients_file.Lock`
+they are let in by them, and nothing of the others gets further than the handshake. Nothing that a client does makes a server hold more than the
+limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever holds most of what all may send unfinished, or leave
+unread, together. Replies for a client that left, or that leaves too many unread, are dropped: it asks again.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+
+from ares.cluster.tables import Limits
+from ares.machine.metrics import Traffic
+from ares.model.codec import Frame
+from ares.model.identity import ServerId
+from ares.model.messages import AnyMessage
+from ares.net import links
+from ares.net.batching import WAITING_BYTES_MAX, BatchListener, Deliver, batches
+from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
+from ares.net.port import Handle, Sender
+from ares.net.zmtp.connection import ZmtpConnection, scratch
+from ares.net.zmtp.curve import CurveClient, CurveServer
+from ares.net.zmtp.frames import DEALER, ROUTER, Handshake, NotAdmitted, Null, TurnedAway, WrongMechanism, properties
+from ares.security.clients_file import KeyedSender, Lock
+
+ROLL_CALL_S = 2.0
+"""How often clients that are connected are looked up in the list of those who may be."""
+
+NEGLIGIBLE_BYTES = 4 * 1024
+"""A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
+
+_log = logging.getLogger(__name__)
+
+
+class ZmtpConnections(LinkedConnections):
+    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
+
+    def open(self, deliver: Deliver) -> None:
+        super().open(deliver)
+        self.scratch = scratch()
+
+    def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
+        return _Link(self, server, host, port, key)
+
+
+class _Link(Link):
+    """Its connection is made when there is something to send."""
+
+    def __init__(self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str) -> None:
+        super().__init__(connections, server)
+        self._scratch = connections.scratch
+        self._host = host
+        self._port = port
+        self._key = key
+        self._loop = asyncio.get_running_loop()
+        self._careful = False
+        self._latest: ZmtpConnection | None = None
+        self._met_or_lost = asyncio.Event()
+        self._connecting: asyncio.Task[None] | None = None
+        self._pause_s = links.RECONNECT_S_MIN
+        self._closed = False
+        deliver = self._deliver
+
+        def receive(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
+            for frames in batches:
+                deliver(frames)
+
+        self._receive = receive
+
+    @property
+    def _usable(self) -> ZmtpConnection | None:
+        return self._latest if self._latest is not None and self._latest.ready else None
+
+    def send(self, messages: Sequence[AnyMessage]) -> None:
+        connection = self._latest
+        if connection is None or not connection.ready or connection.slow or self._waiting.messages:
+            self._waiting.admit(messages)
+            if self._usable is None and self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect(0.0))
+        else:
+            self._transmit(connection, messages)
+
+    def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> None:
+        taken = 0
+        for count, frames in batches(messages):
+            if connection.slow or not connection.send(frames):
+                break
+            taken += count
+        if taken < len(messages):
+            self._waiting.admit(messages[taken:])
+
+    async def _connect(self, pause_s: float) -> None:
+        """Until a handshake is done; how long the connection then lasts is another matter."""
+        while not self._closed and self._waiting:
+            await asyncio.sleep(pause_s)
+            self._met_or_lost.clear()
+            handshake: Handshake = Null(DEALER) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER))
+            connection = self._latest = ZmtpConnection(
+                DEALER, handshake, self._scratch, self._met, self._receive, self._lost, lambda _, raw: tune(raw), self._flow, careful=self._careful
+            )
+            await self._reach(connection)
+            if self._usable is not None:
+                break
+            pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, links.RECONNECT_S_MAX)
+        self._connecting = None
+
+    async def _reach(self, connection: ZmtpConnection) -> None:
+        """Until its handshake is done, or has come to nothing."""
+        try:
+            async with asyncio.timeout(links.CONNECT_TIMEOUT_MS / 1000):
+                await self._loop.create_connection(lambda: connection, self._host, self._port, family=socket.AF_INET)
+        except (OSError, TimeoutError, UnicodeError) as error:
+            connection.hang_up()
+            self._trouble(links.unreached(self._host, error))
+            return
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+                await self._met_or_lost.wait()
+        except TimeoutError:
+            self._latest = None  # that it ends now is our doing
+            connection.hang_up()
+            self._trouble(links.MUTE)
+
+    def _met(self, connection: ZmtpConnection) -> None:
+        if connection is not self._latest or self._closed:
+            connection.hang_up()
+            return
+        self._pause_s = links.RECONNECT_S_MIN
+        self._careful = False
+        self._trouble("")
+        self._met_or_lost.set()
+        self._flow()
+
+    def _flow(self) -> None:
+        connection = self._usable
+        if connection is not None and self._waiting:
+            self._transmit(connection, self._waiting.take())
+
+    def _lost(self, connection: ZmtpConnection) -> None:
+        """Also when it never came to a handshake."""
+        if not connection.shaken:
+            if connection is self._latest and not self._closed:
+                self._judge(connection)
+        elif connection.trouble is not None:
+            _log.warning("hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble)
+        if connection is self._latest:
+            self._met_or_lost.set()
+            if self._waiting and not self._closed and self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect(self._pause_s))
+
+    def _judge(self, connection: ZmtpConnection) -> None:
+        """A handshake that came to nothing."""
+        match connection.trouble:
+            case WrongMechanism():
+                self._shut_out(links.NEEDS_KEYS if self._secret is None else links.NO_SERVER)
+            case TurnedAway(code="400") if self._secret is not None:
+                self._shut_out(links.UNKNOWN_KEY)
+            case None:
+                self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that
+                self._trouble(links.HUNG_UP if self._secret is None else links.WRONG_KEY)
+            case TurnedAway() as refused:
+                self._trouble(str(refused))
+            case trouble:
+                self._trouble(f"what answers there is no server that can be understood: {trouble}")
+
+    def close(self) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._usable is not None:
+            self._usable.close()
+        elif self._latest is not None:
+            self._latest.hang_up()
+
+
+class _ClientConnection(KeyedSender, ZmtpConnection):
+    """The connection of one client; it is the sender of what comes over it."""
+
+
+class ZmtpListener(BatchListener):
+    """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. ``lock``: for clients with keys.
+
+    ``connections``: those that are there; ``refused``: connections beyond the limit; ``cut``: clients hung up on because of what they held, or
+    because their keys were revoked.
+    """
+
+    def __init__(self, address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
+        super().__init__(traffic)
+        self._lock = lock
+        self.refused = 0
+        self.cut = 0
+        self._wanted = address
+        self._limits = limits or Limits()
+        self.connections: dict[ZmtpConnection, asyncio.TimerHandle] = {}
+        self._unmet: dict[ZmtpConnection, None] = {}
+        self._scratch = scratch()
+        self._ended = asyncio.Event()
+        self._held_bytes = 0
+        self._unread: dict[ZmtpConnection, int] = {}
+        self._unread_bytes = 0
+        self._strange = 0
+
+    async def serve(self, handle: Handle) -> str:
+        host, port = links.divided_address(self._wanted)
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, family=socket.AF_INET, backlog=links.BACKLOG)
+        except OSError as error:
+            raise links.cannot_listen(self._wanted, error.strerror) from error
+        bound_host, bound_port = self._server.sockets[0].getsockname()
+        self._start(handle, f"{bound_host}:{bound_port}")
+        if self._lock is not None:
+            self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, self._lock)
+        return self.address
+
+    # -- connections ----------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> ZmtpConnection:
+        def admits(key: str) -> bool:
+            assert self._lock is not None, "only who has keys is asked about them"
+            return self._lock.clients.admits(key, connection.host)
+
+        handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
+        connection = _ClientConnection(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
+        return connection
+
+    def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
+        tune(raw)
+        self.connections[connection] = self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
+        self._unmet[connection] = None
+        if len(self.connections) <= self._limits.connections:
+            return
+        oldest = next(iter(self._unmet))  # the newest is among them: or strangers who say nothing could keep everybody else out
+        self.refused += 1
+        if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+            _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": oldest.peer})
+        self._forget(oldest)
+        oldest.hang_up()
+
+    def _met(self, connection: ZmtpConnection) -> None:
+        self._unmet.pop(connection, None)
+        if self._paused:
+            connection.pause()
+
+    def _stands(self, sender: Sender, more_bytes: int) -> None:
+        assert isinstance(sender, _ClientConnection)
+        super()._stands(sender, more_bytes)
+        if more_bytes > 0:
+            sender.pause()
+        self._holds(more_bytes)
+        if more_bytes < 0 and not self._paused:
+            sender.resume()
+
+    def _weight(self, connection: ZmtpConnection) -> int:
+        """What is held of what came from it."""
+        line = self._lines.get(connection)
+        return connection.held_bytes + (line.bytes if line is not None else 0)
+
+    def _lost(self, connection: ZmtpConnection) -> None:
+        self._forget(connection)
+        self._give_up(connection)
+        self._note_unread(connection, 0)
+        if connection.trouble is not None and not isinstance(connection.trouble, NotAdmitted):
+            self._strange += 1
+            if self._strange.bit_count() == 1:
+                _log.info("hung up on a peer (%d so far): %s", self._strange, connection.trouble)
+        if not self.connections:
+            self._ended.set()
+
+    def pause(self) -> None:
+        super().pause()
+        for connection in self.connections:
+            connection.pause()
+
+    def _drain(self) -> None:
+        if not self._paused:
+            for connection in self.connections:
+                if connection not in self._lines:
+                    connection.resume()
+
+    def _holds(self, more_bytes: int) -> None:
+        """Somebody is in the middle of a message, or stands in line: hang up on whoever holds most until all together are within the bound."""
+        self._held_bytes += more_bytes
+        if self._held_bytes > self._limits.received_bytes:
+            self._hang_up_beyond(self._limits.received_bytes, self._weight, "sent of messages that are not complete, or not answered")
+
+    def _hang_up_beyond(self, most: int, weight: Callable[[ZmtpConnection], int], what: str) -> None:
+        total = sum(map(weight, self.connections))
+        while total > most and self.connections:
+            heaviest = max(self.connections, key=weight)
+            total -= weight(heaviest)
+            self._cut(heaviest, f"{weight(heaviest)} bytes {what}, and all clients' together are too many")
+
+    def _cut(self, connection: ZmtpConnection, why: str) -> None:
+        self.cut += 1
+        if self.cut.bit_count() == 1:
+            _log.warning("hung up on a client (%d so far): %s", self.cut, why, extra={"peer": connection.peer})
+        self._forget(connection)
+        connection.hang_up()
+
+    def _forget(self, connection: ZmtpConnection) -> None:
+        """Also the timer, or many that came and went would be kept by theirs."""
+        self._unmet.pop(connection, None)
+        timer = self.connections.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _call_roll(self, lock: Lock) -> None:
+        """Hang up on those whose keys were revoked: their requests are refused anyway, and their connections take room."""
+        self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, lock)
+        for connection in lock.revoked(self.connections):
+            self._cut(connection, "its key was revoked")
+
+    # -- replies --------------------------------------------------------------------------------------------------------
+
+    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        assert isinstance(sender, _ClientConnection)
+        for _, frames in batches(messages):
+            bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+            unsent = sender.unsent_bytes
+            if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # one batch is always taken
+                self._traffic.sent_bytes += bytes
+                sender.send(frames)
+                if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:
+                    self._note_unread(sender, sender.unsent_bytes)
+
+    def _note_unread(self, connection: ZmtpConnection, bytes: int) -> None:
+        """What is known of ``connection``; of others it may be less by now, and is looked at when all together seem to be too much."""
+        self._unread_bytes += bytes - self._unread.pop(connection, 0)
+        if bytes:
+            self._unread[connection] = bytes
+        if self._unread_bytes > self._limits.unread_bytes:
+            self._hang_up_beyond(self._limits.unread_bytes, lambda connection: connection.unsent_bytes, "left unread")
+            self._unread = {connection: unsent for connection in self.connections if (unsent := connection.unsent_bytes)}
+            self._unread_bytes = sum(self._unread.values())
+
+    async def close(self) -> None:
+        if not self._serving:
+            return
+        self._serving = False
+        if self._lock is not None:
+            self._rolling.cancel()
+        self._server.close()
+        await asyncio.sleep(links.CLOSE_GRACE_S)
+        for connection in self.connections:
+            connection.close()
+        if self.connections:
+            self._ended.clear()
+            try:
+                await asyncio.wait_for(self._ended.wait(), links.CLOSE_S_MAX)
+            except TimeoutError:
+                for connection in list(self.connections):
+                    connection.hang_up()
+
+
+def _end_unless_met(connection: ZmtpConnection) -> None:
+    if not connection.ready:
+        connection.hang_up()

@@ -1,1 +1,0 @@
-"""The transport over libzmq, for those who prefer its implementation."""
