@@ -22,12 +22,24 @@ from msgspec import Struct
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
+from ares.testing.torture.cluster import last_words
 
 STARTING_S = (0.0, 0.15)
 """How long after its start a process is killed that shall not come to serve, or hardly."""
 
 DIES_AGAIN = 0.3
 VICTIMS = (("one", 60), ("some", 25), ("all", 15))
+_PRELOADED = [
+    "ares.server.process",
+    "ares.autopilot.pilot",
+    "ares.consensus.member_host",
+    "ares.store.journal.log",
+    "ares.server.serving",
+    "ares.server.host",
+    "ares.testing.kills.kill_members",
+    "ares.testing.kills.kill_servers",
+    "uvloop",
+]
 
 
 class StormLimits(Struct, frozen=True):
@@ -44,22 +56,6 @@ class Toll(Struct):
     starting: int = 0
     rounds: int = 0
     all_at_once: int = 0
-
-
-_PRELOADED = [
-    "ares.server.process",
-    "ares.autopilot.pilot",
-    "ares.consensus.member_host",
-    "ares.store.journal.log",
-    "ares.server.serving",
-    "ares.server.host",
-    "ares.testing.kills.kill_members",
-    "ares.testing.kills.kill_servers",
-    "uvloop",
-]
-
-
-_LOG_LINES = 12
 
 
 class ForkedProcesses:
@@ -105,7 +101,7 @@ class ForkedProcesses:
 
     def last_words(self, id: ServerId) -> str:
         """The end of its log."""
-        return "\n".join(self._log(id).read_text(errors="replace").splitlines()[-_LOG_LINES:])
+        return last_words(self._log(id))
 
     def _log(self, id: ServerId) -> Path:
         return self._logs / f"{id}.log"

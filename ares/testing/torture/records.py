@@ -4,6 +4,7 @@ Clients take times from CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 import hashlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -102,6 +103,12 @@ Outcome = Installed | Declined | Failed | Killed
 
 encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
+
+
+def tell(message: Counts | Reply) -> None:
+    """Let the parent process know."""
+    sys.stdout.buffer.write(encoder.encode(message) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def load_records(paths: Iterable[Path], origin: float) -> list[Record]:

@@ -21,8 +21,7 @@ from ares.cluster.cluster_file import Durability, Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
 from ares.testing.torture.clients import TrafficPlan
-from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, EtcdMembers, Helper
-from ares.testing.torture.cluster import ids as etcd_ids
+from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, Helper, etcd_ids, etcd_members
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
@@ -68,12 +67,9 @@ class TortureProgress(Struct, frozen=True):
 class TortureRun:
     """One run on a cluster that is set up and not started."""
 
-    def __init__(
-        self, options: Options, cluster: Cluster, network: Network | None, notes: list[str], show: Callable[[TortureProgress], None]
-    ) -> None:
+    def __init__(self, options: Options, cluster: Cluster, notes: list[str], show: Callable[[TortureProgress], None]) -> None:
         self._options = options
         self._home = cluster.settings.path.parent
-        self._network = network
         self._notes = notes
         self._show = show
         self._timeline = Timeline()
@@ -203,7 +199,7 @@ class TortureRun:
             seconds=round(timeline.end, 1),
             servers=options.servers,
             consensus=options.consensus,
-            partitions=self._network is not None,
+            partitions=self._cluster.has_network,
             operations=count_operations(records),
             faults=dict(sorted(timeline.faults.items())),
             reconfigurations=nemesis.reconfigurations,
@@ -237,7 +233,7 @@ def torture(options: Options, show: Callable[[TortureProgress], None], say: Call
             network = stack.enter_context(Network(_hosts(options)))
         cluster = _cluster(home, options, network)
         try:
-            summary = run(TortureRun(options, cluster, network, notes, show).perform())
+            summary = run(TortureRun(options, cluster, notes, show).perform())
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
@@ -270,12 +266,12 @@ def _hosts(options: Options) -> list[str]:
 
 def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
     """Not yet started."""
-    etcd = EtcdMembers(home / "etcd", options.consensus, network) if options.etcd else None
-    members, endpoints = (0, etcd.endpoints) if etcd is not None else (options.consensus, ())
+    endpoints, etcd = etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
+    members = 0 if options.etcd else options.consensus
     settings = create(home, Plan(options.servers, members, base_port=0, security="none", durability=options.durability, etcd=endpoints))
     if network is not None:
         settings = _moved(settings, network)
-    return Cluster(settings, network, None if etcd is None else etcd.commands())
+    return Cluster(settings, network, etcd)
 
 
 def _moved(settings: Settings, network: Network) -> Settings:
