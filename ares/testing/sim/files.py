@@ -118,26 +118,19 @@ class Files:
             held, change = FileCopy(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
         self._puts += 1
         put = self._puts
-        operation.base, operation.wanted = held.state, apply(change, held.content, lambda count: make_tokens(self._number, put, count))
-        content = content_of(operation.wanted)
+        wanted = apply(change, held.content, lambda count: make_tokens(self._number, put, count))
+        operation.base, operation.wanted, content = held.state, wanted, content_of(wanted)
         if held.state.genesis.atomic:
             write = fm_put(blocks, file, held.state, content, self._ids, self._now_s(), overwrite=step.mine)
         else:
             write = fm_update(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
-        operation.report, operation.state = yield from write
-        operation.responded = self._world.now
-        self._keep(operation, held)
-        return operation
-
-    def _keep(self, operation: FileOperation, held: FileCopy) -> None:
-        """Of a file that was replaced or made by another the client has no copy any more."""
-        assert operation.report is not None
-        assert operation.state is not None
-        assert operation.wanted is not None
-        if any(conflict.why in WHOLE_FILE for conflict in operation.report.conflicts):
-            self._held.pop(operation.file, None)
+        report, state = yield from write
+        operation.report, operation.state, operation.responded = report, state, self._world.now
+        if any(conflict.why in WHOLE_FILE for conflict in report.conflicts):  # another replaced or made the file: there is no copy of that here
+            self._held.pop(file, None)
         else:
-            self._held[operation.file] = FileCopy(operation.state, operation.wanted, held.blocks)
+            self._held[file] = FileCopy(state, wanted, held.blocks)
+        return operation
 
     def _remove(self, file: str) -> Operation[FileOperation]:
         operation, blocks = self._open("remove", file)

@@ -268,11 +268,9 @@ def draw(seed: int, scenario: str) -> SimPlan:
         clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
     plan = SimPlan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
-    return _with_journals(plan, rng, shape) if shape.segment_bytes else plan
-
-
-def _with_journals(plan: SimPlan, rng: Random, shape: Shape) -> SimPlan:
-    chances = msgspec.structs.replace(plan.chances, sync_s=rng.choice(shape.sync_s))
+    if not shape.segment_bytes:
+        return plan
+    chances = msgspec.structs.replace(chances, sync_s=rng.choice(shape.sync_s))
     return msgspec.structs.replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
 
 

@@ -16,23 +16,20 @@ from msgspec import Struct
 
 from ares.model.codec import encode
 from ares.model.configuration import Configuration
-from ares.model.identity import DomainName
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
 from ares.testing.sim.chronicle import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
 from ares.testing.sim.journal_server import JournalServer
-from ares.testing.sim.judgement import judge_files
-from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, SimWish, draw
+from ares.testing.sim.judgement import judge_files, judge_history
+from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, draw
 from ares.testing.sim.scrubber import Scrubber
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
 from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
-from ares.testing.verify.linearizability import check
-from ares.testing.verify.tag_order import check_tags
 
 HEALING_S = 300.0
 STEPS_MAX = 400_000
@@ -118,12 +115,6 @@ class SimRun:
         else:
             self.consensus.tell_finalized(what.configuration, answer)
 
-    def hint(self, client: SimClient, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
-        self.consensus.hint(domain, answer)
-
-    def wished(self, wish: SimWish) -> Configuration:
-        return wish.configuration(lambda number: self.servers[number].life)
-
     # -- faults -----------------------------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
@@ -132,6 +123,7 @@ class SimRun:
         world = self.world
         world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
         struck = [self.servers[number] for number in fault.servers]
+        journals = [server for server in struck if isinstance(server, JournalServer)]
         names = {server.name for server in struck}
         match fault.kind:
             case "crash" | "kill":
@@ -142,26 +134,24 @@ class SimRun:
                 for server in struck:
                     server.lose_disk()
             case "cut" | "cut-in" | "cut-out":
-                world.cut(fault)
+                world.cuts.append(fault)
                 world.after(fault.lasts_s, world.mend, fault)
             case "slow":
-                world.slow(names)
-                world.after(fault.lasts_s, world.speed_up, names)
-            case "full" | "broken" | "rot" | "gone":
-                self._strike_disks([server for server in struck if isinstance(server, JournalServer)], fault)
+                world.slow |= names
+                world.after(fault.lasts_s, world.slow.difference_update, names)
+            case "full":
+                for server in journals:
+                    server.fill()
+                    world.after(fault.lasts_s, server.empty)
+            case "rot":
+                for server in journals:
+                    server.rot()
+            case "broken" | "gone":
+                for server in journals:
+                    server.break_down() if fault.kind == "broken" else server.lose_segments()
+                    world.after(fault.lasts_s, self._restart, server)
             case "consensus":
                 self.consensus.down_until = world.now + fault.lasts_s
-
-    def _strike_disks(self, struck: list[JournalServer], fault: Fault) -> None:
-        for server in struck:
-            if fault.kind == "full":
-                server.fill()
-                self.world.after(fault.lasts_s, server.empty)
-            elif fault.kind == "rot":
-                server.rot()
-            else:
-                server.break_down() if fault.kind == "broken" else server.lose_segments()
-                self.world.after(fault.lasts_s, self._restart, server)
 
     def _restart(self, server: SimServer) -> None:
         if not self.consensus.healed:
@@ -256,12 +246,7 @@ class SimRun:
 
     def _judge(self) -> None:
         events = [*self.events, *self.chronicle.events()]
-        report = check(events)
-        if not report.ok:
-            raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
-        order = check_tags(events)
-        if order:
-            raise PromiseBroken("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
+        judge_history(events, "the history could not be judged")
         coverable = check_coverability(events)
         if not coverable.ok:
             raise PromiseBroken("; ".join(violation.describe() for violation in coverable.violations[:3]))

@@ -126,7 +126,7 @@ class SimClient:
                 return write_versioned(self.view, key, data, base)
             case "reconfigure":
                 assert step.wish is not None
-                return reconfigure(self.view, self._run.wished(step.wish))
+                return reconfigure(self.view, step.wish.configuration(lambda number: self._run.servers[number].life))
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
@@ -202,7 +202,7 @@ class SimClient:
             self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
         hints, session.hints = session.hints, []
         for domain in hints:
-            self._run.hint(self, domain, self._answer(session.hinted, domain))
+            self._run.consensus.hint(domain, self._answer(session.hinted, domain))
         if session.busy and not self._ticking:
             self._ticking = True
             self._world.after(TICK_S, self._tick)
