@@ -29,8 +29,7 @@ from ares.fragment.report import WHOLE_FILE
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Mark
-from ares.testing.sim.chronicle import BlockOperation, FileChronicle, FileOperation, pair
-from ares.testing.sim.files import TOKEN_BYTES, content_of, tokens_of
+from ares.testing.sim.files import TOKEN_BYTES, BlockOperation, FileChronicle, FileOperation, content_of, pair, tokens_of
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import ATOMIC
 from ares.testing.verify.history import Event

@@ -19,12 +19,11 @@ from ares.model.configuration import Configuration
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
-from ares.testing.sim.chronicle import FileChronicle
+from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
-from ares.testing.sim.journal_server import JournalServer
+from ares.testing.sim.journal_server import JournalServer, Scrubber
 from ares.testing.sim.judgement import judge_files, judge_history
 from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, draw
-from ares.testing.sim.scrubber import Scrubber
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
 from ares.testing.sim.world import SimConsensus, World, name_configuration

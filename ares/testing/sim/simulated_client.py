@@ -21,8 +21,7 @@ from ares.operation.effects import Operation
 from ares.operation.session import Session
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import FileOperation, pair
-from ares.testing.sim.files import Files
+from ares.testing.sim.files import FileOperation, Files, pair
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import SimClientPlan, SimStep
 from ares.testing.sim.world import name_configuration
