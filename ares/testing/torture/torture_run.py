@@ -31,13 +31,16 @@ from ares.testing.torture.verdict import Summary, count_operations, judge, laten
 from ares.testing.verify.history import dump
 
 TIMEOUT_S = 20.0
+OPERATIONS_PER_S = 160.0
+"""Of all clients together, at most."""
+
 CALM_S = 1.0
 _PROGRESS_S = 0.5
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Options(Struct, frozen=True):
-    """``out``: where history.jsonl and timeline.html go. ``operations_per_s``: of all clients together, at most.
+    """``out``: where history.jsonl and timeline.html go.
 
     ``etcd``: it decides, with so many members, instead of consensus members. ``durability``: whether servers that were killed come back with what
     they had, or as somebody new.
@@ -50,7 +53,6 @@ class Options(Struct, frozen=True):
     consensus: int = 3
     partitions: bool = True
     etcd: bool = False
-    operations_per_s: float = 160.0
     durability: Durability = "fsync"
 
 
@@ -93,8 +95,13 @@ class TortureRun:
             chance = Random(f"{self._options.seed} nemesis")
             nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._timeline, chance)
             await self._traffic(nemesis)
-            await self._end_clients()
-            await self._read_everything()
+            for helper in self._clients.values():
+                helper.ask_to_end()
+            for name in list(self._clients):
+                await self._end(name)
+            everybody = "".join(CLIENTS)
+            await self._start("final", everybody)
+            await self._end(everybody)
         finally:
             for helper in self._clients.values():
                 await helper.kill()
@@ -127,14 +134,8 @@ class TortureRun:
             await asyncio.gather(progress, *watchers, return_exceptions=True)
 
     async def _start(self, role: str, name: str) -> Helper:
-        plan = TrafficPlan(
-            str(self._cluster.settings.path),
-            name,
-            self._options.seed,
-            self._options.operations_per_s / len(CLIENTS),
-            TIMEOUT_S,
-            str(self._records(role, name)),
-        )
+        cluster, records = str(self._cluster.settings.path), str(self._home / f"{role}-{name}.jsonl")
+        plan = TrafficPlan(cluster, name, self._options.seed, OPERATIONS_PER_S / len(CLIENTS), TIMEOUT_S, records)
         host = name if name in CLIENTS else CLIENTS[0]
         helper = await Helper.start(self._cluster.inside(host), role, encoder.encode(plan), self._home / "logs" / f"{role}-{name}.log")
         self._clients[name] = helper
@@ -154,12 +155,6 @@ class TortureRun:
             self._show(TortureProgress(timeline.now(), counts, timeline.faults.total(), nemesis.reconfigurations, configuration))
             await asyncio.sleep(_PROGRESS_S)
 
-    async def _end_clients(self) -> None:
-        for helper in self._clients.values():
-            helper.ask_to_end()
-        for name in list(self._clients):
-            await self._end(name)
-
     async def _end(self, name: str) -> None:
         helper = self._clients.pop(name)
         try:
@@ -173,13 +168,6 @@ class TortureRun:
             return
         if status:
             self._problems.append(f"the clients of host {name} ended with status {status}: {helper.last_words()}")
-
-    async def _read_everything(self) -> None:
-        await self._start("final", "".join(CLIENTS))
-        await self._end("".join(CLIENTS))
-
-    def _records(self, role: str, name: str) -> Path:
-        return self._home / f"{role}-{name}.jsonl"
 
     def _report(self, nemesis: Nemesis) -> Summary:
         options, timeline = self._options, self._timeline
