@@ -225,7 +225,6 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
 
 
 def main() -> None:
-    """See ``--help``."""
     parser = argparse.ArgumentParser(prog="python -P -m ares.testing.fuzz.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)")
     parser.add_argument("--address", help="HOST:PORT of what to attack: a process without keys that nobody needs")

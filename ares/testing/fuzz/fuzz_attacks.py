@@ -287,7 +287,6 @@ class Attacker:
                 self.frames["cut off"] += 1
 
     async def _slow(self) -> None:
-        """Byte by byte."""
         async with self._line() as line:
             for byte in greeting() + READY:
                 await line.write(bytes([byte]))

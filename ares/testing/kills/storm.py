@@ -28,7 +28,9 @@ STARTING_S = (0.0, 0.15)
 """How long after its start a process is killed that shall not come to serve, or hardly."""
 
 DIES_AGAIN = 0.3
-VICTIMS = (("one", 60), ("some", 25), ("all", 15))
+VICTIMS = (60, 25, 15)
+"""How often one process is killed, some, or all."""
+
 _PRELOADED = [
     "ares.server.process",
     "ares.autopilot.pilot",
@@ -96,11 +98,9 @@ class ForkedProcesses:
             process.close()
 
     async def close(self) -> None:
-        """Kill everything that runs."""
         await self.kill(*self._running)
 
     def last_words(self, id: ServerId) -> str:
-        """The end of its log."""
         return last_words(self._log(id))
 
     def _log(self, id: ServerId) -> Path:
@@ -192,13 +192,9 @@ class Storm:
         await asyncio.gather(*(self._revive(id) for id in victims))
 
     def _victims(self) -> list[ServerId]:
-        match self._chance.choices([kind for kind, _ in VICTIMS], [weight for _, weight in VICTIMS])[0]:
-            case "one":
-                return [self._chance.choice(self._ids)]
-            case "some":
-                return self._chance.sample(self._ids, self._chance.randint(1, len(self._ids)))
-            case _:
-                return list(self._ids)
+        some = self._chance.randint(1, len(self._ids))
+        [count] = self._chance.choices([1, some, len(self._ids)], VICTIMS)
+        return self._chance.sample(self._ids, count)
 
     async def _revive(self, id: ServerId) -> None:
         self._processes.start(id)

@@ -91,7 +91,6 @@ class FileOperation(Struct, eq=False):
         return (block for block in self.blocks if block.writes and block.tag is not None)
 
     def describe(self) -> str:
-        """One line for a person."""
         told = "nothing there" if self.content is None else f"{len(self.content)} bytes"
         if self.report is not None:
             told = f"{self.report.describe()}: {', '.join(f'{c.length} bytes at {c.offset}: {c.why}' for c in self.report.conflicts) or 'done'}"
@@ -395,5 +394,4 @@ def make_tokens(client: int, put: int, count: int) -> bytes:
 
 
 def tokens_of(content: bytes) -> list[bytes]:
-    """The whole tokens in it."""
     return _token.findall(content)

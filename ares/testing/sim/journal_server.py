@@ -285,7 +285,6 @@ class Scrubber:
         return held >= self._server.replica.hosted[id].configuration.k
 
     def receive(self, server: str, frames: list[bytes]) -> None:
-        """Replies of another server."""
         self._session.receive(ServerId(server), decode_replies(frames), self._world.now)
         self._flush()
 

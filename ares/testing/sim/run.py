@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.codec import encode
-from ares.model.configuration import Configuration
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
@@ -46,7 +45,6 @@ class SimVerdict(Struct, frozen=True):
 
 
 def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
-    """Run it."""
     run = SimRun(plan, keep_story)
     violation = None
     try:
@@ -61,8 +59,6 @@ def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
 
 
 class SimRun:
-    """Everything of one run."""
-
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan
         self.world = World(plan, keep_story)
@@ -209,24 +205,16 @@ class SimRun:
         finalized = client.view.sequence.last_finalized
         decided = self.consensus.table.decisions.get(finalized.domain, {})
         active = [finalized, *(decision.content for index, decision in decided.items() if index > finalized.index)]
-        left = {configuration.id: configuration.crashes_survived for configuration in active}
-        for configuration in active:
-            for member in configuration.servers:
-                if member.identity != self._identity(member.id):
-                    left[configuration.id] -= 1
+        identities = {server.name: server.replica.identity for server in self.servers}
+        present = {each.id: [member.id for member in each.servers if member.identity == identities[member.id]] for each in active}
+        left = {each.id: each.crashes_survived - each.n + len(present[each.id]) for each in active}
         for server in self.world.rng.sample(self.servers, len(self.servers)):
-            touched = [configuration.id for configuration in active if self._member(server, configuration)]
+            touched = [id for id, members in present.items() if server.name in members]
             if all(left[id] > 0 for id in touched):
                 self.world.tell(f"{server.name} CRASHES FOR GOOD")
                 server.crash(True)
                 for id in touched:
                     left[id] -= 1
-
-    def _identity(self, server: str) -> str:
-        return self._by_name[server].replica.identity
-
-    def _member(self, server: SimServer, configuration: Configuration) -> bool:
-        return any(member.id == server.name and member.identity == server.replica.identity for member in configuration.servers)
 
     def _finish(self, client: SimClient) -> None:
         end = self.world.now + HEALING_S

@@ -67,7 +67,6 @@ class SimClient:
         return not self._steps and not self.running and not self._pausing
 
     def begin(self) -> None:
-        """Start every lane."""
         for lane in range(self._lanes):
             self._next(lane)
 

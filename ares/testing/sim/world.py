@@ -45,7 +45,6 @@ class World:
         return self._hash.hexdigest()
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Do it ``delay_s`` from now."""
         self._count += 1
         heappush(self._heap, (self.now + delay_s, self._count, action, arguments))
 
@@ -58,7 +57,6 @@ class World:
         return True
 
     def tell(self, text: str) -> None:
-        """A line for the story."""
         if self.story is not None:
             self.story.append(f"{self.now * 1000:10.3f} ms  {text}")
 

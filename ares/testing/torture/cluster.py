@@ -106,11 +106,9 @@ class Cluster:
         child.wait(STOP_S)
 
     def freeze(self, id: ServerId) -> None:
-        """SIGSTOP."""
         self._children[id].send_signal(signal.SIGSTOP)
 
     def thaw(self, id: ServerId) -> None:
-        """SIGCONT."""
         self._children[id].send_signal(signal.SIGCONT)
 
     def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None:
@@ -131,11 +129,9 @@ class Cluster:
         return ended
 
     def last_words(self, id: ServerId) -> str:
-        """The end of its log."""
         return last_words(self._log(id))
 
     def stop(self) -> None:
-        """Kill everything that runs."""
         for id in list(self._children):
             self.kill(id)
 
@@ -190,7 +186,6 @@ class Helper:
         return self._process.returncode is None
 
     def say(self, line: bytes) -> None:
-        """Send a line."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + b"\n")
 
@@ -201,7 +196,6 @@ class Helper:
         return line if line.endswith(b"\n") else b""
 
     def ask_to_end(self) -> None:
-        """SIGTERM."""
         if self.alive:
             self._process.terminate()
 

@@ -120,7 +120,6 @@ class Reconfigurers:
         return Killed(begun=bool(heard))
 
     async def close(self) -> None:
-        """End them all."""
         for helper in (*self._idle, *self._busy):
             await helper.kill()
 

@@ -63,7 +63,6 @@ class Wish(Struct, frozen=True):
     dies_after: int = 1
 
     def configuration(self) -> Configuration:
-        """What is wished for."""
         return Configuration.abd(self.servers) if self.dap == "abd" else Configuration.ec(self.servers, self.k, self.delta)
 
 
@@ -187,7 +186,6 @@ class Timeline:
         return time.monotonic() - self.origin
 
     def mark(self, kind: str, target: str, detail: str = "", *, fault: bool = False) -> None:
-        """Remember a moment."""
         self.marks.append(Moment(self.now(), kind, target, detail, fault))
 
     def state(self, target: ServerId, state: State, *, new_life: bool = False) -> None:
@@ -210,7 +208,6 @@ class Timeline:
 
     @property
     def faults(self) -> Counter[str]:
-        """How many there were of each kind."""
         return Counter(mark.kind for mark in self.marks if mark.fault)
 
     def troubled(self) -> list[tuple[float, float]]:

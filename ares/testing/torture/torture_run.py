@@ -57,8 +57,6 @@ class Options(Struct, frozen=True):
 
 
 class TortureProgress(Struct, frozen=True):
-    """How it goes."""
-
     seconds: float
     counts: Counts
     faults: int

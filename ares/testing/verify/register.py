@@ -98,7 +98,6 @@ class Register:
 
     @property
     def repeated(self) -> list[str | None]:
-        """The values that are repeated."""
         return [value for value in self.reads if self.is_repeated(value)]
 
     def unexplained(self) -> Iterator[Contradiction]:
