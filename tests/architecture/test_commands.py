@@ -1,9 +1,12 @@
 """Commands that scripts know go on working, whatever module they are in."""
 
+import ast
 import subprocess
+from pathlib import Path
 
 import pytest
 
+import ares
 from ares.machine.interpreter import python
 
 
@@ -17,3 +20,11 @@ def test_the_simulators_status_is_that_of_its_runs() -> None:
     """A violation ends it with 1; `.ci/run` relies on that."""
     program = "import ares.testing.sim.__main__ as sim, runpy, sys; sim.main = lambda: 1; sys.argv = ['x']; runpy.run_module('ares.sim.__main__')"
     assert subprocess.run(python("-c", program), capture_output=True).returncode == 1
+
+
+def test_what_a_module_runs_when_it_is_started_stands_at_its_end() -> None:
+    """What is defined below it is not there yet; `python -P -m ares.testing.fuzz.fuzz` once ended with a NameError."""
+    for path in Path(ares.__file__).parent.rglob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        started = [place for place, node in enumerate(body, 1) if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)]
+        assert started in ([], [len(body)]), path

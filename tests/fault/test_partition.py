@@ -67,9 +67,8 @@ def test_packets_are_dropped_in_the_direction_that_was_asked_for():
 @needs_network
 def test_names_carry_the_pid_and_nothing_is_left_of_them():
     before = socket.if_nameindex()
-    with Network(["s0", "a"]) as network:
-        assert sorted(network.namespaces) == sorted(f"ares{os.getpid()}-{name}" for name in ("hub", "s0", "a"))
-        assert sorted(line.split()[0] for line in left()) == sorted(network.namespaces)
+    with Network(["s0", "a"]):
+        assert sorted(line.split()[0] for line in left()) == sorted(f"ares{os.getpid()}-{name}" for name in ("hub", "s0", "a"))
         assert socket.if_nameindex() == before, "the machine's own interfaces stay as they are"
     assert left() == []
     assert socket.if_nameindex() == before

@@ -110,7 +110,7 @@ def elements_that_are_not_rebuilt() -> Any:
         return None
         yield
 
-    return patch("ares.testing.sim.scrubber.rebuild_element", nothing)
+    return patch("ares.testing.sim.journal_server.rebuild_element", nothing)
 
 
 def anchors_that_nobody_reads() -> Any:

@@ -44,6 +44,10 @@ GROWN_BYTES_MAX = 64 * 1024 * 1024
 DESCRIPTORS_MORE_MAX = 8
 SETTLE_S = 30.0
 SERVES_S = 30.0
+ANSWER_S = 30.0
+_ASK_AGAIN_S = 0.05
+_TARGET = ServerId("target")
+_BAD_BATCHES = re.compile(r"^ares_bad_batches_total(?:{.*})? ([0-9.e+]+)$", re.MULTILINE)
 
 
 class FuzzTarget(Struct, frozen=True):
@@ -92,18 +96,63 @@ def judge(before: ProcessSize, after: ProcessSize, answers: bool, batches: int) 
     return findings
 
 
+async def asked(target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S) -> AnyMessage | None:
+    """What it answers to the question who it is; None: nothing within ``patience_s``. ``key``: the client's, None for one without."""
+    answers: asyncio.Queue[AnyMessage] = asyncio.Queue()
+    connections = ZmqConnections(key)
+    connections.open(lambda _, messages: answers.put_nowait(messages[0]))
+    connections.learn(_TARGET, keyed(target.address, target.key))
+    question = DescribeConsensus(CallId(1)) if target.kind == "consensus" else Describe(CallId(1), True)
+    try:
+        async with asyncio.timeout(patience_s):
+            while answers.empty():
+                connections.post(_TARGET, [question])
+                await asyncio.sleep(_ASK_AGAIN_S)
+            return answers.get_nowait()
+    except TimeoutError:
+        return None
+    finally:
+        await connections.close()
+
+
+async def serves(target: FuzzTarget, patience_s: float = ANSWER_S) -> AnyMessage | None:
+    """Its description of itself, if it gives one."""
+    answer = await asked(target, target.client, patience_s)
+    return None if isinstance(answer, Refused) else answer
+
+
+async def refuses(target: FuzzTarget) -> bool:
+    """Whether it has no service for a key made up just now."""
+    answer = await asked(target, SecretKey.generate())
+    return isinstance(answer, Refused) and answer.reason is Reason.NOT_AUTHORIZED
+
+
+def held(target: FuzzTarget) -> ProcessSize:
+    """What it holds now; of its memory what is resident."""
+    memory_bytes = descriptors = bad_batches = -1
+    if target.pid:
+        pages = int(Path(f"/proc/{target.pid}/statm").read_text(encoding="ascii").split()[1])
+        memory_bytes, descriptors = pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{target.pid}/fd"))
+    if target.http:
+        with urllib.request.urlopen(f"http://{target.http}/metrics", timeout=ANSWER_S) as page:
+            if found := _BAD_BATCHES.search(page.read().decode()):
+                bad_batches = int(float(found[1]))
+    return ProcessSize(memory_bytes, descriptors, bad_batches)
+
+
 async def fuzz(target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS) -> PortReport:
     """Throw so many at one port; if it asks for keys, try so many of one's own making."""
-    known = await configuration_of(target, SERVES_S)
-    descriptors_max = (await held(target)).descriptors + DESCRIPTORS_MORE_MAX
+    description = await serves(target, SERVES_S)
+    known = description.cluster if isinstance(description, Description) else None
+    descriptors_max = (await asyncio.to_thread(held, target)).descriptors + DESCRIPTORS_MORE_MAX
     await _throw(target, max(1, round(frames * WARM_UP_SHARE)), seed, known)
-    before = await _settled(target, descriptors_max)
+    before = await asyncio.to_thread(_settled, target, descriptors_max)
     begin_s = time.monotonic()
     thrown = await _throw(target, frames, seed + 1, known)
     refused = await _strangers(target, strangers) if target.key else 0
     seconds = time.monotonic() - begin_s
     answers = await serves(target, SERVES_S) is not None
-    after = await _settled(target, before.descriptors + DESCRIPTORS_MORE_MAX) if answers else ProcessSize()
+    after = await asyncio.to_thread(_settled, target, before.descriptors + DESCRIPTORS_MORE_MAX) if answers else ProcessSize()
     findings = judge(before, after, answers, thrown["batches"])
     if target.key and refused < strangers:
         findings.append(f"it refused {refused} of {strangers} unknown keys")
@@ -130,11 +179,11 @@ async def _strangers(target: FuzzTarget, many: int) -> int:
     return refused
 
 
-async def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
+def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
     """What it holds, once it has had time to find out who has left."""
     deadline_s = time.monotonic() + SETTLE_S
-    while (now := await held(target)).descriptors > descriptors_max and time.monotonic() < deadline_s:  # noqa: ASYNC110 (another process)
-        await asyncio.sleep(0.1)
+    while (now := held(target)).descriptors > descriptors_max and time.monotonic() < deadline_s:
+        time.sleep(0.1)
     return now
 
 
@@ -176,7 +225,6 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
 
 
 def main() -> None:
-    """See ``--help``."""
     parser = argparse.ArgumentParser(prog="python -P -m ares.testing.fuzz.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)")
     parser.add_argument("--address", help="HOST:PORT of what to attack: a process without keys that nobody needs")
@@ -202,65 +250,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-ANSWER_S = 30.0
-_ASK_AGAIN_S = 0.05
-_TARGET = ServerId("target")
-_BAD_BATCHES = re.compile(r"^ares_bad_batches_total(?:{.*})? ([0-9.e+]+)$", re.MULTILINE)
-
-
-async def asked(target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S) -> AnyMessage | None:
-    """What it answers to the question who it is; None: nothing within ``patience_s``. ``key``: the client's, None for one without."""
-    answers: asyncio.Queue[AnyMessage] = asyncio.Queue()
-    connections = ZmqConnections(key)
-    connections.open(lambda _, messages: answers.put_nowait(messages[0]))
-    connections.learn(_TARGET, keyed(target.address, target.key))
-    question = DescribeConsensus(CallId(1)) if target.kind == "consensus" else Describe(CallId(1), True)
-    try:
-        async with asyncio.timeout(patience_s):
-            while answers.empty():
-                connections.post(_TARGET, [question])
-                await asyncio.sleep(_ASK_AGAIN_S)
-            return answers.get_nowait()
-    except TimeoutError:
-        return None
-    finally:
-        await connections.close()
-
-
-async def serves(target: FuzzTarget, patience_s: float = ANSWER_S) -> AnyMessage | None:
-    """Its description of itself, if it gives one."""
-    answer = await asked(target, target.client, patience_s)
-    return None if isinstance(answer, Refused) else answer
-
-
-async def configuration_of(target: FuzzTarget, patience_s: float = ANSWER_S) -> bytes | None:
-    """The id of the first configuration of its cluster."""
-    answer = await serves(target, patience_s)
-    return answer.cluster if isinstance(answer, Description) else None
-
-
-async def refuses(target: FuzzTarget) -> bool:
-    """Whether it has no service for a key made up just now."""
-    answer = await asked(target, SecretKey.generate())
-    return isinstance(answer, Refused) and answer.reason is Reason.NOT_AUTHORIZED
-
-
-async def held(target: FuzzTarget) -> ProcessSize:
-    """What it holds now."""
-    return ProcessSize(
-        *(_of_process(target.pid) if target.pid else (-1, -1)), await asyncio.to_thread(_bad_batches, target.http) if target.http else -1
-    )
-
-
-def _of_process(pid: int) -> tuple[int, int]:
-    """Resident memory, and how many descriptors."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def _bad_batches(http: str) -> int:
-    with urllib.request.urlopen(f"http://{http}/metrics", timeout=ANSWER_S) as page:
-        found = _BAD_BATCHES.search(page.read().decode())
-    return -1 if found is None else int(float(found[1]))

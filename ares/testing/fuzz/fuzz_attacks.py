@@ -36,39 +36,22 @@ LEAVE_S = 5.0
 HALF_OPEN_S = 0.3
 """How long a connection stands there and says no more; now and then until the server has enough of it."""
 
-
 _INTEGERS = (0, 1, -1, 2, 127, 128, 255, 256, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
-
-
 _TEXTS = ("", "k", "default", "a/b", "\0", "ä\N{SNOWMAN}", "x" * 300, "127.0.0.1:7000", "abd", "ec", "../../etc/passwd")
-
-
 _ITEMS_MAX = 4
-
-
 _GARBAGE_BYTES_MAX = 2000
-
-
 _MESSAGES_MAX = 6
-
-
 _PREFIX = bytes([VERSION])
-
-
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about one configuration that need no successor."""
 
-
 _SERVERS = [Server(ServerId(f"s{index}"), f"127.0.0.1:{7000 + index}", f"{index:032x}") for index in range(5)]
-
-
 _CONFIGURATIONS: list[object] = [
     msgspec.msgpack.decode(msgspec.msgpack.encode(configuration.at(DEFAULT_DOMAIN, index)))
     for configuration in (Configuration.abd(_SERVERS[:3]), Configuration.ec(_SERVERS, k=3))
     for index in (0, 1, 7)
 ]
 """Made up, but possible: most that chance makes are not."""
-
 
 _KINDS = [
     kind
@@ -141,12 +124,11 @@ class Mint:
         return message
 
     def _struct(self, kind: inspect.StructType) -> list[object]:
-        head: list[object] = [] if kind.tag is None else [kind.tag]
-        return head + [self._field(field) for field in kind.fields]
-
-    def _field(self, field: inspect.Field) -> object:
-        usual: object = field.default
-        return usual if usual is not msgspec.NODEFAULT and self._chance.random() < 0.5 else self._value(field.type)
+        struct: list[object] = [] if kind.tag is None else [kind.tag]
+        for field in kind.fields:
+            usual = field.default is not msgspec.NODEFAULT and self._chance.random() < 0.5
+            struct.append(field.default if usual else self._value(field.type))
+        return struct
 
     def _value(self, kind: inspect.Type) -> object:
         chance = self._chance
@@ -250,9 +232,6 @@ class Attacker:
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                 await self._chance.choice(self._attacks)()
 
-    def _threw(self, what: str, frames: int = 1) -> None:
-        self.frames[what] += frames
-
     @contextlib.asynccontextmanager
     async def _line(self, shaken_hands: bool = False) -> AsyncIterator[RawConnection]:
         """A connection; most of the time, what was written is sent before it ends."""
@@ -275,7 +254,7 @@ class Attacker:
         async with self._line() as line:
             for _ in range(self._chance.randint(1, 10)):
                 await line.write(self._chance.randbytes(self._chance.randint(1, 3000)))
-                self._threw("garbage")
+                self.frames["garbage"] += 1
 
     async def _greeted_garbage(self) -> None:
         async with self._line() as line:
@@ -283,13 +262,13 @@ class Attacker:
             await line.write(opening if self._chance.random() < 0.7 else opening[: self._chance.randrange(len(opening))])
             await asyncio.sleep(0.001)
             await line.write(self._chance.randbytes(self._chance.randint(1, 3000)))
-            self._threw("greeting, then garbage", 2)
+            self.frames["greeting, then garbage"] += 2
 
     async def _bad_framing(self) -> None:
         async with self._line(shaken_hands=True) as line:
             for _ in range(self._chance.randint(1, 5)):
                 await line.write(self._chance.randbytes(self._chance.choice([1, 2, 9, 10, 1000])))
-                self._threw("bad framing")
+                self.frames["bad framing"] += 1
                 await asyncio.sleep(0.001)
 
     async def _batches(self) -> None:
@@ -300,15 +279,14 @@ class Attacker:
             for _ in range(self._chance.randint(1, BATCHES_MAX)):
                 batch = self._mint.batch()
                 await line.write(b"".join(framed(frame, number < len(batch) - 1) for number, frame in enumerate(batch)))
-                self._threw("batches", len(batch))
+                self.frames["batches"] += len(batch)
                 if line.gone.is_set():
                     return
             if self._chance.random() < 0.2:
                 await line.write(framed(bytes(1000), True)[: self._chance.randint(1, 1000)])
-                self._threw("cut off")
+                self.frames["cut off"] += 1
 
     async def _slow(self) -> None:
-        """Byte by byte."""
         async with self._line() as line:
             for byte in greeting() + READY:
                 await line.write(bytes([byte]))
@@ -317,14 +295,14 @@ class Attacker:
             for byte in framed(self._mint.batch()[0], False):
                 await line.write(bytes([byte]))
                 await asyncio.sleep(0)
-            self._threw("byte by byte", 3)
+            self.frames["byte by byte"] += 3
 
     async def _endless(self) -> None:
         async with self._line(shaken_hands=True) as line:
             frame = framed(self._chance.randbytes(ENDLESS_FRAME_BYTES), True)
             for _ in range(self._chance.randint(1, ENDLESS_FRAMES_MAX)):
                 await line.write(frame)
-                self._threw("a batch without an end")
+                self.frames["a batch without an end"] += 1
                 if line.gone.is_set():
                     return
 
@@ -332,7 +310,7 @@ class Attacker:
         async with self._line() as line:
             opening = greeting(self._mechanism) + READY
             await line.write(opening[: self._chance.randrange(len(opening))])
-            self._threw("half open")
+            self.frames["half open"] += 1
             until_cut = self._chance.random() < 0.02
             for _ in range(600 if until_cut else 1):
                 await asyncio.sleep(HALF_OPEN_S / 10)
@@ -342,7 +320,7 @@ class Attacker:
     async def _crowd(self) -> None:
         async def one() -> None:
             async with self._line(shaken_hands=self._chance.random() < 0.5):
-                self._threw("a crowd")
+                self.frames["a crowd"] += 1
                 await asyncio.sleep(0.05)
 
         await asyncio.gather(*(one() for _ in range(CROWD)))

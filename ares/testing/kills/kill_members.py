@@ -48,9 +48,10 @@ class Decisions:
 
     def __init__(self) -> None:
         self.known: dict[Place, Configuration] = {}
-        self._waiting: list[tuple[int, asyncio.Event]] = []
         self.findings: list[str] = []
         self.told = 0
+        self._wanted = 0
+        self._enough = asyncio.Event()
 
     def hear(self, place: Place, decided: Configuration, whose: str) -> None:
         """``whose`` word it is that ``decided`` has this place."""
@@ -58,18 +59,14 @@ class Decisions:
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
             self.findings.append(f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told {decided.describe()}")
-        for many, enough in self._waiting:
-            if len(self.known) >= many:
-                enough.set()
+        if len(self.known) >= self._wanted:
+            self._enough.set()
 
     async def more(self, count: int) -> None:
-        """Until so many more places are decided."""
-        waiting = (len(self.known) + count, asyncio.Event())
-        self._waiting.append(waiting)
-        try:
-            await waiting[1].wait()
-        finally:
-            self._waiting.remove(waiting)
+        """Until so many more places are decided. One may wait for that at a time."""
+        self._wanted = len(self.known) + count
+        self._enough.clear()
+        await self._enough.wait()
 
     def next_index(self, domain: DomainName) -> int:
         """The first place of ``domain`` that nobody is known to have."""
@@ -126,17 +123,15 @@ class MembersRun:
         try:
             while True:
                 domain = DomainName(f"domain{chance.randrange(DOMAINS)}")
-                await self._propose(consensus, (domain, self._decisions.next_index(domain)), chance, f"proposer {number}")
+                place = domain, self._decisions.next_index(domain)
+                try:
+                    decided = await consensus.propose(self._anything(place, chance), ClientId(chance.randrange(1 << 32)), PATIENCE_S)
+                except ConsensusUnavailable:
+                    self._unanswered += 1
+                else:
+                    self._decisions.hear(place, decided.configuration, f"proposer {number}")
         finally:
             await consensus.close()
-
-    async def _propose(self, consensus: RemoteConsensus, place: Place, chance: Random, whose: str) -> None:
-        try:
-            decided = await consensus.propose(self._anything(place, chance), ClientId(chance.randrange(1 << 32)), PATIENCE_S)
-        except ConsensusUnavailable:
-            self._unanswered += 1
-            return
-        self._decisions.hear(place, decided.configuration, whose)
 
     def _anything(self, place: Place, chance: Random) -> Configuration:
         """A configuration for ``place`` that hardly anybody else wants."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -12,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from ares.client.connect import connections_of, consensus_of, decided_by
+from ares.client.connect import connections_of, consensus_of, manager_of
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings, split_address
 from ares.model.errors import AresError, ConfigurationRefused
-from ares.model.identity import CallId, ClientId, ServerId
+from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Describe, Description, GetData
 from ares.reconfig.view import Switches
 from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, end
@@ -35,8 +34,6 @@ RECONFIGURATION_S = 20.0
 KNOCK_S = 0.005
 ASK_AGAIN_S = 1.0
 SILENCE_S = 60.0
-
-
 SMALL_KEYS = 12
 LARGE_KEYS = 1
 SMALL_BYTES = (1, 3000)
@@ -68,67 +65,6 @@ class ServersReport(Struct, frozen=True):
     findings: list[str]
 
 
-class Auditor:
-    """Asks servers that were started again whether their words are still true."""
-
-    def __init__(self, settings: Settings, processes: ForkedProcesses, promises: dict[ServerId, Promises]) -> None:
-        self.checked = 0
-        self._settings = settings
-        self._processes = processes
-        self._promises = promises
-
-    async def audit(self, server: ServerId) -> list[str]:
-        """What it does not remember, in words."""
-        promises = self._promises[server]
-        pointers, versions = promises.pointers(), promises.versions()
-        data = [GetData(CallId(call), each.configuration, each.object, element=True) for call, each in enumerate(versions, 2)]
-        try:
-            async with asyncio.timeout(SILENCE_S):
-                replies = await self._ask(server, [Describe(CallId(1)), *data])
-        except TimeoutError:
-            return [f"it does not serve again: {self._processes.last_words(server)}"]
-        self.checked += len(replies)
-        description, *answers = replies
-        if not isinstance(description, Description):
-            return [f"it does not describe itself: {description}"]
-        findings = promises.broken_by(description, *pointers)
-        for each, reply in zip(versions, answers, strict=True):
-            if wrong := promises.broken_by_data(each, reply):
-                findings.append(wrong)
-        return findings
-
-    async def _ask(self, server: ServerId, questions: list[Describe | GetData]) -> list[AnyMessage]:
-        """The reply to each, as soon as the server listens. Raises TimeoutError if it ended by itself."""
-        host, port = split_address(self._settings.servers[server].address)
-        while True:
-            with suppress(OSError):
-                _, knocking = await asyncio.open_connection(host, port)
-                knocking.close()
-                break
-            if self._processes.ended(server):
-                raise TimeoutError
-            await asyncio.sleep(KNOCK_S)
-        replies: dict[CallId, AnyMessage] = {}
-        complete = asyncio.Event()
-
-        def deliver(_: ServerId, heard: Sequence[AnyMessage]) -> None:
-            replies.update((reply.call, reply) for reply in heard)
-            if len(replies) == len(questions):
-                complete.set()
-
-        connections = connections_of(self._settings)
-        connections.open(deliver)
-        connections.learn(server, self._settings.servers[server].address)
-        while not complete.is_set() and not self._processes.ended(server):
-            connections.post(server, [question for question in questions if question.call not in replies])
-            with suppress(TimeoutError):
-                await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
-        await connections.close()
-        if not complete.is_set():
-            raise TimeoutError
-        return [replies[question.call] for question in questions]
-
-
 class ServersRun:
     """On the cluster of ``settings``, which is set up and not started. Its consensus members are left alone."""
 
@@ -142,7 +78,7 @@ class ServersRun:
         self._records: list[Record] = []
         self._unanswered = 0
         self._reconfigurations = 0
-        self._wishes = itertools.count(1)
+        self._checked = 0
 
     async def perform(self) -> ServersReport:
         """All of it. An interruption leaves nothing running."""
@@ -150,15 +86,15 @@ class ServersRun:
         try:
             for process in self._settings.processes():
                 self._processes.start(process.id)
-            auditor = Auditor(self._settings, self._processes, self._promises)
-            storm = Storm(self._processes, list(self._settings.servers), self._chance, self._rest, auditor.audit)
+            servers = list(self._settings.servers)
+            storm = Storm(self._processes, servers, self._chance, lambda: asyncio.sleep(self._chance.uniform(*ALONE_S)), self._audit)
             findings = await self._under_load(storm)
-            findings += [f"{id}: {finding}" for id in self._settings.servers for finding in await auditor.audit(id)]
+            findings += [f"{id}: {finding}" for id in servers for finding in await self._audit(id)]
         finally:
             await self._processes.close()
         replies = sum(promises.count for promises in self._promises.values())
         seconds = round(time.monotonic() - begin, 1)
-        return ServersReport(seconds, storm.toll, self._tally(), replies, auditor.checked, self._reconfigurations, findings)
+        return ServersReport(seconds, storm.toll, self._tally(), replies, self._checked, self._reconfigurations, findings)
 
     async def _under_load(self, storm: Storm) -> list[str]:
         """What the storm found, and what is wrong with what keepers saw: clients that each have keys to themselves."""
@@ -202,20 +138,15 @@ class ServersRun:
         return KeeperTally(done["write"], done["delete"], done["read"], large, errors + self._unanswered)
 
     def _client(self) -> Manager:
-        settings = self._settings
-        connections, consensus = Witness(connections_of(settings), self._promises), consensus_of(settings)
-        client = ClientId(secrets.randbits(64))
-        return Manager(connections, consensus, settings.initial, settings.book(), client, Switches(), RECONFIGURATION_S, decided_by(settings))
-
-    async def _rest(self) -> None:
-        await asyncio.sleep(self._chance.uniform(*ALONE_S))
+        witness = Witness(connections_of(self._settings), self._promises)
+        return manager_of(self._settings, witness, consensus_of(self._settings), Switches())
 
     async def _keep_reconfiguring(self, store: Manager) -> None:
         """Each with its collection, which is a promise too."""
         chance, servers = Random(f"{self._chance.random()}"), list(self._settings.servers)
-        while True:
+        for number in itertools.count(1):
             await asyncio.sleep(chance.uniform(*BETWEEN_RECONFIGURATIONS_S))
-            wish = random_wish(next(self._wishes), servers, False, chance)
+            wish = random_wish(number, servers, False, chance)
             try:
                 await store.reconfigure(wish.configuration(), timeout_s=RECONFIGURATION_S)
             except ConfigurationRefused:
@@ -224,3 +155,56 @@ class ServersRun:
                 self._unanswered += 1
                 continue
             self._reconfigurations += 1
+
+    # -- asking servers that were started again whether their words are still true ----------------------------------------
+
+    async def _audit(self, server: ServerId) -> list[str]:
+        """What it does not remember, in words."""
+        promises = self._promises[server]
+        pointers, versions = promises.pointers(), promises.versions()
+        data = [GetData(CallId(call), each.configuration, each.object, element=True) for call, each in enumerate(versions, 2)]
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                replies = await self._ask(server, [Describe(CallId(1)), *data])
+        except TimeoutError:
+            return [f"it does not serve again: {self._processes.last_words(server)}"]
+        self._checked += len(replies)
+        description, *answers = replies
+        if not isinstance(description, Description):
+            return [f"it does not describe itself: {description}"]
+        findings = promises.broken_by(description, *pointers)
+        for each, reply in zip(versions, answers, strict=True):
+            if wrong := promises.broken_by_data(each, reply):
+                findings.append(wrong)
+        return findings
+
+    async def _ask(self, server: ServerId, questions: list[Describe | GetData]) -> list[AnyMessage]:
+        """The reply to each, as soon as the server listens. Raises TimeoutError if it ended by itself."""
+        host, port = split_address(self._settings.servers[server].address)
+        while True:
+            with suppress(OSError):
+                _, knocking = await asyncio.open_connection(host, port)
+                knocking.close()
+                break
+            if self._processes.ended(server):
+                raise TimeoutError
+            await asyncio.sleep(KNOCK_S)
+        replies: dict[CallId, AnyMessage] = {}
+        complete = asyncio.Event()
+
+        def deliver(_: ServerId, heard: Sequence[AnyMessage]) -> None:
+            replies.update((reply.call, reply) for reply in heard)
+            if len(replies) == len(questions):
+                complete.set()
+
+        connections = connections_of(self._settings)
+        connections.open(deliver)
+        connections.learn(server, self._settings.servers[server].address)
+        while not complete.is_set() and not self._processes.ended(server):
+            connections.post(server, [question for question in questions if question.call not in replies])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
+        await connections.close()
+        if not complete.is_set():
+            raise TimeoutError
+        return [replies[question.call] for question in questions]

@@ -33,7 +33,6 @@ def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) 
 
 
 def main() -> None:
-    """See ``--help``."""
     parser = argparse.ArgumentParser(prog="python -P -m ares.testing.kills.kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--of", choices=("servers", "consensus"), default="servers", help="whom to kill")
     parser.add_argument("--kills", type=int, default=3000, help="how often (default 3000)")

@@ -22,12 +22,26 @@ from msgspec import Struct
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
+from ares.testing.torture.cluster import last_words
 
 STARTING_S = (0.0, 0.15)
 """How long after its start a process is killed that shall not come to serve, or hardly."""
 
 DIES_AGAIN = 0.3
-VICTIMS = (("one", 60), ("some", 25), ("all", 15))
+VICTIMS = (60, 25, 15)
+"""How often one process is killed, some, or all."""
+
+_PRELOADED = [
+    "ares.server.process",
+    "ares.autopilot.pilot",
+    "ares.consensus.member_host",
+    "ares.store.journal.log",
+    "ares.server.serving",
+    "ares.server.host",
+    "ares.testing.kills.kill_members",
+    "ares.testing.kills.kill_servers",
+    "uvloop",
+]
 
 
 class StormLimits(Struct, frozen=True):
@@ -44,22 +58,6 @@ class Toll(Struct):
     starting: int = 0
     rounds: int = 0
     all_at_once: int = 0
-
-
-_PRELOADED = [
-    "ares.server.process",
-    "ares.autopilot.pilot",
-    "ares.consensus.member_host",
-    "ares.store.journal.log",
-    "ares.server.serving",
-    "ares.server.host",
-    "ares.testing.kills.kill_members",
-    "ares.testing.kills.kill_servers",
-    "uvloop",
-]
-
-
-_LOG_LINES = 12
 
 
 class ForkedProcesses:
@@ -100,12 +98,10 @@ class ForkedProcesses:
             process.close()
 
     async def close(self) -> None:
-        """Kill everything that runs."""
         await self.kill(*self._running)
 
     def last_words(self, id: ServerId) -> str:
-        """The end of its log."""
-        return "\n".join(self._log(id).read_text(errors="replace").splitlines()[-_LOG_LINES:])
+        return last_words(self._log(id))
 
     def _log(self, id: ServerId) -> Path:
         return self._logs / f"{id}.log"
@@ -196,13 +192,9 @@ class Storm:
         await asyncio.gather(*(self._revive(id) for id in victims))
 
     def _victims(self) -> list[ServerId]:
-        match self._chance.choices([kind for kind, _ in VICTIMS], [weight for _, weight in VICTIMS])[0]:
-            case "one":
-                return [self._chance.choice(self._ids)]
-            case "some":
-                return self._chance.sample(self._ids, self._chance.randint(1, len(self._ids)))
-            case _:
-                return list(self._ids)
+        some = self._chance.randint(1, len(self._ids))
+        [count] = self._chance.choices([1, some, len(self._ids)], VICTIMS)
+        return self._chance.sample(self._ids, count)
 
     async def _revive(self, id: ServerId) -> None:
         self._processes.start(id)

@@ -2,6 +2,8 @@
 
 The journal's thread does a commit's work at once, some time after it was told to, and is heard of later still. A crash in between leaves what the
 work had come to at any moment: as many of its changes to the disk as chance will have it, and of a write a part.
+
+A scrubber is ares/server/scrub.py in virtual time; examination, reclaiming and repairs are the real ones.
 """
 
 import contextlib
@@ -9,12 +11,19 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
+from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration
+from ares.model.element import intact
 from ares.model.errors import BadInput, StoreDamaged
-from ares.model.messages import AnyMessage, Request
+from ares.model.identity import NO_CALL, ServerId
+from ares.model.messages import AnyMessage, Element, PutData, Request
 from ares.net.port import Sender
+from ares.objects.repair import rebuild_element
+from ares.operation.session import Session
 from ares.replica.compaction import CompactionLimits
+from ares.replica.facts import Key
 from ares.server.host import Host
 from ares.server.serving import recovered
 from ares.store.journal.log import LogJournal
@@ -24,6 +33,9 @@ from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
 from ares.testing.sim.simulated_server import Respond, SimServer, changes
 from ares.testing.sim.world import World
+
+if TYPE_CHECKING:
+    from ares.testing.sim.run import SimRun
 
 DIRECTORY = Path("store")
 
@@ -44,6 +56,10 @@ LEFT_BYTES_MAX = 8 * 1024
 
 TOLD_SHARE = 0.5
 """How long after its work is done a commit may be told of, in units of what a sync takes."""
+
+SCRUB_EVERY_S = 0.4
+TICK_S = 0.1
+REPAIR_PATIENCE_S = 30.0
 
 
 def _changes(rng: Random) -> int:
@@ -235,3 +251,82 @@ class JournalServer(SimServer):
         self._robbed = False
         self._disk = ModelDisk(self._world.rng)
         self._promises = SimPromises(self.name)
+
+
+class Scrubber:
+    """Of ``server``. ``name``: as a client of the other servers."""
+
+    def __init__(self, run: "SimRun", server: JournalServer) -> None:
+        self.name = f"{server.name}'s scrub"
+        self._run = run
+        self._world = run.world
+        self._server = server
+        self._session = Session()
+        self._pulling: set[Key] = set()
+        self._ticking = False
+        self._world.after(SCRUB_EVERY_S * self._world.rng.random(), self._look)
+
+    def done(self, servers: Sequence[SimServer]) -> bool:
+        """No damaged place is left, and whatever can be rebuilt from what ``servers`` hold is."""
+        own = self._server
+        return not own.up or not (own.host.leaving or any(self._can_rebuild(key, servers) for key in own.host.replica.quarantined))
+
+    def _can_rebuild(self, key: Key, servers: Sequence[SimServer]) -> bool:
+        """Not where another server says that the successor is finalized: then it is not needed any more, though this server may not have heard."""
+        id, object, tag = key
+        held = 0
+        for server in servers:
+            hosting = server.replica.hosted.get(id) if server.up and server is not self._server else None
+            if hosting is not None and hosting.successor is not None and hosting.successor.finalized:
+                return False
+            versions = hosting.objects.get(object) if hosting is not None else None
+            element = versions.element(tag) if versions is not None else None
+            held += element is not None and intact(id, object, tag, element)
+        return held >= self._server.replica.hosted[id].configuration.k
+
+    def receive(self, server: str, frames: list[bytes]) -> None:
+        self._session.receive(ServerId(server), decode_replies(frames), self._world.now)
+        self._flush()
+
+    def _look(self) -> None:
+        self._world.after(SCRUB_EVERY_S, self._look)
+        server = self._server
+        if not server.up:
+            return
+        for place in sorted(server.journal.durable()):
+            examination = server.journal.examination(place)
+            verdict = examination.run(lambda bytes: None) if examination is not None else None
+            if verdict is not None and not verdict.whole:
+                self._world.tell(f"{server.name} LEAVES place {place} of its store")
+                server.host.leave(place, verdict.readable)
+        for key in server.host.replica.quarantined:
+            if key not in self._pulling:
+                self._pull(server.host, key)
+        self._flush()
+
+    def _pull(self, host: Host, key: Key) -> None:
+        id, object, tag = key
+        self._pulling.add(key)
+        configuration = host.replica.hosted[id].configuration
+        operation = rebuild_element(configuration, object, tag, host.replica.missing_bytes(key), host.replica.server)
+
+        def done(element: Element | None, error: BaseException | None) -> None:
+            self._pulling.discard(key)
+            if element is not None and host is self._server.host and self._server.up and host.repair(PutData(NO_CALL, id, object, tag, element)):
+                self._world.tell(f"{self._server.name} REPAIRS {object} {tag.number}.{tag.writer}")
+
+        self._session.start(operation, "repair", self._world.now, REPAIR_PATIENCE_S, done)
+
+    def _flush(self) -> None:
+        for server, messages in self._session.take_outbox().items():
+            self._run.post(self, server, encode(messages))
+        self._session.contacts.clear()
+        self._session.hints.clear()
+        if self._session.busy and not self._ticking:
+            self._ticking = True
+            self._world.after(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        self._session.tick(self._world.now)
+        self._flush()

@@ -28,8 +28,7 @@ from ares.fragment.read import FileState, builds_on
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Mark
-from ares.testing.sim.chronicle import BlockOperation, FileChronicle, FileOperation, pair
-from ares.testing.sim.files import TOKEN_BYTES, content_of, tokens_of
+from ares.testing.sim.files import TOKEN_BYTES, BlockOperation, FileChronicle, FileOperation, content_of, pair, tokens_of
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import ATOMIC
 from ares.testing.verify.history import Event
@@ -53,10 +52,19 @@ def judge_files(chronicle: FileChronicle) -> None:
                 _judge_get(chronicle, operation, state)
         if operation.kind == "put" and not operation.file.startswith(ATOMIC):
             _judge_put(chronicle, operation)
-    _judge_registers(chronicle)
+    judge_history(list(_register_events(chronicle)), "the history of a file could not be judged")
     _judge_collections(chronicle)
     for file in sorted({operation.file for operation in ended if operation.file}):
         judge_end(chronicle, file)
+
+
+def judge_history(events: list[Event], undecided: str) -> None:
+    """Are the operations linearizable, and in the order of their tags? Raises :class:`PromiseBroken`; ``undecided``: what it says if nobody knows."""
+    report = check(events)
+    if not report.ok:
+        raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or undecided)
+    if disordered := check_tags(events):
+        raise PromiseBroken("; ".join(violation.describe() for violation in disordered[:3]))
 
 
 # -- gets and lists -----------------------------------------------------------------------------------------------------------
@@ -176,15 +184,6 @@ def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: Object
 
 
 # -- atomic files -------------------------------------------------------------------------------------------------------------
-
-
-def _judge_registers(chronicle: FileChronicle) -> None:
-    events = list(_register_events(chronicle))
-    report = check(events)
-    if not report.ok:
-        raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or "the history of a file could not be judged")
-    for violation in check_tags(events)[:1]:
-        raise PromiseBroken(violation.describe())
 
 
 def _register_events(chronicle: FileChronicle) -> Iterator[Event]:

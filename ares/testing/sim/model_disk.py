@@ -9,7 +9,7 @@ Room is what files were promised (``allocate``): a full disk is noticed there. A
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -111,13 +111,13 @@ class ModelDisk(Disk):
     ``patience``: after so many more changes the power is lost (:class:`PowerLost`); None: it is not.
     """
 
-    def __init__(self, rng: Random, files: Iterable[tuple[str, bytes]] = ()) -> None:
+    def __init__(self, rng: Random) -> None:
         self.room: int | None = None
         self.failing = False
         self.patience: int | None = None
         self._rng = rng
-        self._names = {name: _File(content) for name, content in files}
-        self._durable_names = dict(self._names)
+        self._names: dict[str, _File] = {}
+        self._durable_names: dict[str, _File] = {}
         self._entries: list[dict[str, _File]] = []
         self._open: dict[int, _File] = {}
         self._last = 2

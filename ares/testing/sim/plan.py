@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
@@ -134,7 +135,6 @@ class SimPlan(Struct, frozen=True):
     scrubs: bool = False
 
     def describe(self) -> str:
-        """The parameters, for a person."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
 
     @property
@@ -183,6 +183,15 @@ class Shape(Struct, frozen=True):
     frail: int | None = None
 
 
+_FILES = Shape(
+    files=(SHARED,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
+    faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
+)  # fmt: skip
+_ROT = Shape(
+    segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
+    kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
+)  # fmt: skip
+
 SCENARIOS: dict[str, Shape] = {
     "general": Shape(),
     "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
@@ -192,12 +201,12 @@ SCENARIOS: dict[str, Shape] = {
     "consensus": Shape(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
     "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
     "moving": Shape(
-        writers=(2, 3), readers=(2, 3), reconfigurers=(1, 2), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
+        writers=(2, 3), readers=(2, 3), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
         faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1, tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
         pause_s=0.01, chaos_s=3.0,
     ),
     "listing": Shape(
-        servers=(3, 5), writers=(2, 4), readers=(2, 3), reconfigurers=(1, 2), steps=(3, 6), reconfigurations=(1, 3), keys=(1, 2), listings=0.6,
+        servers=(3, 5), writers=(2, 4), readers=(2, 3), steps=(3, 6), reconfigurations=(1, 3), listings=0.6,
         daps=("abd",), deaths=0.5, dies_s=(0.0, 0.1), faults=(0, 1), kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
         bad_links=(0.0, 0.25), plain=0.1, pause_s=0.01,
     ),
@@ -214,36 +223,21 @@ SCENARIOS: dict[str, Shape] = {
         versioned_keys=(1, 2), keys=(0, 1), writers=(2, 4), readers=(1, 2), steps=(4, 7), deaths=0.3, dies_s=(0.0, 0.3), loss=(0.0, 0.1, 0.3),
         faults=(0, 3), lanes=(1, 1, 2, 3),
     ),
-    "files": Shape(
-        files=(SHARED,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
-        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
-    ),
-    "atomic": Shape(
-        files=(ATOMIC,), keys=(0, 0), writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 5), deaths=0.3,
-        faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
-    ),
+    "files": _FILES,
+    "atomic": replace(_FILES, files=(ATOMIC,), readers=(1, 2), steps=(2, 5)),
+    "removals": replace(_FILES, files=(SHARED, ATOMIC), removals=0.2, deaths=0.2, faults=(0, 2), lanes=(1, 1, 2)),
     "fences": Shape(
         files=(ATOMIC,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
         collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0), loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
         pause_s=0.01,
-    ),
-    "removals": Shape(
-        files=(SHARED, ATOMIC), removals=0.2, keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1),
-        steps=(2, 4), deaths=0.2, faults=(0, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
     ),
     "journal": Shape(
         segment_bytes=(4096, 16_384, 49_152), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
         kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
         writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6,
     ),
-    "rot": Shape(
-        segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
-        kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
-    ),
-    "gone": Shape(
-        segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(3, 7),
-        kinds=("gone", "gone", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
-    ),
+    "rot": _ROT,
+    "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
 }  # fmt: skip
 
@@ -268,18 +262,16 @@ def draw(seed: int, scenario: str) -> SimPlan:
         clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
     plan = SimPlan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
-    return _with_journals(plan, rng, shape) if shape.segment_bytes else plan
-
-
-def _with_journals(plan: SimPlan, rng: Random, shape: Shape) -> SimPlan:
-    chances = msgspec.structs.replace(plan.chances, sync_s=rng.choice(shape.sync_s))
-    return msgspec.structs.replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
+    if not shape.segment_bytes:
+        return plan
+    chances = replace(chances, sync_s=rng.choice(shape.sync_s))
+    return replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
 
 
 def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> SimClientPlan:
     switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7)
     if shape.versioned_keys is not None:
-        switches = msgspec.structs.replace(switches, optimised=rng.random() < 0.7)
+        switches = replace(switches, optimised=rng.random() < 0.7)
     count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
     dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None

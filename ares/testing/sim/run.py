@@ -15,24 +15,19 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.codec import encode
-from ares.model.configuration import Configuration
-from ares.model.identity import DomainName
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
-from ares.testing.sim.chronicle import FileChronicle
+from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
-from ares.testing.sim.journal_server import JournalServer
-from ares.testing.sim.judgement import judge_files
-from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, SimWish, draw
-from ares.testing.sim.scrubber import Scrubber
+from ares.testing.sim.journal_server import JournalServer, Scrubber
+from ares.testing.sim.judgement import judge_files, judge_history
+from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, draw
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
 from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
-from ares.testing.verify.linearizability import check
-from ares.testing.verify.tag_order import check_tags
 
 HEALING_S = 300.0
 STEPS_MAX = 400_000
@@ -50,7 +45,6 @@ class SimVerdict(Struct, frozen=True):
 
 
 def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
-    """Run it."""
     run = SimRun(plan, keep_story)
     violation = None
     try:
@@ -65,8 +59,6 @@ def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
 
 
 class SimRun:
-    """Everything of one run."""
-
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan
         self.world = World(plan, keep_story)
@@ -118,12 +110,6 @@ class SimRun:
         else:
             self.consensus.tell_finalized(what.configuration, answer)
 
-    def hint(self, client: SimClient, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
-        self.consensus.hint(domain, answer)
-
-    def wished(self, wish: SimWish) -> Configuration:
-        return wish.configuration(lambda number: self.servers[number].life)
-
     # -- faults -----------------------------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
@@ -132,6 +118,7 @@ class SimRun:
         world = self.world
         world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
         struck = [self.servers[number] for number in fault.servers]
+        journals = [server for server in struck if isinstance(server, JournalServer)]
         names = {server.name for server in struck}
         match fault.kind:
             case "crash" | "kill":
@@ -142,26 +129,24 @@ class SimRun:
                 for server in struck:
                     server.lose_disk()
             case "cut" | "cut-in" | "cut-out":
-                world.cut(fault)
+                world.cuts.append(fault)
                 world.after(fault.lasts_s, world.mend, fault)
             case "slow":
-                world.slow(names)
-                world.after(fault.lasts_s, world.speed_up, names)
-            case "full" | "broken" | "rot" | "gone":
-                self._strike_disks([server for server in struck if isinstance(server, JournalServer)], fault)
+                world.slow |= names
+                world.after(fault.lasts_s, world.slow.difference_update, names)
+            case "full":
+                for server in journals:
+                    server.fill()
+                    world.after(fault.lasts_s, server.empty)
+            case "rot":
+                for server in journals:
+                    server.rot()
+            case "broken" | "gone":
+                for server in journals:
+                    server.break_down() if fault.kind == "broken" else server.lose_segments()
+                    world.after(fault.lasts_s, self._restart, server)
             case "consensus":
                 self.consensus.down_until = world.now + fault.lasts_s
-
-    def _strike_disks(self, struck: list[JournalServer], fault: Fault) -> None:
-        for server in struck:
-            if fault.kind == "full":
-                server.fill()
-                self.world.after(fault.lasts_s, server.empty)
-            elif fault.kind == "rot":
-                server.rot()
-            else:
-                server.break_down() if fault.kind == "broken" else server.lose_segments()
-                self.world.after(fault.lasts_s, self._restart, server)
 
     def _restart(self, server: SimServer) -> None:
         if not self.consensus.healed:
@@ -220,24 +205,16 @@ class SimRun:
         finalized = client.view.sequence.last_finalized
         decided = self.consensus.table.decisions.get(finalized.domain, {})
         active = [finalized, *(decision.content for index, decision in decided.items() if index > finalized.index)]
-        left = {configuration.id: configuration.crashes_survived for configuration in active}
-        for configuration in active:
-            for member in configuration.servers:
-                if member.identity != self._identity(member.id):
-                    left[configuration.id] -= 1
+        identities = {server.name: server.replica.identity for server in self.servers}
+        present = {each.id: [member.id for member in each.servers if member.identity == identities[member.id]] for each in active}
+        left = {each.id: each.crashes_survived - each.n + len(present[each.id]) for each in active}
         for server in self.world.rng.sample(self.servers, len(self.servers)):
-            touched = [configuration.id for configuration in active if self._member(server, configuration)]
+            touched = [id for id, members in present.items() if server.name in members]
             if all(left[id] > 0 for id in touched):
                 self.world.tell(f"{server.name} CRASHES FOR GOOD")
                 server.crash(True)
                 for id in touched:
                     left[id] -= 1
-
-    def _identity(self, server: str) -> str:
-        return self._by_name[server].replica.identity
-
-    def _member(self, server: SimServer, configuration: Configuration) -> bool:
-        return any(member.id == server.name and member.identity == server.replica.identity for member in configuration.servers)
 
     def _finish(self, client: SimClient) -> None:
         end = self.world.now + HEALING_S
@@ -256,12 +233,7 @@ class SimRun:
 
     def _judge(self) -> None:
         events = [*self.events, *self.chronicle.events()]
-        report = check(events)
-        if not report.ok:
-            raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or "the history could not be judged")
-        order = check_tags(events)
-        if order:
-            raise PromiseBroken("; ".join(violation.describe() for violation in itertools.islice(order, 3)))
+        judge_history(events, "the history could not be judged")
         coverable = check_coverability(events)
         if not coverable.ok:
             raise PromiseBroken("; ".join(violation.describe() for violation in coverable.violations[:3]))
@@ -311,16 +283,15 @@ def _run_chunk(chunk: list[Named]) -> list[tuple[Named, SimVerdict]]:
 ATTEMPTS_MAX = 2000
 
 
-def shrink(plan: SimPlan, fails: Callable[[SimPlan], bool] | None = None) -> SimPlan:
-    """The smallest plan found by leaving things out one at a time; ``fails`` defaults to breaking any promise."""
-    fails = fails or (lambda candidate: run_plan(candidate).violation is not None)
+def shrink(plan: SimPlan) -> SimPlan:
+    """The smallest plan that still breaks a promise, found by leaving things out one at a time."""
     attempts = 0
     smaller = True
     while smaller and attempts < ATTEMPTS_MAX:
         smaller = False
         for candidate in _smaller(plan):
             attempts += 1
-            if fails(candidate):
+            if run_plan(candidate).violation is not None:
                 plan, smaller = candidate, True
                 break
     return plan
@@ -336,12 +307,7 @@ def _smaller(plan: SimPlan) -> Iterator[SimPlan]:
     if plan.chances.loss or plan.chances.double or plan.chances.bad_links:
         yield replace(plan, chances=replace(plan.chances, loss=0.0, double=0.0, bad_links=0.0))
     for index, client in enumerate(plan.clients):
-        if client.dies_at is not None:
-            yield _with(plan, index, replace(client, dies_at=None))
-        for step in range(len(client.steps)):
-            yield _with(plan, index, replace(client, steps=client.steps[:step] + client.steps[step + 1 :]))
-
-
-def _with(plan: SimPlan, index: int, client: object) -> SimPlan:
-    clients = (*plan.clients[:index], client, *plan.clients[index + 1 :])
-    return msgspec.structs.replace(plan, clients=clients)
+        less = [] if client.dies_at is None else [replace(client, dies_at=None)]
+        less += [replace(client, steps=client.steps[:step] + client.steps[step + 1 :]) for step in range(len(client.steps))]
+        for other in less:
+            yield replace(plan, clients=(*plan.clients[:index], other, *plan.clients[index + 1 :]))

@@ -21,8 +21,7 @@ from ares.operation.effects import Operation
 from ares.operation.session import Session
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
-from ares.testing.sim.chronicle import FileOperation, pair
-from ares.testing.sim.files import Files
+from ares.testing.sim.files import FileOperation, Files, pair
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import SimClientPlan, SimStep
 from ares.testing.sim.world import name_configuration
@@ -68,7 +67,6 @@ class SimClient:
         return not self._steps and not self.running and not self._pausing
 
     def begin(self) -> None:
-        """Start every lane."""
         for lane in range(self._lanes):
             self._next(lane)
 
@@ -126,7 +124,7 @@ class SimClient:
                 return write_versioned(self.view, key, data, base)
             case "reconfigure":
                 assert step.wish is not None
-                return reconfigure(self.view, self._run.wished(step.wish))
+                return reconfigure(self.view, step.wish.configuration(lambda number: self._run.servers[number].life))
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
@@ -202,7 +200,7 @@ class SimClient:
             self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
         hints, session.hints = session.hints, []
         for domain in hints:
-            self._run.hint(self, domain, self._answer(session.hinted, domain))
+            self._run.consensus.hint(domain, self._answer(session.hinted, domain))
         if session.busy and not self._ticking:
             self._ticking = True
             self._world.after(TICK_S, self._tick)

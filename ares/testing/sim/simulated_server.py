@@ -35,7 +35,6 @@ class SimServer(ABC):
         self._respond = respond
 
     def receive(self, client: str, frames: list[bytes]) -> None:
-        """A batch from the network."""
         if self.up:
             self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request)])
 

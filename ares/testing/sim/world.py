@@ -22,7 +22,10 @@ BAD_LINK_LOSS = 0.8
 
 
 class World:
-    """An event heap over virtual seconds. ``story`` is kept only when asked for; ``digest`` covers every message that arrived, and when."""
+    """An event heap over virtual seconds. ``story`` is kept only when asked for; ``digest`` covers every message that arrived, and when.
+
+    ``cuts``: the faults that separate servers now. ``slow``: the servers whose messages take longer.
+    """
 
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.now = 0.0
@@ -33,8 +36,8 @@ class World:
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._hash = hashlib.blake2b(digest_size=16)
-        self._cuts: list[Fault] = []
-        self._slow: set[str] = set()
+        self.cuts: list[Fault] = []
+        self.slow: set[str] = set()
         self._links: dict[tuple[str, str], float] = {}
 
     @property
@@ -42,7 +45,6 @@ class World:
         return self._hash.hexdigest()
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Do it ``delay_s`` from now."""
         self._count += 1
         heappush(self._heap, (self.now + delay_s, self._count, action, arguments))
 
@@ -55,7 +57,6 @@ class World:
         return True
 
     def tell(self, text: str) -> None:
-        """A line for the story."""
         if self.story is not None:
             self.story.append(f"{self.now * 1000:10.3f} ms  {text}")
 
@@ -82,12 +83,12 @@ class World:
 
     def _delay(self, source: str, target: str) -> float:
         delay = self.chances.delay_s * self.rng.paretovariate(self.chances.tail)
-        if source in self._slow or target in self._slow:
+        if source in self.slow or target in self.slow:
             delay *= SLOW_FACTOR
         return min(delay, DELAY_S_MAX)
 
     def _arrive(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None]) -> None:
-        if self._cuts and self._separated(source, target):
+        if self.cuts and self._separated(source, target):
             if self.story is not None:
                 self.tell(f"{source} -> {target}  CUT {self._described(frames)}")
             return
@@ -102,7 +103,7 @@ class World:
         return "; ".join(map(describe_message, decode(frames)))
 
     def _separated(self, source: str, target: str) -> bool:
-        for cut in self._cuts:
+        for cut in self.cuts:
             inside = {f"s{number}" for number in cut.servers}
             if source in inside and target not in inside and cut.kind != "cut-in":
                 return True
@@ -110,24 +111,15 @@ class World:
                 return True
         return False
 
-    def cut(self, fault: Fault) -> None:
-        self._cuts.append(fault)
-
     def mend(self, fault: Fault) -> None:
-        if fault in self._cuts:
-            self._cuts.remove(fault)
-
-    def slow(self, names: set[str]) -> None:
-        self._slow |= names
-
-    def speed_up(self, names: set[str]) -> None:
-        self._slow -= names
+        if fault in self.cuts:
+            self.cuts.remove(fault)
 
     def heal(self) -> None:
         """From now on the network is a good one."""
         self.chances = Chances(self.chances.delay_s, 3.0, 0.0, 0.0, self.chances.sync_s)
-        self._cuts.clear()
-        self._slow.clear()
+        self.cuts.clear()
+        self.slow.clear()
 
 
 _names: dict[bytes, str] = {}
@@ -145,40 +137,31 @@ def describe_message(message: AnyMessage) -> str:
     words = [type(message).__name__]
     for field in message.__struct_fields__:
         value = getattr(message, field)
-        match value:
-            case bytes():
-                words.append(_names.get(value, value.hex()[:6]))
-            case Configuration():
-                words.append(name_configuration(value))
-            case Successor():
-                words.append(f"next={name_configuration(value.configuration)}:{'F' if value.finalized else 'P'}")
-            case Element():
-                words.append(f"element {value.index} of {value.length} bytes")
-            case None | False:
-                pass
-            case True:
-                words.append(field)
-            case Tag():
-                words.append(_tag(value))
-            case tuple():
-                words.append("[" + " ".join(_item(item) for item in value) + "]")
-            case _ if field != "call":
-                words.append(f"{field}={value}" if isinstance(value, int) else str(value))
+        if value is True:
+            words.append(field)
+        elif value is not None and value is not False and field != "call":
+            words.append(f"{field}={value}" if isinstance(value, int) else _described(value))
     return " ".join(words)
 
 
-def _tag(tag: Tag) -> str:
-    return f"{tag.number}.{tag.writer}"
-
-
-def _item(item: object) -> str:
-    match item:
+def _described(value: object) -> str:
+    match value:
+        case bytes():
+            return _names.get(value, value.hex()[:6])
+        case Configuration():
+            return name_configuration(value)
+        case Successor():
+            return f"next={name_configuration(value.configuration)}:{'F' if value.finalized else 'P'}"
+        case Element():
+            return f"element {value.index} of {value.length} bytes"
         case Tag():
-            return _tag(item)
+            return f"{value.number}.{value.writer}"
         case Listed():
-            return f"{item.name} {_tag(item.tag)}"
+            return f"{value.name} {_described(value.tag)}"
+        case tuple():
+            return "[" + " ".join(map(_described, value)) + "]"
         case _:
-            return str(item)
+            return str(value)
 
 
 GIVES_UP = 0.05

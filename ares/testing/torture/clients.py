@@ -6,7 +6,6 @@ client that crashes does: what it began to write stays half done, and its outcom
 
 import asyncio
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,12 +18,11 @@ from msgspec import Struct, structs
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
-from ares.cluster.tables import ClientSettings
 from ares.model.errors import AresError, ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import Tag
 from ares.model.value import LOST, TOMBSTONE, WITHHELD
-from ares.testing.torture.records import Counts, Record, encoder, name_of, value_of
+from ares.testing.torture.records import Counts, Record, encoder, name_of, tell, value_of
 from ares.testing.verify.history import Event, Operation, Outcome
 
 HOT = tuple(f"hot/{number}" for number in range(6))
@@ -95,8 +93,7 @@ class Log:
     def report(self) -> None:
         """Let the parent know."""
         self._file.flush()
-        sys.stdout.buffer.write(encoder.encode(Counts(**self._counts)) + b"\n")
-        sys.stdout.buffer.flush()
+        tell(Counts(**self._counts))
 
 
 class RecordedClient:
@@ -182,7 +179,8 @@ async def run_clients(plan: TrafficPlan) -> None:
     cold, shares = cold_keys(plan.host), sum(role.share for role in ROLES)
     with Log(plan.out) as log:
         reporter = asyncio.create_task(_report(log))
-        stores = [await connect(_with(settings, role.switches)) for role in ROLES]
+        kinds = [structs.replace(settings.client, **role.switches) for role in ROLES]
+        stores = [await connect(structs.replace(settings, client=client)) for client in kinds]
         clients = [
             RecordedClient(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log.add, plan.timeout_s)
             for role, store in zip(ROLES, stores, strict=True)
@@ -211,8 +209,3 @@ async def _report(log: Log) -> None:
     while True:
         await asyncio.sleep(REPORT_S)
         log.report()
-
-
-def _with(settings: Settings, switches: Mapping[str, bool]) -> Settings:
-    client: ClientSettings = structs.replace(settings.client, **switches)
-    return structs.replace(settings, client=client)

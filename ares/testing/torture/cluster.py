@@ -4,6 +4,7 @@ Every process is a child in a session of its own, so that a Ctrl-C in the termin
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import secrets
@@ -27,14 +28,23 @@ CLIENTS = ("a", "b")
 RECONFIGURERS = "c"
 """The host of the processes that reconfigure."""
 
-
 READY_S = 60.0
 STOP_S = 5.0
+ETCD = "etcd"
+ETCD_READY = b"ready to serve client requests"
+"""What a member writes when it has joined the others."""
+
+CLIENT_PORT, PEER_PORT = 2379, 2380
 _POLL_S = 0.02
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES = 12
 
 _libc = ctypes.CDLL(None)
+
+
+def last_words(log: Path) -> str:
+    """The end of a process's log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
 
 def die_with_parent() -> None:
@@ -64,14 +74,14 @@ class Cluster:
         await asyncio.gather(*map(self.launch, self.processes()))
 
     def processes(self) -> list[ServerId]:
-        """All of them: servers, and who decides."""
+        """Servers, and the members that decide."""
         return [*self.settings.servers, *self.deciders]
 
     async def launch(self, id: ServerId) -> None:
         """Start a process that does not run; returns when it serves. Raises :class:`TortureFailed`."""
         loop = asyncio.get_running_loop()
         begin, deadline = self._spawn(id), loop.time() + READY_S
-        ready = READY if id in self._etcd else f"READY {id} ".encode()
+        ready = ETCD_READY if id in self._etcd else f"READY {id} ".encode()
         while ready not in self._said(id, begin):
             if self._children[id].poll() is not None or loop.time() > deadline:
                 raise TortureFailed(f"{id} did not start. The end of its log:\n{self.last_words(id)}")
@@ -96,11 +106,9 @@ class Cluster:
         child.wait(STOP_S)
 
     def freeze(self, id: ServerId) -> None:
-        """SIGSTOP."""
         self._children[id].send_signal(signal.SIGSTOP)
 
     def thaw(self, id: ServerId) -> None:
-        """SIGCONT."""
         self._children[id].send_signal(signal.SIGCONT)
 
     def cut(self, id: ServerId, peers: list[str], direction: Direction) -> None:
@@ -121,11 +129,9 @@ class Cluster:
         return ended
 
     def last_words(self, id: ServerId) -> str:
-        """The end of its log."""
-        return "\n".join(self._said(id, 0).decode(errors="replace").splitlines()[-_LOG_LINES:])
+        return last_words(self._log(id))
 
     def stop(self) -> None:
-        """Kill everything that runs."""
         for id in list(self._children):
             self.kill(id)
 
@@ -180,7 +186,6 @@ class Helper:
         return self._process.returncode is None
 
     def say(self, line: bytes) -> None:
-        """Send a line."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + b"\n")
 
@@ -191,7 +196,6 @@ class Helper:
         return line if line.endswith(b"\n") else b""
 
     def ask_to_end(self) -> None:
-        """SIGTERM."""
         if self.alive:
             self._process.terminate()
 
@@ -207,67 +211,49 @@ class Helper:
 
     def last_words(self) -> str:
         """The end of what it said on stderr."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+        return last_words(self._log)
 
 
-PROGRAM = "etcd"
-READY = b"ready to serve client requests"
-"""What a member writes when it has joined the others."""
-
-CLIENT_PORT, PEER_PORT = 2379, 2380
+def etcd_ids(count: int) -> list[ServerId]:
+    """The names of so many members of an etcd."""
+    return [ServerId(f"e{index}") for index in range(count)]
 
 
-class EtcdMembers:
-    """``count`` members named e0, e1, ..., each at its host's address in ``network`` or on loopback. Raises :class:`TortureFailed` without etcd."""
+def etcd_members(directory: Path, count: int, network: Network | None) -> tuple[tuple[str, ...], dict[ServerId, list[str]]]:
+    """Where clients reach ``count`` members of an etcd, and by id what runs each of them, the first time and again.
 
-    def __init__(self, directory: Path, count: int, network: Network | None) -> None:
-        if shutil.which(PROGRAM) is None:
-            raise TortureFailed("etcd is not installed (Debian: apt-get install etcd-server): nothing was started")
-        self.ids = ids(count)
-        ports = iter(_free_ports(2 * count))
-        if network is None:
-            self._clients, self._peers = ({id: f"127.0.0.1:{next(ports)}" for id in self.ids} for _ in range(2))
-        else:
-            self._clients, self._peers = ({id: f"{network.address(id)}:{port}" for id in self.ids} for port in (CLIENT_PORT, PEER_PORT))
-        self._directory = directory
-        self._token = secrets.token_hex(4)
-
-    @property
-    def endpoints(self) -> tuple[str, ...]:
-        """Where clients reach them."""
-        return tuple(self._clients.values())
-
-    def commands(self) -> Mapping[ServerId, list[str]]:
-        """What runs each of them, the first time and again."""
-        return {id: self._command(id) for id in self.ids}
-
-    def _command(self, id: ServerId) -> list[str]:
-        client, peer = f"http://{self._clients[id]}", f"http://{self._peers[id]}"
+    Each is at its host's address in ``network`` or on loopback. Raises :class:`TortureFailed` without etcd.
+    """
+    if shutil.which(ETCD) is None:
+        raise TortureFailed("etcd is not installed (Debian: apt-get install etcd-server): nothing was started")
+    ids, ports = etcd_ids(count), iter(_free_ports(2 * count))
+    if network is None:
+        clients, peers = ({id: f"127.0.0.1:{next(ports)}" for id in ids} for _ in range(2))
+    else:
+        clients, peers = ({id: f"{network.address(id)}:{port}" for id in ids} for port in (CLIENT_PORT, PEER_PORT))
+    token = secrets.token_hex(4)
+    commands = {}
+    for id in ids:
+        client, peer = f"http://{clients[id]}", f"http://{peers[id]}"
         options = {
             "name": id,
-            "data-dir": str(self._directory / id),
+            "data-dir": str(directory / id),
             "listen-client-urls": client,
             "advertise-client-urls": client,
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
-            "initial-cluster": ",".join(f"{other}=http://{address}" for other, address in self._peers.items()),
-            "initial-cluster-token": self._token,
+            "initial-cluster": ",".join(f"{other}=http://{address}" for other, address in peers.items()),
+            "initial-cluster-token": token,
             "heartbeat-interval": "50",
             "election-timeout": "500",
         }
-        return [PROGRAM, *(f"--{name}={value}" for name, value in options.items())]
-
-
-def ids(count: int) -> list[ServerId]:
-    """The names of so many members."""
-    return [ServerId(f"e{index}") for index in range(count)]
+        commands[id] = [ETCD, *(f"--{name}={value}" for name, value in options.items())]
+    return tuple(clients.values()), commands
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -68,11 +68,6 @@ class Network:
     def __exit__(self, *_: object) -> None:
         self._remove()
 
-    @property
-    def namespaces(self) -> list[str]:
-        """The names of those that were made."""
-        return list(self._made)
-
     def address(self, host: str) -> str:
         """The IPv4 address of ``host``, in its namespace."""
         return f"{_NETWORK}.{self._places[host]}"

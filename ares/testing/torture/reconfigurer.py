@@ -20,7 +20,7 @@ from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavaila
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.testing.torture.cluster import RECONFIGURERS, Cluster, Helper
-from ares.testing.torture.records import Begun, Declined, Failed, Installed, Killed, Outcome, Reply, Wish, encoder
+from ares.testing.torture.records import Begun, Declined, Failed, Installed, Killed, Outcome, Reply, Wish, encoder, tell
 
 HINT_S = 5.0
 
@@ -30,26 +30,6 @@ class ReconfigurerPlan(Struct, frozen=True):
 
     cluster: str
     timeout_s: float
-
-
-class Attempt:
-    """One wish under way."""
-
-    def __init__(self, wish: Wish) -> None:
-        self._wish = wish
-        self._reports: Counter[str] = Counter()
-
-    @property
-    def begun(self) -> bool:
-        return bool(self._reports)
-
-    def progress(self, progress: Progress) -> None:
-        """Tell the parent that the wish may be decided from now on; die here if that is wished for."""
-        if not self._reports:
-            _tell(Begun())
-        self._reports[progress.stage] += 1
-        if progress.stage == self._wish.dies_in and self._reports[progress.stage] == self._wish.dies_after:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
@@ -64,17 +44,26 @@ async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
         if wish.fresh:
             await store.close()
             store = await connect(settings)
-        _tell(await _fulfil(wish, store, consensus, plan.timeout_s))
+        tell(await _fulfil(wish, store, consensus, plan.timeout_s))
     await store.close()
     await consensus.close()
 
 
 async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: float) -> Reply:
-    attempt = Attempt(wish)
+    reports: Counter[str] = Counter()
+
+    def report(progress: Progress) -> None:
+        """Tell the parent that the wish may be decided from now on; die here if that is wished for."""
+        if not reports:
+            tell(Begun())
+        reports[progress.stage] += 1
+        if progress.stage == wish.dies_in and reports[progress.stage] == wish.dies_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     try:
-        result = await store.reconfigure(wish.configuration(), progress=attempt.progress, timeout_s=timeout_s)
+        result = await store.reconfigure(wish.configuration(), progress=report, timeout_s=timeout_s)
     except ConfigurationRefused as error:
-        return Failed(f"ConfigurationRefused: {error}") if attempt.begun else Declined(str(error))
+        return Failed(f"ConfigurationRefused: {error}") if reports else Declined(str(error))
     except AresError as error:
         return Failed(f"{type(error).__name__}: {error}")
     return Installed(result.configuration, result.ours, result.moved, await _is_announced(result, consensus))
@@ -89,19 +78,9 @@ async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
     return hint is not None and hint.index >= result.configuration.index
 
 
-def _tell(reply: Reply) -> None:
-    sys.stdout.buffer.write(encoder.encode(reply) + b"\n")
-    sys.stdout.buffer.flush()
-
-
 STUCK_S = 90.0
 
 _reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
-
-
-class _Heard(Struct):
-    begun: bool = False
-    outcome: Outcome | None = None
 
 
 class Reconfigurers:
@@ -119,7 +98,7 @@ class Reconfigurers:
         helper = self._idle.pop() if self._idle else await Helper.start(self._cluster.inside(RECONFIGURERS), "reconfigurer", self._plan, self._log)
         self._busy.add(helper)
         helper.say(encoder.encode(wish))
-        heard = _Heard()
+        heard: list[Reply] = []
         stuck = False
         try:
             async with asyncio.timeout(STUCK_S if kill_after_s is None else kill_after_s):
@@ -131,25 +110,24 @@ class Reconfigurers:
         self._busy.discard(helper)
         if helper.alive:
             self._idle.append(helper)
-        if heard.outcome is not None:
-            return heard.outcome
+        match heard:
+            case [*_, Installed() | Declined() | Failed() as outcome]:
+                return outcome
         if stuck:
             return Failed(f"it was still at it after {STUCK_S:g} s")
         if kill_after_s is None and wish.dies_in is None:
             return Failed(f"the reconfigurer ended by itself: {helper.last_words()}")
-        return Killed(heard.begun)
+        return Killed(begun=bool(heard))
 
     async def close(self) -> None:
-        """End them all."""
         for helper in (*self._idle, *self._busy):
             await helper.kill()
 
-    async def _listen(self, helper: Helper, heard: _Heard) -> None:
+    async def _listen(self, helper: Helper, heard: list[Reply]) -> None:
         """Until the outcome or the end of the process, which is then reaped."""
         while line := await helper.hear():
             reply = _reply_decoder.decode(line)
+            heard.append(reply)
             if not isinstance(reply, Begun):
-                heard.outcome = reply
                 return
-            heard.begun = True
         await helper.end()

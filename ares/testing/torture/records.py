@@ -4,6 +4,7 @@ Clients take times from CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 import hashlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -62,7 +63,6 @@ class Wish(Struct, frozen=True):
     dies_after: int = 1
 
     def configuration(self) -> Configuration:
-        """What is wished for."""
         return Configuration.abd(self.servers) if self.dap == "abd" else Configuration.ec(self.servers, self.k, self.delta)
 
 
@@ -102,6 +102,12 @@ Outcome = Installed | Declined | Failed | Killed
 
 encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
+
+
+def tell(message: Counts | Reply) -> None:
+    """Let the parent process know."""
+    sys.stdout.buffer.write(encoder.encode(message) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def load_records(paths: Iterable[Path], origin: float) -> list[Record]:
@@ -180,7 +186,6 @@ class Timeline:
         return time.monotonic() - self.origin
 
     def mark(self, kind: str, target: str, detail: str = "", *, fault: bool = False) -> None:
-        """Remember a moment."""
         self.marks.append(Moment(self.now(), kind, target, detail, fault))
 
     def state(self, target: ServerId, state: State, *, new_life: bool = False) -> None:
@@ -203,7 +208,6 @@ class Timeline:
 
     @property
     def faults(self) -> Counter[str]:
-        """How many there were of each kind."""
         return Counter(mark.kind for mark in self.marks if mark.fault)
 
     def troubled(self) -> list[tuple[float, float]]:

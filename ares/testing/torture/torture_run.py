@@ -21,8 +21,7 @@ from ares.cluster.cluster_file import Durability, Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
 from ares.testing.torture.clients import TrafficPlan
-from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, EtcdMembers, Helper
-from ares.testing.torture.cluster import ids as etcd_ids
+from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, Helper, etcd_ids, etcd_members
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
@@ -32,13 +31,16 @@ from ares.testing.torture.verdict import Summary, count_operations, judge, laten
 from ares.testing.verify.history import dump
 
 TIMEOUT_S = 20.0
+OPERATIONS_PER_S = 160.0
+"""Of all clients together, at most."""
+
 CALM_S = 1.0
 _PROGRESS_S = 0.5
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Options(Struct, frozen=True):
-    """``out``: where history.jsonl and timeline.html go. ``operations_per_s``: of all clients together, at most.
+    """``out``: where history.jsonl and timeline.html go.
 
     ``etcd``: it decides, with so many members, instead of consensus members. ``durability``: whether servers that were killed come back with what
     they had, or as somebody new.
@@ -51,13 +53,10 @@ class Options(Struct, frozen=True):
     consensus: int = 3
     partitions: bool = True
     etcd: bool = False
-    operations_per_s: float = 160.0
     durability: Durability = "fsync"
 
 
 class TortureProgress(Struct, frozen=True):
-    """How it goes."""
-
     seconds: float
     counts: Counts
     faults: int
@@ -68,12 +67,9 @@ class TortureProgress(Struct, frozen=True):
 class TortureRun:
     """One run on a cluster that is set up and not started."""
 
-    def __init__(
-        self, options: Options, cluster: Cluster, network: Network | None, notes: list[str], show: Callable[[TortureProgress], None]
-    ) -> None:
+    def __init__(self, options: Options, cluster: Cluster, notes: list[str], show: Callable[[TortureProgress], None]) -> None:
         self._options = options
         self._home = cluster.settings.path.parent
-        self._network = network
         self._notes = notes
         self._show = show
         self._timeline = Timeline()
@@ -97,8 +93,13 @@ class TortureRun:
             chance = Random(f"{self._options.seed} nemesis")
             nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._timeline, chance)
             await self._traffic(nemesis)
-            await self._end_clients()
-            await self._read_everything()
+            for helper in self._clients.values():
+                helper.ask_to_end()
+            for name in list(self._clients):
+                await self._end(name)
+            everybody = "".join(CLIENTS)
+            await self._start("final", everybody)
+            await self._end(everybody)
         finally:
             for helper in self._clients.values():
                 await helper.kill()
@@ -131,14 +132,8 @@ class TortureRun:
             await asyncio.gather(progress, *watchers, return_exceptions=True)
 
     async def _start(self, role: str, name: str) -> Helper:
-        plan = TrafficPlan(
-            str(self._cluster.settings.path),
-            name,
-            self._options.seed,
-            self._options.operations_per_s / len(CLIENTS),
-            TIMEOUT_S,
-            str(self._records(role, name)),
-        )
+        cluster, records = str(self._cluster.settings.path), str(self._home / f"{role}-{name}.jsonl")
+        plan = TrafficPlan(cluster, name, self._options.seed, OPERATIONS_PER_S / len(CLIENTS), TIMEOUT_S, records)
         host = name if name in CLIENTS else CLIENTS[0]
         helper = await Helper.start(self._cluster.inside(host), role, encoder.encode(plan), self._home / "logs" / f"{role}-{name}.log")
         self._clients[name] = helper
@@ -158,12 +153,6 @@ class TortureRun:
             self._show(TortureProgress(timeline.now(), counts, timeline.faults.total(), nemesis.reconfigurations, configuration))
             await asyncio.sleep(_PROGRESS_S)
 
-    async def _end_clients(self) -> None:
-        for helper in self._clients.values():
-            helper.ask_to_end()
-        for name in list(self._clients):
-            await self._end(name)
-
     async def _end(self, name: str) -> None:
         helper = self._clients.pop(name)
         try:
@@ -177,13 +166,6 @@ class TortureRun:
             return
         if status:
             self._problems.append(f"the clients of host {name} ended with status {status}: {helper.last_words()}")
-
-    async def _read_everything(self) -> None:
-        await self._start("final", "".join(CLIENTS))
-        await self._end("".join(CLIENTS))
-
-    def _records(self, role: str, name: str) -> Path:
-        return self._home / f"{role}-{name}.jsonl"
 
     def _report(self, nemesis: Nemesis) -> Summary:
         options, timeline = self._options, self._timeline
@@ -203,7 +185,7 @@ class TortureRun:
             seconds=round(timeline.end, 1),
             servers=options.servers,
             consensus=options.consensus,
-            partitions=self._network is not None,
+            partitions=self._cluster.has_network,
             operations=count_operations(records),
             faults=dict(sorted(timeline.faults.items())),
             reconfigurations=nemesis.reconfigurations,
@@ -237,7 +219,7 @@ def torture(options: Options, show: Callable[[TortureProgress], None], say: Call
             network = stack.enter_context(Network(_hosts(options)))
         cluster = _cluster(home, options, network)
         try:
-            summary = run(TortureRun(options, cluster, network, notes, show).perform())
+            summary = run(TortureRun(options, cluster, notes, show).perform())
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
@@ -270,12 +252,12 @@ def _hosts(options: Options) -> list[str]:
 
 def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
     """Not yet started."""
-    etcd = EtcdMembers(home / "etcd", options.consensus, network) if options.etcd else None
-    members, endpoints = (0, etcd.endpoints) if etcd is not None else (options.consensus, ())
+    endpoints, etcd = etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
+    members = 0 if options.etcd else options.consensus
     settings = create(home, Plan(options.servers, members, base_port=0, security="none", durability=options.durability, etcd=endpoints))
     if network is not None:
         settings = _moved(settings, network)
-    return Cluster(settings, network, None if etcd is None else etcd.commands())
+    return Cluster(settings, network, etcd)
 
 
 def _moved(settings: Settings, network: Network) -> Settings:

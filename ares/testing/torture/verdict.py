@@ -48,12 +48,10 @@ class Summary(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the run was clean."""
         return not (self.violations or self.undecided or self.liveness_failures or self.problems)
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
         if self.ok:
             return "clean: no acknowledged write lost, no stale read, no operation failed"
         findings = {

@@ -133,7 +133,6 @@ class Fork(Struct, frozen=True):
     lost: tuple[Pair, ...]
 
     def describe(self) -> str:
-        """One line for a person."""
         return f"key {self.key!r}: {_listed(self.versions)} over {shown(self.base)}; lost: {_listed(self.lost)}"
 
 

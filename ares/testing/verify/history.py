@@ -48,7 +48,6 @@ class Event(Struct, frozen=True, omit_defaults=True):
     base: Pair | None = None
 
     def describe(self) -> str:
-        """One line for a person."""
         end = "?" if self.responded is None else f"{self.responded:.6f}"
         over = "" if self.base is None else f" over {shown(self.base)}"
         made = "" if self.base is None or self.tag is None else f" {'unchanged' if self.operation == 'read' else 'made'} {shown(self.tag)}"
@@ -60,7 +59,6 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 def dump(events: Iterable[Event]) -> bytes:
-    """The events as JSON lines."""
     return b"".join(_encoder.encode(event) + b"\n" for event in events)
 
 
@@ -102,7 +100,6 @@ class UndecidedKey(Struct, frozen=True):
     why: str
 
     def describe(self) -> str:
-        """One line for a person."""
         return f"key {self.key!r}: undecided: {self.why}"
 
 

@@ -12,7 +12,7 @@ value before it was read stays in any case, lest it looked as if there was none.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import inf
 from operator import attrgetter
@@ -25,6 +25,7 @@ STATES_MAX = 500_000
 """How many states the search looks at for a key, unless told otherwise."""
 
 _SHRINKING_STATES_MAX = 20_000
+_WINDOW = 32
 
 
 def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryReport:
@@ -39,7 +40,7 @@ def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryRepor
     for key, own in keys.items():
         for finding in _judge(own, states_max):
             if isinstance(finding, Contradiction):
-                violations.append(Violation(key, finding.why, tuple(sorted(finding.events, key=lambda event: event.invoked))))
+                violations.append(finding.on(key))
             else:
                 undecided.append(UndecidedKey(key, finding))
     return HistoryReport(sum(map(len, keys.values())), len(keys), tuple(violations), tuple(undecided))
@@ -56,13 +57,13 @@ def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction |
     zones = zones_of(register)
     overlapping = list(conflicts(zones))
     for one, other in overlapping:
-        yield _explained(shrink(one.events | other.events, _contradictory))
+        yield _explained(shrink(one.events | other.events))
     if unexplained or overlapping or not register.repeated:
         return
     search = Search(register, zones)
     match search.run(states_max):
         case False:
-            yield _explained(shrink(events, _contradictory, search.reached))
+            yield _explained(shrink(events, search.reached))
         case None:
             values = ", ".join(map(named, register.repeated[:3])) + (", ..." if len(register.repeated) > 3 else "")
             yield f"{states_max} states of the search did not tell; read and more than once written (or initial): {values}"
@@ -88,26 +89,19 @@ def _explained(events: Sequence[Event]) -> Contradiction:
     return Contradiction(why, tuple(events))
 
 
-Test = Callable[[Sequence[Event]], bool]
-"""Whether operations contradict each other."""
-
-_WINDOW = 32
-
-
-def shrink(events: Iterable[Event], contradicts: Test, reached: float = inf) -> list[Event]:
+def shrink(events: Iterable[Event], reached: float = inf) -> list[Event]:
     """Operations out of contradictory ``events``, by time of invocation, that contradict each other, but not with a read less.
 
     ``reached``: the contradiction is likely to be found in what was invoked until then.
     """
-    return _Shrinking(sorted(events, key=attrgetter("invoked")), contradicts).run(reached)
+    return _Shrinking(sorted(events, key=attrgetter("invoked"))).run(reached)
 
 
 class _Shrinking:
     """Operations are known here by their place in the history."""
 
-    def __init__(self, events: list[Event], contradicts: Test) -> None:
+    def __init__(self, events: list[Event]) -> None:
         self._events = events
-        self._contradicts = contradicts
         self._writes: dict[str | None, list[int]] = {}  # by value, in the order of their responses
         for place, event in enumerate(events):
             if is_write(event) and event.outcome != "failed":
@@ -129,7 +123,7 @@ class _Shrinking:
         size = _WINDOW
         while size < 2 * stop:
             stretch = self._with_writes(range(max(stop - size, 0), stop))
-            if self._contradicts(self._at(stretch)):
+            if _contradictory(self._at(stretch)):
                 return stretch
             size *= 2
         return list(range(len(self._events)))
@@ -138,7 +132,7 @@ class _Shrinking:
         start = 0
         while start < len(found):
             rest = self._with_writes([*found[:start], *found[start + size :]])
-            if len(rest) < len(found) and self._contradicts(self._at(rest)):
+            if len(rest) < len(found) and _contradictory(self._at(rest)):
                 found = rest
             else:
                 start += size

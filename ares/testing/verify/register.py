@@ -30,7 +30,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ares.model.errors import BadInput
-from ares.testing.verify.history import Event
+from ares.testing.verify.history import Event, Violation
 
 
 class Contradiction(NamedTuple):
@@ -38,6 +38,10 @@ class Contradiction(NamedTuple):
 
     why: str
     events: tuple[Event, ...]
+
+    def on(self, key: str) -> Violation:
+        """As it is told of a key."""
+        return Violation(key, self.why, tuple(sorted(self.events, key=lambda event: event.invoked)))
 
 
 def by_key(events: Iterable[Event]) -> dict[str, list[Event]]:
@@ -94,7 +98,6 @@ class Register:
 
     @property
     def repeated(self) -> list[str | None]:
-        """The values that are repeated."""
         return [value for value in self.reads if self.is_repeated(value)]
 
     def unexplained(self) -> Iterator[Contradiction]:
@@ -103,18 +106,15 @@ class Register:
             if value is None:
                 continue
             if value not in self.writes:
+                failed = self._failed.get(value)
+                why = "and nobody wrote it" if failed is None else "although the only writes of it failed without effect"
                 for read in reads:
-                    yield self._never_written(value, read)
+                    yield Contradiction(f"{named(value)} was read, {why}", (read,) if failed is None else (failed, read))
                 continue
             first = min(self.writes[value], key=lambda write: write.invoked)
             for read in reads:
                 if response(read) < first.invoked:
                     yield Contradiction(f"{named(value)} was read before any write of it was invoked", (read, first))
-
-    def _never_written(self, value: str, read: Event) -> Contradiction:
-        if (failed := self._failed.get(value)) is not None:
-            return Contradiction(f"{named(value)} was read, although the only writes of it failed without effect", (failed, read))
-        return Contradiction(f"{named(value)} was read, and nobody wrote it", (read,))
 
 
 class Zone(NamedTuple):

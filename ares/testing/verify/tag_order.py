@@ -22,11 +22,10 @@ class _Tagged(NamedTuple):
 
 def check_tags(events: Iterable[Event]) -> list[Violation]:
     """Where the order of tags is broken; at most two violations for an operation."""
-    violations = []
+    violations: list[Violation] = []
     for key, own in by_key(events).items():
         tagged = [_Tagged(event.tag, event) for event in own if event.tag is not None and _counts(event)]
-        for found in (*_shared(tagged), *_disordered(tagged)):
-            violations.append(Violation(key, found.why, tuple(sorted(found.events, key=lambda event: event.invoked))))
+        violations += [found.on(key) for found in (*_shared(tagged), *_disordered(tagged))]
     return violations
 
 
