@@ -10,18 +10,19 @@ after the other. The two run side by side, so that what a long round does is jud
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from ares.autopilot.bulletin import Bulletin
-from ares.autopilot.judge import Replace, Roster, Sound, Stuck, Verdict, judge, loads_of, look_up, mend, urgency
-from ares.autopilot.watch import Watch
+from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import Reconfigured
 from ares.reconfig.throttle import Throttle
 
 LEADS_S = 1.0
@@ -37,7 +38,86 @@ STUCK_S_MAX = 3600.0
 ROUND_S = 60.0
 """Domains are looked up at least so often: somebody may have made or moved some, or left one in the middle of a move."""
 
+DOMAINS_NAMED_MAX = 3
+
 log = logging.getLogger(__name__)
+
+
+class Bulletin:
+    """What the autopilot says of itself, in its log and in a sentence for `status`: deeds and troubles of one round after another.
+
+    What is wrong is logged when it is new, and may be told again after it was not.
+    """
+
+    def __init__(self) -> None:
+        self._doing = self._did = ""
+        self._deeds: dict[str, list[DomainName]] = {}
+        self._troubles: dict[str, list[DomainName]] = {}
+        self._standing: dict[str, list[DomainName]] = {}
+        self._gone: set[Member] = set()
+
+    def sentence(self, absent: str) -> str:
+        """What is done now, else what cannot be done, else which servers are ``absent``; and what was done last."""
+        if self._doing:
+            return self._doing
+        worries = [f"{why} ({_named(domains)})" for why, domains in self._standing.items()] or ([absent] if absent else [])
+        return "; ".join([*worries, *([self._did] if self._did else [])])
+
+    def tell_gone(self, gone: set[Member], after_s: float) -> None:
+        """Log the members that are newly gone."""
+        for id, identity in sorted(gone - self._gone):
+            log.warning("%s is gone: for %g s it was silent, or without its memory", id, after_s, extra={"identity": identity})
+        self._gone = gone
+
+    def begin(self, domain: DomainName, verdict: Verdict) -> None:
+        """A domain's turn has come."""
+        match verdict:
+            case Replace(wished, _, unfilled):
+                action = f"replacing {verdict.describe()}" + (f", without a spare for {', '.join(unfilled)}," if unfilled else "")
+            case Finish(wished):
+                action = "completing what was left half done"
+            case _:
+                return
+        self._doing = f"{_now()}: {action} in {domain}"
+        log.warning("%s in domain %s", action, domain, extra={"domain": domain, "servers": wished.server_ids})
+
+    def show(self, progress: Progress) -> None:
+        """How far it is."""
+        begun, _, _ = self._doing.partition("; ")
+        self._doing = f"{begun}; {progress.moved + progress.skipped} of {progress.total} objects seen to, {progress.bytes} bytes moved"
+
+    def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
+        """The domain has its configuration."""
+        own = f"replaced {verdict.describe()}" if isinstance(verdict, Replace) else "completed what was left half done"
+        action = own if result.ours else "completed what somebody else decided"
+        self._deeds.setdefault(action, []).append(domain)
+        self._did = f"{_now()}: {', '.join(f'{action} in {_named(domains)}' for action, domains in self._deeds.items())}"
+        more = {"domain": domain, "index": result.configuration.index, "moved": result.moved, "bytes": result.bytes}
+        log.info("done: %s in domain %s, %d objects moved", action, domain, result.moved, extra=more)
+
+    def trouble(self, why: str, domain: DomainName) -> None:
+        """Something should be done for the domain and cannot be."""
+        self._doing = ""
+        self._troubles.setdefault(why, []).append(domain)
+
+    def end_round(self) -> None:
+        """All that is wrong was told."""
+        for why, domains in self._troubles.items():
+            if why not in self._standing:
+                log.warning("nothing can be done for %s: %s", _named(domains), why, extra={"domains": len(domains)})
+        for why in self._standing.keys() - self._troubles.keys():
+            log.info("no longer so: %s", why)
+        self._standing, self._troubles, self._deeds, self._doing = self._troubles, {}, {}, ""
+
+
+def _named(domains: Sequence[DomainName]) -> str:
+    shown = ", ".join(domains[:DOMAINS_NAMED_MAX])
+    more = len(domains) - DOMAINS_NAMED_MAX
+    return f"{shown} and {more} more domain{'s' if more > 1 else ''}" if more > 0 else shown
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 class _Stuck(Struct, frozen=True):

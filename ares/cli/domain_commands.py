@@ -3,21 +3,18 @@
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import Struct
 
-from ares.cli.command_connection import printable, size, with_manager
 from ares.cli.local.cluster_commands import Dap
-from ares.cli.options import Common, command
-from ares.cli.terminal import progress_bar
+from ares.cli.options import Common, with_manager
+from ares.cli.status_command import domain_names, is_of_file
+from ares.cli.terminal import printable, progress_bar, size
+from ares.model.configuration import DELTA_DEFAULT, Configuration
 from ares.model.errors import AresError, BadInput, ConfigurationRefused, ObjectsStuck
-from ares.model.identity import DEFAULT_DOMAIN, ServerId, shown
+from ares.model.identity import DEFAULT_DOMAIN, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ares.client.manager import Manager
     from ares.client.store import ObjectStore
-    from ares.model.configuration import Configuration, Server
     from ares.reconfig.reconfigure import Reconfigured
 
 DapOption = Annotated[Dap | None, typer.Option("--dap", help="Replicate values (abd) or erasure-code them (ec).", show_default=False)]
@@ -27,52 +24,8 @@ Servers = Annotated[str | None, typer.Option("--servers", metavar="s0,s1,...", h
 AllowNoFaults = Annotated[bool, typer.Option("--allow-no-faults", help="Accept a configuration that one crash stops.")]
 
 
-class Policy(Struct, frozen=True):
-    """What was said on the command line; None: nothing was."""
-
-    dap: Dap | None
-    k: int | None
-    delta: int | None
-    servers: str | None
-    allow_no_faults: bool
-
-    @property
-    def given(self) -> bool:
-        """Whether anything was said."""
-        return (self.dap, self.k, self.delta, self.servers) != (None, None, None, None)
-
-    def configuration(self, book: "Mapping[ServerId, Server]") -> "Configuration":
-        """The configuration meant, with the servers' addresses from ``book``. Raises :class:`BadInput`."""
-        from ares.cluster.cluster_file import largest_k
-        from ares.model.configuration import DELTA_DEFAULT, Configuration
-
-        if self.dap is None:
-            raise BadInput("--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them")
-        names = self._names()
-        try:
-            if self.dap is Dap.EC:
-                k = largest_k(len(names)) if self.k is None else self.k
-                delta = DELTA_DEFAULT if self.delta is None else self.delta
-                return Configuration.ec(names, k, delta, allow_no_faults=self.allow_no_faults).resolved(book)
-            if (self.k, self.delta) != (None, None):
-                raise BadInput("--k and --delta belong to --dap ec: ABD replicates whole values")
-            return Configuration.abd(names, allow_no_faults=self.allow_no_faults).resolved(book)
-        except ConfigurationRefused as error:
-            raise BadInput(str(error)) from error
-
-    def _names(self) -> list[str]:
-        if self.servers is None:
-            raise BadInput("--servers is missing: name the servers, for example --servers s0,s1,s2")
-        names = [name.strip() for name in self.servers.split(",")]
-        if not all(names):
-            raise BadInput(f"--servers takes ids with one comma between two of them, not {self.servers!r}")
-        return names
-
-
 _DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a domain of its own."
 _SKIP_HELP = "Leave objects behind that provably cannot be decoded: reading them fails until they are written or deleted. `status` lists them."
-SkipUndecodable = Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)]
-Anyway = Annotated[bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")]
 
 
 class DomainExists(AresError):
@@ -80,15 +33,6 @@ class DomainExists(AresError):
 
     kind = "Conflict"
     """What earlier releases call it in JSON."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    domains = typer.Typer(help="Make and list domains, sets of objects with a configuration.", rich_markup_mode=None)
-    command(domains, "create", example="ares-cli domain create photos --dap ec --k 3 --servers s0,s1,s2,s3,s4")(create)
-    command(domains, "ls", example="ares-cli domain ls")(ls)
-    app.add_typer(domains, name="domain")
-    command(app, "reconfig", example="ares-cli reconfig --dap ec --k 2 --servers s1,s2,s3,s4")(reconfig)
 
 
 def create(
@@ -101,10 +45,10 @@ def create(
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
     """Make a domain: a set of objects with a configuration of its own. Without options: the configuration that `default` has."""
-    policy = Policy(dap, k, delta, servers, allow_no_faults)
-    wished = policy.configuration(common.settings().book()) if policy.given else None
+    given = (dap, k, delta, servers) != (None, None, None, None)
+    wished = _wished(common, dap, k, delta, servers, allow_no_faults) if given else None
 
-    async def use(manager: "Manager") -> "tuple[Configuration, bool]":
+    async def use(manager: "Manager") -> tuple[Configuration, bool]:
         store, created = await manager.create_domain(name, wished or await manager.current())
         return store.configuration if created else await store.current(), created
 
@@ -116,9 +60,8 @@ def create(
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
     """List the domains and the configuration that each has now. The domains of single files are only counted."""
-    from ares.cli.upkeep.standing import domain_names, is_of_file
 
-    async def use(manager: "Manager") -> "tuple[list[tuple[str, Configuration]], int]":
+    async def use(manager: "Manager") -> tuple[list[tuple[str, Configuration]], int]:
         names = await domain_names(manager)
         wanted = [name for name in names if every or not is_of_file(name)]
         return [(name, await (await manager.domain(name)).current()) for name in wanted], len(names) - len(wanted)
@@ -141,8 +84,10 @@ def reconfig(
     servers: Servers = None,
     allow_no_faults: AllowNoFaults = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-    anyway: Anyway = False,
-    skip_undecodable: SkipUndecodable = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")
+    ] = False,
+    skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
 ) -> None:
     """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
 
@@ -151,7 +96,7 @@ def reconfig(
     """
     if every and domain is not None:
         raise BadInput("--domain and --all exclude each other")
-    wished = Policy(dap, k, delta, servers, allow_no_faults).configuration(common.settings().book())
+    wished = _wished(common, dap, k, delta, servers, allow_no_faults)
     outcomes: list[dict[str, Any]] = []
     stuck: list[ObjectsStuck] = []
 
@@ -174,11 +119,40 @@ def reconfig(
         raise typer.Exit(1)
 
 
-async def _move(common: Common, store: "ObjectStore", wished: "Configuration", dry_run: bool, anyway: bool, skip: bool) -> dict[str, Any]:
+def _wished(common: Common, dap: Dap | None, k: int | None, delta: int | None, servers: str | None, allow_no_faults: bool) -> Configuration:
+    """The configuration that the options name, with the servers' addresses of the cluster file. Raises :class:`BadInput`."""
+    from ares.cluster.cluster_file import largest_k
+
+    book = common.settings().book()
+    if dap is None:
+        raise BadInput("--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them")
+    if servers is None:
+        raise BadInput("--servers is missing: name the servers, for example --servers s0,s1,s2")
+    names = [name.strip() for name in servers.split(",")]
+    if not all(names):
+        raise BadInput(f"--servers takes ids with one comma between two of them, not {servers!r}")
+    try:
+        if dap == "ec":
+            k = largest_k(len(names)) if k is None else k
+            wished = Configuration.ec(names, k, DELTA_DEFAULT if delta is None else delta, allow_no_faults=allow_no_faults)
+        elif (k, delta) == (None, None):
+            wished = Configuration.abd(names, allow_no_faults=allow_no_faults)
+        else:
+            raise BadInput("--k and --delta belong to --dap ec: ABD replicates whole values")
+        return wished.resolved(book)
+    except ConfigurationRefused as error:
+        raise BadInput(str(error)) from error
+
+
+async def _move(common: Common, store: "ObjectStore", wished: Configuration, dry_run: bool, anyway: bool, skip: bool) -> dict[str, Any]:
     from ares.reconfig.reconfigure import Reconfigured
 
     before = await store.current()
-    say = _silence if common.json else typer.echo
+
+    def say(text: str) -> None:
+        if not common.json:  # which has one object at the end and nothing before
+            typer.echo(text)
+
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
     outcome = {"domain": store.name, "before": _described(store.name, before), "wished": _described(store.name, wished)}
     if before.same_content(wished) and not store.pending and not anyway:
@@ -189,9 +163,7 @@ async def _move(common: Common, store: "ObjectStore", wished: "Configuration", d
         return outcome
     with progress_bar("read-config") as show:
         result = await store.reconfigure(
-            wished,
-            progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)),
-            skip_undecodable=skip,
+            wished, progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)), skip_undecodable=skip
         )
     say(_told(result))
     return outcome | _result(result)
@@ -226,11 +198,7 @@ def _told(result: "Reconfigured") -> str:
     return "\n".join(lines)
 
 
-def _silence(_: str) -> None:
-    """With --json there is one object at the end and nothing before."""
-
-
-def _described(domain: str, configuration: "Configuration") -> dict[str, Any]:
+def _described(domain: str, configuration: Configuration) -> dict[str, Any]:
     """``index`` is -1 for a configuration that has no place in the sequence yet."""
     return {
         "domain": domain,

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from blake3 import blake3
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ares.cli.command_connection import printable, size, with_manager
-from ares.cli.local_files import STANDARD_STREAM, Source, is_stream, local_source, local_target, telling_interruption
-from ares.cli.options import Common, command
-from ares.cli.terminal import Show, parse_seconds, parse_size, progress_bar
+from ares.cli.local_files import STANDARD_STREAM, LocalEnd, is_stream, local_source, local_target, telling_interruption
+from ares.cli.options import Common, with_manager
+from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
 from ares.model.errors import AresError, BadInput, ObjectNotFound
 from ares.model.identity import FILE_DOMAINS
 
@@ -45,30 +44,11 @@ STATS_AT_ONCE = 16
 class NoSuchFile(ObjectNotFound):
     """As a person calls it who knows of files only."""
 
-    def __str__(self) -> str:
-        return f"there is no file {self.object!r} in domain {self.domain!r}; `ares-cli files` lists what is there"
+    text = "there is no file {object!r} in domain {domain!r}; `ares-cli files` lists what is there"
 
 
 class Edited(AresError):
-    """The local file holds what would be lost. ``known``: it was put or brought here before, and edited since. ``what``, ``local``: the file in the
-    cluster and the copy, as words of a command line.
-    """
-
-    def __init__(self, path: str, name: str, known: bool, what: str, local: str) -> None:
-        super().__init__(path, name, known, what, local)
-        self.path = path
-        self.name = name
-        self.known = known
-        self.what = what
-        self.local = local
-
-    def __str__(self) -> str:
-        path, differs = printable(self.path), f"differs from {printable(self.name)}"
-        force = f"`ares-cli get {self.what} {self.local} --force` overwrites it"
-        if self.known:
-            put = f"`ares-cli put {self.local} {self.what}` puts what was edited"
-            return f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}"
-        return f"{path} is there already, no put or get of it is known here, and it {differs}: it was left as it is. Name another file, or {force}"
+    """The local file holds what would be lost."""
 
 
 @contextmanager
@@ -81,36 +61,38 @@ def speaking_of_files() -> Iterator[None]:
 
 
 class Access(Struct, frozen=True):
-    """A file and, if there is one, the local copy of it."""
+    """A file, based on what its local copy was made from; of a stream nothing is remembered."""
 
     file: "File"
     domain: str
-    copy: "LocalName | None"
+    copy: "LocalName"
     remembered: "Remembered"
-
-    def recall(self) -> None:
-        """Base the file on what the copy was made from."""
-        if self.copy is not None:
-            self.file.state = self.remembered.recall(self.copy)
 
     def keep(self, content: bytes) -> None:
         """Keep what the copy is based on now, and the digest of its content."""
-        if self.copy is not None and self.file.state is not None:
+        if self.file.state is not None:
             self.remembered.remember(self.copy, self.file.state, content)
 
-    def known_content(self) -> bytes:
-        """The digest of the copy as it was last put or brought here; empty if that is not known."""
-        return self.remembered.content(self.copy) if self.copy is not None else b""
-
     def check_unedited(self, copy: int, what: str, local: str) -> None:
-        """Raise :class:`Edited` if there is something in ``copy`` (a descriptor) that no put or get left; nobody knows where nothing is kept."""
-        if self.copy is None or not self.remembered.keeps or not os.fstat(copy).st_size:
-            return
+        """Raise :class:`Edited` if there is something in ``copy`` (a descriptor) that no put or get left; nobody knows where nothing is kept.
+
+        ``what``, ``local``: the file in the cluster and the copy, as words of a command line.
+        """
         from ares.client.local_copy import digest_of_file
 
-        known = self.known_content()
-        if digest_of_file(copy) != known:
-            raise Edited(os.fsdecode(self.copy.path), self.file.name, bool(known), what, local)
+        if not self.remembered.keeps or not os.fstat(copy).st_size:
+            return
+        known = self.remembered.content(self.copy)
+        if digest_of_file(copy) == known:
+            return
+        path, differs = printable(os.fsdecode(self.copy.path)), f"differs from {printable(self.file.name)}"
+        force = f"`ares-cli get {what} {local} --force` overwrites it"
+        if known:
+            put = f"`ares-cli put {local} {what}` puts what was edited"
+            raise Edited(f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}")
+        raise Edited(
+            f"{path} is there already, no put or get of it is known here, and it {differs}: it was left as it is. Name another file, or {force}"
+        )
 
 
 def content_of(path: Path) -> bytes:
@@ -139,8 +121,9 @@ async def open_file(
         file, place = manager.file(name, atomic=atomic, sizes=sizes), FILE_DOMAINS + name
     else:  # of the class, because a Manager's own files are domains of their own
         file, place = ObjectStore.file(await manager.domain(domain), name, atomic=atomic, sizes=sizes), domain
-    remembered = Remembered(cache_directory(os.environ) if cached else None)
-    copy = LocalName(manager.configuration.cluster_id, place, name, os.fsencode(path)) if path is not None else None
+    remembered = Remembered(cache_directory(os.environ) if cached and path is not None else None)
+    copy = LocalName(manager.configuration.cluster_id, place, name, os.fsencode(path or ""))
+    file.state = remembered.recall(copy)
     return Access(file, place, copy, remembered)
 
 
@@ -215,18 +198,17 @@ def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: P
     rest = "nothing else was changed" if whole else "everything else that differs is in"
     lines.append(f"Nothing of theirs was overwritten, {said} is as it was, and {rest}.")
     if whole and conflicts[0].why == DELETED_MEANWHILE:
-        return "\n".join([*lines, f"To make it anew: ares-cli put {local} {what} --mine"])
-    if theirs:
-        return "\n".join([*lines, f"To have theirs here: ares-cli get {what} {local}"])
-    return "\n".join(
-        [
-            *lines,
+        lines.append(f"To make it anew: ares-cli put {local} {what} --mine")
+    elif theirs:
+        lines.append(f"To have theirs here: ares-cli get {what} {local}")
+    else:
+        lines += [
             "Choose:",
             f"  ares-cli put {local} {what} --mine                 your ranges replace theirs",
             f"  ares-cli put {local} {what} --theirs               leave theirs; `ares-cli get {what} {local}` then brings them here",
             f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; put them together in {said}, and put that",
         ]
-    )
+    return "\n".join(lines)
 
 
 def shell_words(name: str, domain: str | None) -> str:
@@ -245,7 +227,10 @@ def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: P
     if not conflicts:
         return []
     directory.mkdir(parents=True, exist_ok=True)
-    stem, used, paths = _flat(name), set[str](), []
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:NAME_CHARACTERS_MAX]
+    if stem != name:  # no other name's files may be called so
+        stem += f"-{blake3(name.encode()).hexdigest(4)}"
+    used, paths = set[str](), []
     with content.open("rb") as stream:
         for conflict in conflicts:
             place = f"{stem}.{conflict.offset}"
@@ -267,48 +252,17 @@ def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: P
     return paths
 
 
-def _flat(name: str) -> str:
-    """``name`` as a part of a file's name, and no other name's."""
-    flat = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:NAME_CHARACTERS_MAX]
-    return flat if flat == name else f"{flat}-{blake3(name.encode()).hexdigest(4)}"
-
-
 def report_data(report: "WriteReport") -> dict[str, object]:
     """The report, for programs."""
-    return {
-        "kept": report.kept,
-        "modified": report.modified,
-        "inserted": report.inserted,
-        "deleted": report.deleted,
-        "moved_bytes": report.moved_bytes,
-        "merged": report.merged,
-        "conflicts": [
-            {
-                "offset": conflict.offset,
-                "length": conflict.length,
-                "why": conflict.why,
-                "theirs_bytes": len(conflict.theirs) if conflict.theirs is not None else None,
-            }
-            for conflict in report.conflicts
-        ],
-    }
+    conflicts = [
+        {name: getattr(conflict, name) for name in ("offset", "length", "why")}
+        | {"theirs_bytes": len(conflict.theirs) if conflict.theirs is not None else None}
+        for conflict in report.conflicts
+    ]
+    return structs.asdict(report) | {"conflicts": conflicts}
 
 
 BlockSize = Annotated[str | None, typer.Option(metavar="SIZE", help="In bytes, or with K or M; when the file is made.", show_default=False)]
-Mine = Annotated[bool, typer.Option("--mine", help="Where others changed the same blocks, write over theirs.")]
-Theirs = Annotated[bool, typer.Option("--theirs", help="Where others changed the same blocks, leave theirs; exit status 0.")]
-Save = Annotated[
-    Path | None, typer.Option("--save-conflicts", metavar="DIR", help="Write both sides of every conflict into DIR.", show_default=False)
-]
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    command(app, "put", example="ares-cli put movie.mkv movies/big")(put)
-    command(app, "get", example="ares-cli get movies/big movie.mkv")(get)
-    command(app, "files", example="ares-cli files movies/")(files)
-    command(app, "rm", example="ares-cli rm movies/big")(rm)
-    command(app, "collect", example="ares-cli collect --grace 24h")(collect)
 
 
 def put(
@@ -320,9 +274,11 @@ def put(
     block_min: BlockSize = None,
     block_avg: BlockSize = None,
     block_max: BlockSize = None,
-    mine: Mine = False,
-    theirs: Theirs = False,
-    save_conflicts: Save = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Where others changed the same blocks, write over theirs.")] = False,
+    theirs: Annotated[bool, typer.Option("--theirs", help="Where others changed the same blocks, leave theirs; exit status 0.")] = False,
+    save_conflicts: Annotated[
+        Path | None, typer.Option("--save-conflicts", metavar="DIR", help="Write both sides of every conflict into DIR.", show_default=False)
+    ] = None,
     cache: Cache = True,
 ) -> None:
     """Bring the file NAME in the cluster up to date with a local one. Only blocks that differ from what FILE was made from move.
@@ -337,12 +293,15 @@ def put(
         raise BadInput(f"{save_conflicts} is not a directory to save conflicts in; nothing was sent")
     sizes = parse_sizes(block_min, block_avg, block_max)
     begun: list[Access] = []
-    with telling_interruption(lambda: _put_cut_short(name, begun)), local_source(file) as source:
+    unfinished = (
+        f"{printable(name)} has its old content, or the new one in some blocks and the old one in others (an atomic file: one of the two, whole); "
+        "put it again to finish"
+    )
+    with telling_interruption(lambda: unfinished if begun else "nothing was sent"), local_source(file) as source:
 
         async def use(manager: "Manager") -> "tuple[WriteReport, FileState | None]":
             access = await open_file(manager, name, domain, source.path, cached=cache, atomic=atomic, sizes=sizes)
-            access.recall()
-            content = content_of(source.content) if access.copy is not None else b""  # before: what comes in meanwhile may not be put
+            content = content_of(source.content) if source.path is not None else b""  # before: what comes in meanwhile may not be put
             await check_kind(access, atomic, sizes)
             begun.append(access)
             with progress_bar("look") as show, speaking_of_files():
@@ -350,37 +309,27 @@ def put(
                 report = await access.file.write(source.content, mine=mine, progress=transfer.follow)
             if save_conflicts is not None:
                 access.file.acknowledge(report.conflicts)
-            access.keep(content if theirs or not report.conflicts else access.known_content())
+            access.keep(content if theirs or not report.conflicts else access.remembered.content(access.copy))
             return report, access.file.state
 
         report, state = with_manager(common, use)
         saved = save(report.conflicts, save_conflicts, name, source.content) if save_conflicts is not None else []
     about = {"file": name, "domain": begun[0].domain, "local": str(file), "bytes": source.size_bytes}
     now = {"kind": kind(state.genesis.atomic), "version": str(state.tag)} if state is not None else {}
-    common.report(about | now | report_data(report) | {"saved": saved}, _put_line(name, report, source.size_bytes))
+    sent, of = report.modified + report.inserted, f"{size(report.moved_bytes)} of {size(source.size_bytes)}"
+    line = f"{printable(name)}: {sent} of {report.kept + sent} blocks, {of} moved ({report.describe()})"
+    common.report(about | now | report_data(report) | {"saved": saved}, line)
     if not common.json:
-        _tell_rest(report, name, domain, file, theirs, saved)
-        _tell_growth(source, name)
+        _tell_rest(report, name, domain, file, theirs, saved, source)
     if report.conflicts and not theirs:
         raise typer.Exit(1)
 
 
-def _put_cut_short(name: str, begun: list[Access]) -> str:
-    if not begun:
-        return "nothing was sent"
-    return (
-        f"{printable(name)} has its old content, or the new one in some blocks and the old one in others (an atomic file: one of the two, whole); "
-        "put it again to finish"
-    )
+def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path, theirs: bool, saved: list[str], source: LocalEnd) -> None:
+    """What the one line does not say; conflicts on stderr.
 
-
-def _put_line(name: str, report: "WriteReport", size_bytes: int) -> str:
-    moved = report.modified + report.inserted
-    return f"{printable(name)}: {moved} of {report.kept + moved} blocks, {size(report.moved_bytes)} of {size(size_bytes)} moved ({report.describe()})"
-
-
-def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path, theirs: bool, saved: list[str]) -> None:
-    """What the one line does not say; conflicts on stderr."""
+    What is written to a local file behind what was looked at first is no change of that, and nobody else would notice.
+    """
     if report.merged:
         others = "1 other block, which stays as it is" if report.merged == 1 else f"{report.merged} other blocks, which stay as they are"
         typer.echo(f"{printable(name)} is not byte for byte {printable(str(file))}: others changed {others}; `ares-cli get` brings what is there")
@@ -388,10 +337,6 @@ def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path,
         typer.echo(told(report.conflicts, name, domain, file, theirs), err=True)
     if saved:
         typer.echo(f"saved: {', '.join(saved)}", err=True)
-
-
-def _tell_growth(source: Source, name: str) -> None:
-    """What is written to a local file behind what was looked at first is no change of that, and nobody else would notice."""
     if source.path is not None and source.path.exists() and (now := source.path.stat().st_size) > source.size_bytes:
         late = f"it is being written to, and what came late ({size(now - source.size_bytes)}) may not be in {printable(name)}: put it again"
         typer.echo(f"note: {printable(str(source.path))} has grown since: {late}", err=True)
@@ -417,14 +362,13 @@ def get(
 
         async def use(manager: "Manager") -> "tuple[bool, Access, FileState, Transfer]":
             access = await open_file(manager, name, domain, target.path, cached=cache)
-            access.recall()
             known = access.file.state
             with progress_bar("look") as show, speaking_of_files():
                 transfer = Transfer(show, known.length if known is not None else None)
                 what, local = shell_words(name, domain), shlex.quote(str(file))
                 replacing = None if force else partial(access.check_unedited, what=what, local=local)
                 changed = await access.file.read_into(target.content, replacing=replacing, progress=transfer.follow)
-            access.keep(content_of(target.content) if access.copy is not None else b"")
+            access.keep(content_of(target.content) if target.path is not None else b"")
             return changed, access, cast("FileState", access.file.state), transfer  # a read leaves what it saw
 
         changed, access, state, transfer = with_manager(common, use)
@@ -465,7 +409,8 @@ def files(
         return [found for found in await asyncio.gather(*map(stat, names)) if found is not None]
 
     found = with_manager(common, use)
-    rows = [(printable(one.name), size(one.size_bytes), f"{one.blocks}", kind(one.atomic), _local_time(one.modified_s)) for one in found]
+    times = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.modified_s)) for one in found]
+    rows = [(printable(one.name), size(one.size_bytes), f"{one.blocks}", kind(one.atomic), at) for one, at in zip(found, times, strict=True)]
     widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  {row[3]:6}  {row[4]}" for row in rows]
     if common.json or lines:
@@ -476,10 +421,12 @@ def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
     """Delete the file NAME and its blocks. What local copies on this machine were made from is forgotten."""
 
     async def use(manager: "Manager") -> Access:
+        from ares.client.local_copy import Remembered, cache_directory
+
         access = await open_file(manager, name, domain)
         with speaking_of_files():
             await access.file.delete()
-        access.remembered.forget(manager.configuration.cluster_id, access.domain, name)
+        Remembered(cache_directory(os.environ)).forget(access.copy.cluster, access.domain, name)
         return access
 
     with telling_interruption(lambda: f"{printable(name)} is there as it was, or gone; blocks of it that are left are found by `ares-cli collect`"):
@@ -511,10 +458,6 @@ def collect(
     collected = with_manager(common, use)
     total = sum(collected.values())
     common.report({"grace_s": grace_s, "domains": collected}, f"{total} block{'' if total == 1 else 's'} deleted in {len(collected)} domains")
-
-
-def _local_time(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def _stat_data(stat: "FileStat") -> dict[str, object]:

@@ -1,37 +1,24 @@
 """The command check-history: whether what clients saw of a cluster is what one register, or coverable object, for each key could have shown them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import to_builtins
 
-from ares.cli.command_connection import printable
-from ares.cli.options import Common, command
+from ares.cli.options import Common
+from ares.cli.terminal import printable
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from ares.testing.verify.coverability import CoverabilityReport
+    from ares.testing.verify.coverability import CoverabilityReport, Fork
     from ares.testing.verify.history import HistoryReport, Violation
 
 HISTORY_BYTES_MAX = 512 << 20
 HISTORY_WAIT_S = 3600.0
 SHOWN_MAX = 10
 """How many violations of one kind a person is shown; --json has them all."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    command(app, "check-history", example="ares-cli check-history run.jsonl --tags", options=["json"])(check_history)
-
-
-def _bytes(file: Path) -> bytes:
-    from ares.machine.named_files import read_named
-
-    try:
-        return read_named(file, HISTORY_BYTES_MAX, wait_s=HISTORY_WAIT_S)[0]
-    except OSError as error:
-        raise BadInput(f"{file}: the history cannot be read: {error.strerror}") from error
 
 
 def check_history(
@@ -43,12 +30,17 @@ def check_history(
 
     Exit status 1 if it is not, or if that could not be decided, with the operations at odds.
     """
+    from ares.machine.named_files import read_named
     from ares.testing.verify.coverability import check_coverability
     from ares.testing.verify.history import load
     from ares.testing.verify.linearizability import check
     from ares.testing.verify.tag_order import check_tags
 
-    events = load(_bytes(file), str(file))
+    try:
+        data_read, _ = read_named(file, HISTORY_BYTES_MAX, wait_s=HISTORY_WAIT_S)
+    except OSError as error:
+        raise BadInput(f"{file}: the history cannot be read: {error.strerror}") from error
+    events = load(data_read, str(file))
     untagged = sum(event.outcome == "ok" and event.tag is None for event in events)
     if tags and all(event.tag is None for event in events):
         raise BadInput(f"{file}: no operation carries a tag, so --tags has nothing to check")
@@ -92,16 +84,15 @@ def _tag_verdict(disorder: "list[Violation]", untagged: int) -> list[str]:
 def _cover_verdict(report: "CoverabilityReport") -> list[str]:
     skipped = f" ({report.unjudged} completed operations of unknown version were not judged)" if report.unjudged else ""
     what = f"{report.operations} operations on {report.keys} keys with versions"
-    forks = [fork.describe() for fork in report.forks[:SHOWN_MAX]]
-    if more := report.forks[SHOWN_MAX:]:
-        forks.append(f"... and {len(more)} more; --json shows all")
-    told = [f"{len(report.forks)} forks, where concurrent writes covered one version, which is allowed:", *forks] if report.forks else []
+    told = (
+        [f"{len(report.forks)} forks, where concurrent writes covered one version, which is allowed:", *_listed(report.forks)] if report.forks else []
+    )
     if report.ok:
         return [f"weakly coverable: {what}{skipped}", *told]
     return [f"NOT weakly coverable: {what}; {len(report.violations)} contradictions{skipped}", *_listed(report.violations), *told]
 
 
-def _listed(violations: "tuple[Violation, ...] | list[Violation]") -> list[str]:
-    lines = [line for violation in violations[:SHOWN_MAX] for line in violation.describe().split("\n")]
-    more = len(violations) - SHOWN_MAX
+def _listed(found: "Sequence[Violation | Fork]") -> list[str]:
+    lines = [line for one in found[:SHOWN_MAX] for line in one.describe().split("\n")]
+    more = len(found) - SHOWN_MAX
     return [*lines, f"... and {more} more; --json shows all"] if more > 0 else lines

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.options import Common, command
+from ares.cli.options import Common
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -15,15 +15,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="What the client is ca
 RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="read, write, reconfigure or admin; each includes the ones before.")]
 AllowNoAdmin = Annotated[bool, typer.Option("--allow-no-admin", help="Revoke the last client with the role admin, too.")]
 Out = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the secret key goes (default: NAME.secret beside the list).")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    keys = typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None)
-    command(keys, "new", example="ares-cli keys new backup --role read", options=["cluster", "json"])(new)
-    command(keys, "list", example="ares-cli keys list", options=["cluster", "json"])(list_)
-    command(keys, "revoke", example="ares-cli keys revoke backup", options=["cluster", "json"])(revoke)
-    app.add_typer(keys, name="keys")
 
 
 def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> None:

@@ -34,50 +34,51 @@ def telling_interruption(outcome: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(f"interrupted: {outcome()}") from None
 
 
-class Source(Struct, frozen=True):
-    """What is to be put. ``path`` is None for a stream, which no later put can be based on; ``content`` is where its bytes are."""
+class LocalEnd(Struct, frozen=True):
+    """What is to be put, or where a file goes. ``content`` is where its bytes are, or are written to; ``size_bytes``: how many are to be put.
+
+    ``path`` is None for a stream, which no later put can be based on.
+    """
 
     content: Path
     path: Path | None
-    size_bytes: int
+    size_bytes: int = 0
 
 
 @contextmanager
-def local_source(file: Path) -> Iterator[Source]:
+def local_source(file: Path) -> Iterator[LocalEnd]:
     """A local file; standard input, a pipe or a device is first kept in a temporary file. Raises :class:`BadInput`."""
     if is_stream(file):
         with _spooled(file) as content:
-            yield Source(content, None, content.stat().st_size)
+            yield LocalEnd(content, None, content.stat().st_size)
         return
     if file.is_dir():
         raise BadInput(f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | ares-cli put - NAME`; nothing was sent")
     try:
-        yield Source(file, resolved(file), file.stat().st_size)
+        yield LocalEnd(file, resolved(file), file.stat().st_size)
     except OSError as error:
         if error.filename != os.fspath(file):
             raise
         raise BadInput(f"{file} cannot be read: {error.strerror}; nothing was sent") from error
 
 
-class Target(Struct, frozen=True):
-    """Where a file goes. ``path`` is None for a stream; ``content`` is the file to write."""
-
-    content: Path
-    path: Path | None
-
-
 @contextmanager
-def local_target(file: Path) -> Iterator[Target]:
+def local_target(file: Path) -> Iterator[LocalEnd]:
     """A local file; what goes to standard output, a pipe or a device goes there at the end, from a temporary file. Raises :class:`BadInput`."""
     if not is_stream(file):
         check_output(file)
-        yield Target(resolved(file), resolved(file))
+        yield LocalEnd(resolved(file), resolved(file))
         return
     with tempfile.TemporaryDirectory(prefix="ares-get-") as directory:
         content = Path(directory) / "content"
-        yield Target(content, None)
-        with content.open("rb") as stream, _writing(file) as out:
+        yield LocalEnd(content, None)
+        with content.open("rb") as stream, naming(file), standard_output() if file == STANDARD_STREAM else file.open("wb") as out:
             shutil.copyfileobj(stream, out, COPY_BYTES)
+
+
+def opened_source(file: Path) -> BinaryIO:
+    """A file, or standard input, to read from."""
+    return open(0 if file == STANDARD_STREAM else file, "rb", closefd=file != STANDARD_STREAM)
 
 
 def is_stream(file: Path) -> bool:
@@ -125,7 +126,7 @@ def standard_output() -> Iterator[BinaryIO]:
 def _spooled(file: Path) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile(prefix="ares-put-") as kept:
         try:
-            with open(0 if file == STANDARD_STREAM else file, "rb", closefd=file != STANDARD_STREAM) as stream:
+            with opened_source(file) as stream:
                 if os.fstat(stream.fileno()).st_rdev in _ENDLESS:
                     raise BadInput(f"{file} is a device that never ends, and a file in the cluster has an end; nothing was sent")
                 shutil.copyfileobj(stream, kept, COPY_BYTES)
@@ -136,9 +137,3 @@ def _spooled(file: Path) -> Iterator[Path]:
                 f"the input could not be kept in {where} until it is sent: {error.strerror}; nothing was sent. TMPDIR names another directory"
             ) from error
         yield Path(kept.name)
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[BinaryIO]:
-    with naming(file), standard_output() if file == STANDARD_STREAM else file.open("wb") as out:
-        yield out

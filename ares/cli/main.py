@@ -10,19 +10,18 @@ import logging
 import os
 import signal
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from ares.cli import domain_commands, file_commands, history_command, keys_commands, object_commands, torture_command
+from ares.cli import domain_commands, file_commands, history_command, keys_commands, object_commands, status_command, torture_command, upkeep_commands
 from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
-from ares.cli.options import ALL, Common, say, taking_options
-from ares.cli.upkeep import scrub_command, status_command, upkeep_commands
+from ares.cli.options import ALL, Common, command, say, taking_options
 from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
@@ -54,22 +53,50 @@ def _shared(
 
 app.callback()(taking_options(_shared, ALL))
 
-# Every module of commands registers its own; what they need to run is imported when one runs.
-_MODULES = (
-    cluster_commands,
-    object_commands,
-    file_commands,
-    domain_commands,
-    keys_commands,
-    status_command,
-    history_command,
-    demo_command,
-    torture_command,
-    upkeep_commands,
-    scrub_command,
-)
-for commands in _MODULES:
-    commands.register(app)
+_JSON = ("json",)
+_KEYS = ("cluster", "json")
+_PROCESSES = ("cluster", "timeout_s", "key_file", "json")
+
+# For each command its function, the words of its example, and the shared options that it takes.
+_COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
+    "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _JSON),
+    "up": (cluster_commands.up, "./cluster --detach", ("json", "timeout_s")),
+    "down": (cluster_commands.down, "./cluster", _JSON),
+    "prepare": (cluster_commands.prepare, "/etc/ares/cluster.toml s1", _JSON),
+    "server": (cluster_commands.server, "./cluster/cluster.toml --id s0", ()),
+    "consensus": (cluster_commands.consensus, "./cluster/cluster.toml --id r0", ()),
+    "write": (object_commands.write, "greeting hello.txt", ALL),
+    "read": (object_commands.read, "greeting -o hello.txt", ALL),
+    "delete": (object_commands.delete, "greeting", ALL),
+    "ls": (object_commands.ls, "photos/", ALL),
+    "stat": (object_commands.stat, "greeting", ALL),
+    "put": (file_commands.put, "movie.mkv movies/big", ALL),
+    "get": (file_commands.get, "movies/big movie.mkv", ALL),
+    "files": (file_commands.files, "movies/", ALL),
+    "rm": (file_commands.rm, "movies/big", ALL),
+    "collect": (file_commands.collect, "--grace 24h", ALL),
+    "domain create": (domain_commands.create, "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4", ALL),
+    "domain ls": (domain_commands.ls, "", ALL),
+    "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
+    "keys new": (keys_commands.new, "backup --role read", _KEYS),
+    "keys list": (keys_commands.list_, "", _KEYS),
+    "keys revoke": (keys_commands.revoke, "backup", _KEYS),
+    "status": (status_command.status, "", ALL),
+    "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
+    "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
+    "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),
+    "log-level": (upkeep_commands.log_level, "debug --server s0", _PROCESSES),
+    "scrub": (upkeep_commands.scrub, "--rate 50MiB", _PROCESSES),
+}
+_GROUPS = {
+    "domain": typer.Typer(help="Make and list domains, sets of objects with a configuration.", rich_markup_mode=None),
+    "keys": typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None),
+}
+for name, group in _GROUPS.items():
+    app.add_typer(group, name=name)
+for name, (function, words, options) in _COMMANDS.items():
+    of, _, own = name.rpartition(" ")
+    command(_GROUPS.get(of, app), own, example=f"ares-cli {name} {words}".rstrip(), options=options)(function)
 
 
 class Ending:

@@ -3,33 +3,25 @@
 import base64
 import os
 import secrets
-import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.command_connection import Domain, printable, size, with_store
-from ares.cli.local_files import STANDARD_STREAM, check_output, naming, resolved, standard_output
-from ares.cli.options import Common, command, say
+from ares.cli.local_files import STANDARD_STREAM, check_output, naming, opened_source, resolved, standard_output
+from ares.cli.options import Common, Result, say, with_manager
+from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
+    from ares.client.manager import Manager
     from ares.client.store import ObjectStat, ObjectStore
     from ares.model.configuration import Configuration
-    from ares.model.tag import Tag
 
+Domain = Annotated[str, typer.Option("--domain", metavar="NAME", help="The domain that the object is in.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's name: 1 to 1024 bytes of UTF-8.", show_default=False)]
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    command(app, "write", example="ares-cli write greeting hello.txt")(write)
-    command(app, "read", example="ares-cli read greeting -o hello.txt")(read)
-    command(app, "delete", example="ares-cli delete greeting")(delete)
-    command(app, "ls", example="ares-cli ls photos/")(ls)
-    command(app, "stat", example="ares-cli stat greeting")(stat)
 
 
 def write(
@@ -40,11 +32,7 @@ def write(
 ) -> None:
     """Store a file, or standard input, as the object KEY; prints the new version's tag."""
     value = _read_input(file)
-
-    async def use(store: "ObjectStore") -> "Tag":
-        return await store.write(key, value)
-
-    tag = with_store(common, domain, use)
+    tag = _with_store(common, domain, lambda store: store.write(key, value))
     common.report(_about(key, domain) | {"bytes": len(value), "tag": str(tag)}, f"{printable(key)}: {size(len(value))}, tag {tag}")
 
 
@@ -57,14 +45,11 @@ def read(
     """Print the object KEY, byte for byte, or write it to a file. With --json and no FILE: as base64."""
     if output != STANDARD_STREAM:
         check_output(output)
-
-    async def use(store: "ObjectStore") -> bytes:
-        return await store.read(key)
-
-    value = with_store(common, domain, use)
+    value = _with_store(common, domain, lambda store: store.read(key))
     about = _about(key, domain) | {"bytes": len(value)}
     if output != STANDARD_STREAM:
-        _write_output(output, value)
+        with naming(output):
+            _write(output, value)
         common.report(about | {"file": str(output)}, f"{printable(key)}: {size(len(value))}, in {output}")
     elif common.json:
         common.report(about | {"base64": base64.b64encode(value).decode("ascii")}, "")
@@ -75,11 +60,7 @@ def read(
 
 def delete(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
     """Delete the object KEY."""
-
-    async def use(store: "ObjectStore") -> "Tag":
-        return await store.delete(key)
-
-    tag = with_store(common, domain, use)
+    tag = _with_store(common, domain, lambda store: store.delete(key))
     common.report(_about(key, domain) | {"tag": str(tag)}, f"{printable(key)}: deleted, tag {tag}")
 
 
@@ -99,7 +80,7 @@ def ls(
                 say(printable(name))
         return names
 
-    names = with_store(common, domain, use)
+    names = _with_store(common, domain, use)
     if common.json:
         common.report({"domain": domain, "prefix": prefix, "keys": names}, "")
 
@@ -110,7 +91,7 @@ def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
     async def use(store: "ObjectStore") -> "tuple[ObjectStat, Configuration]":
         return await store.stat(key), store.configuration
 
-    found, configuration = with_store(common, domain, use)
+    found, configuration = _with_store(common, domain, use)
     place = {"configuration": configuration.describe(), "index": configuration.index}
     lines = [
         f"key            {printable(key)}",
@@ -122,6 +103,15 @@ def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
     common.report(_about(key, domain) | {"bytes": found.size_bytes, "tag": str(found.tag)} | place, "\n".join(lines))
 
 
+def _with_store(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]") -> Result:
+    """What ``use`` returns, given the objects of ``domain``. Raises :class:`ares.DomainNotFound`."""
+
+    async def opened(manager: "Manager") -> Result:
+        return await use(await manager.domain(domain))
+
+    return with_manager(common, opened)
+
+
 def _about(key: str, domain: str) -> dict[str, object]:
     return {"key": key, "domain": domain}
 
@@ -129,28 +119,18 @@ def _about(key: str, domain: str) -> dict[str, object]:
 def _read_input(file: Path) -> bytes:
     """All of a file or of standard input. Raises :class:`BadInput` when it cannot be read or has more bytes than a value may."""
     try:
-        if file == STANDARD_STREAM:
-            return _read_all(sys.stdin.buffer, "standard input")
-        with file.open("rb") as stream:
-            return _read_all(stream, str(file))
+        with opened_source(file) as stream:
+            value = stream.read(VALUE_BYTES_MAX + 1)
     except OSError as error:
         raise BadInput(f"{file} cannot be read: {error.strerror}; nothing was sent") from error
-
-
-def _read_all(stream: BinaryIO, name: str) -> bytes:
-    value = stream.read(VALUE_BYTES_MAX + 1)
     if len(value) > VALUE_BYTES_MAX:
+        name = "standard input" if file == STANDARD_STREAM else file
         raise BadInput(f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing was sent")
     return value
 
 
-def _write_output(output: Path, value: bytes) -> None:
-    """Through a temporary file in the same directory, unless ``output`` is a device or a pipe."""
-    with naming(output):
-        _write(output, value)
-
-
 def _write(output: Path, value: bytes) -> None:
+    """Through a temporary file in the same directory, unless ``output`` is a device or a pipe."""
     if output.exists() and not output.is_file():
         output.write_bytes(value)
         return

@@ -1,8 +1,7 @@
-"""The options that commands share, accepted before or after the command's name; what stands after it wins.
+"""The options that commands share, accepted before or after the command's name; what stands after it wins. How a command reaches its cluster.
 
-A command takes them by decorating a function whose first parameter is a :class:`Common`::
+A command is a function whose first parameter is a :class:`Common`::
 
-    @command(app, "read", example="ares-cli read greeting -o greeting.txt")
     def read(common: Common, key: str) -> None:
         settings = common.settings()  # the cluster file, with the client switches of the command line applied
         ...
@@ -15,17 +14,19 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from msgspec import Struct, structs
 
 from ares.cli.local_files import naming
+from ares.machine.loop import run
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
+    from ares.client.manager import Manager
     from ares.cluster.settings import Settings
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
@@ -33,37 +34,31 @@ KEY_VARIABLE = "ARES_KEY"
 TIMEOUT_S_MAX = 1e7
 
 
+Result = TypeVar("Result")
+
+
 def _switch(name: str, help: str) -> Any:
-    return Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", help=f"{help} (default: the cluster file's).", show_default=False)]
-
-
-_OPTIONS: dict[str, Any] = {
-    "cluster": Annotated[Path | None, typer.Option("-c", "--cluster", metavar="FILE", help=f"The cluster file (default: ${CLUSTER_VARIABLE}).")],
-    "timeout_s": Annotated[float | None, typer.Option("--timeout", metavar="S", min=0.001, max=TIMEOUT_S_MAX, help="Give up after so many seconds.")],
-    "key_file": Annotated[Path | None, typer.Option("--key", metavar="FILE", help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).")],
-    "json": Annotated[bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)],
-    "piggyback": _switch("piggyback", "Learn of new configurations from any reply (ARES II)"),
-    "gc": _switch("gc", "Retire old configurations after a reconfiguration"),
-    "batch": _switch("batch", "Reconfigure many objects at once"),
-    "fast_read": _switch("fast-read", "Skip a read's second phase when a quorum holds the value"),
-    "optimised": _switch("optimised", "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)"),
-}
-ALL = tuple(_OPTIONS)
-_CLIENT = ALL[4:]
+    return typer.Option(f"--{name}/--no-{name}", help=f"{help} (default: the cluster file's).", show_default=False)
 
 
 class Common(Struct, frozen=True):
     """The shared options of one invocation; None: not given."""
 
-    cluster: Path | None = None
-    timeout_s: float | None = None
-    key_file: Path | None = None
-    json: bool | None = None
-    piggyback: bool | None = None
-    gc: bool | None = None
-    batch: bool | None = None
-    fast_read: bool | None = None
-    optimised: bool | None = None
+    cluster: Annotated[Path | None, typer.Option("-c", "--cluster", metavar="FILE", help=f"The cluster file (default: ${CLUSTER_VARIABLE}).")] = None
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout", metavar="S", min=0.001, max=TIMEOUT_S_MAX, help="Give up after so many seconds.")
+    ] = None
+    key_file: Annotated[Path | None, typer.Option("--key", metavar="FILE", help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).")] = (
+        None
+    )
+    json: Annotated[bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)] = None
+    piggyback: Annotated[bool | None, _switch("piggyback", "Learn of new configurations from any reply (ARES II)")] = None
+    gc: Annotated[bool | None, _switch("gc", "Retire old configurations after a reconfiguration")] = None
+    batch: Annotated[bool | None, _switch("batch", "Reconfigure many objects at once")] = None
+    fast_read: Annotated[bool | None, _switch("fast-read", "Skip a read's second phase when a quorum holds the value")] = None
+    optimised: Annotated[
+        bool | None, _switch("optimised", "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)")
+    ] = None
 
     def over(self, other: "Common") -> "Common":
         """What was given here, else what ``other`` says."""
@@ -82,12 +77,30 @@ class Common(Struct, frozen=True):
             raise BadInput(f"--key: the cluster of {settings.path} has no keys, and nothing would be secured by this one")
         if key and settings.security is not None:
             settings = structs.replace(settings, client=structs.replace(settings.client, key=str(key)))
-        given = {name: value for name in ("timeout_s", *_CLIENT) if (value := getattr(self, name)) is not None}
+        given = {name: value for name in _CLIENT if (value := getattr(self, name)) is not None}
         return structs.replace(settings, client=structs.replace(settings.client, **given))
 
     def report(self, data: object, text: str) -> None:
         """Print the answer: ``data`` on one line with --json, else ``text``."""
         say(json.dumps(data) if self.json else text)
+
+
+_OPTIONS = get_type_hints(Common, include_extras=True)
+ALL = tuple(_OPTIONS)
+_CLIENT = ("timeout_s", *ALL[4:])
+
+
+def with_manager(common: Common, use: Callable[["Manager"], Awaitable[Result]]) -> Result:
+    """What ``use`` returns, given a connection to the cluster of the command line."""
+    from ares.client.connect import connect
+
+    settings = common.settings()
+
+    async def connected() -> Result:
+        async with connect(settings) as manager:
+            return await use(manager)
+
+    return run(connected())
 
 
 def say(text: str) -> None:

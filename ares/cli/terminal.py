@@ -28,6 +28,19 @@ def _parsed(text: str, units: dict[str, int], expected: str, said: str) -> int:
     return int(found[1]) * units[found[2]]
 
 
+def size(count: int) -> str:
+    """So many bytes, for a person."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return "1 byte" if count == 1 else f"{count} bytes"
+
+
+def printable(text: str) -> str:
+    """``text`` as a terminal may be given it: a name with control characters is shown as a literal."""
+    return text if text.isprintable() else repr(text)
+
+
 Show = Callable[[str, int, int, str], None]
 
 

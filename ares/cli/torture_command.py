@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ares.cli.local.cluster_commands import FSYNC, Durability
-from ares.cli.options import Common, command
+from ares.cli.local.cluster_commands import Durability
+from ares.cli.options import Common
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,17 +16,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ares.testing.torture.torture_run import TortureProgress
-    from ares.testing.torture.verdict import Latency, Summary
+    from ares.testing.torture.verdict import Summary
 
 MINUTES_MAX = 24 * 60.0
 INTERRUPTED = 130
 PROGRESS_LINE_S = 5.0
 _SHOWN_MAX = 10
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    command(app, "torture", example="ares-cli torture --minutes 3 --out ./torture", options=["json"])(torture)
 
 
 def torture(
@@ -36,7 +31,7 @@ def torture(
     servers: Annotated[int, typer.Option(min=3, max=32, help="How many storage servers.")] = 7,
     consensus: Annotated[int, typer.Option(min=1, max=15, help="How many consensus members; never more than a minority is hurt at once.")] = 3,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the results go. Default: a new one.", show_default=False)] = None,
-    durability: Annotated[Durability, typer.Option(help="memory: a server that was killed comes back empty, as somebody else.")] = FSYNC,
+    durability: Annotated[Durability, typer.Option(help="memory: a server that was killed comes back empty, as somebody else.")] = "fsync",
     etcd: Annotated[bool, typer.Option("--etcd", help="So many members of an etcd decide, and are hurt, instead; needs the program etcd.")] = False,
     partitions: Annotated[bool, typer.Option("--partitions/--no-partitions", help="Cut processes off from each other, if possible.")] = True,
 ) -> None:
@@ -55,7 +50,7 @@ def torture(
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out
-    options = Options(60 * minutes, number, directory, servers, consensus, partitions, etcd, durability=durability.value)
+    options = Options(60 * minutes, number, directory, servers, consensus, partitions, etcd, durability=durability)
     deciders = "etcd members" if etcd else "consensus members"
     try:
         with console.status(f"seed {number}: starting {servers} servers and {consensus} {deciders}") as status:
@@ -129,10 +124,7 @@ def _tables(summary: "Summary") -> list[Any]:
         happened.add_row(f"reconfigurations {kind}", str(count))
     latency = Table("latency of successes", "count", "p50 ms", "p99 ms", "max ms")
     for title, row in (("overall", summary.latency), ("while a process was in trouble", summary.latency_during_faults)):
-        latency.add_row(title, *_cells(row))
+        times_ms = (row.p50_ms, row.p99_ms, row.max_ms)
+        latency.add_row(title, str(row.count), *("" if value is None else f"{value:g}" for value in times_ms))
     latency.add_row("longest pause of all clients together", "", "", "", f"{1000 * summary.longest_pause_s:.0f}")
     return [operations, happened, latency]
-
-
-def _cells(latency: "Latency") -> list[str]:
-    return [str(latency.count), *("" if value is None else f"{value:g}" for value in (latency.p50_ms, latency.p99_ms, latency.max_ms))]

@@ -6,22 +6,326 @@ A file's name is its path, and a directory is what the names of several files be
 import asyncio
 import contextlib
 import errno
+import functools
+import io
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync_wrapper
+from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.spec import AbstractBufferedFile
+from msgspec import structs
+from msgspec.msgpack import encode
 
-from ares.client.file import File
-from ares.filesystem.access import ClusterConnection, as_local_error, with_os_errors
-from ares.filesystem.opened import AresFile, Pieces, directory_entry, file_entry, once, pieces_of_local, pieces_of_snapshot, replace
-from ares.model.errors import BadInput, FileChanged, ObjectNotFound
+from ares.client.connect import connect
+from ares.client.file import File, FileWriter
+from ares.client.manager import Manager
+from ares.client.store import ObjectStore
+from ares.cluster.settings import Settings
+from ares.fragment.divide import MIB, digest
+from ares.fragment.read import FileState
+from ares.fragment.report import WriteReport
+from ares.model.errors import AresError, BadInput, ConsensusUnavailable, DomainNotFound, FileChanged, ObjectNotFound, Unavailable
+from ares.model.tag import TAG_ZERO
 
 READ_RETRIES_MAX = 20
+PUT_RETRIES_MAX = 20
+
+# -- how a cluster is reached, and the errors that programs expect of a file system --------------------------------------
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+CLUSTER_VARIABLE = "ARES_CLUSTER"
+"""Names the cluster file when the storage option does not."""
+
+_left_open: list[Manager] = []
+"""Of event loops that ended before their connections. If these were collected, ZeroMQ would wait for ever for sockets that are collected with it."""
+
+
+class ClusterConnection:
+    """``domain``: where the files live; None: each is a domain of its own. ``create``: make that domain if it is missing."""
+
+    def __init__(self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None) -> None:
+        if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
+            raise BadInput(f"timeout_s is a number of seconds, more than 0, not {timeout_s!r}")
+        self._cluster = cluster
+        self._domain = domain
+        self._create = create
+        self._timeout_s = timeout_s
+        self._manager: Manager | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+
+    async def file(self, name: str) -> File:
+        """The file, atomic if it is made here. Raises :class:`DomainNotFound`."""
+        if self._domain is None:
+            return (await self._connected()).file(name, atomic=True)
+        return ObjectStore.file(await self._store(self._domain), name, atomic=True)
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        """The files whose names begin so and that a path can name, in order."""
+        if self._domain is None:
+            found = await (await self._connected()).files(prefix)
+        else:
+            found = await ObjectStore.files(await self._store(self._domain), prefix)
+        return [name for name in found if "" not in name.split("/")]
+
+    async def close(self) -> None:
+        """Close what is open; the next operation connects again."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            await manager.close()
+
+    def close_soon(self) -> None:
+        """``close`` from any thread and without waiting. What a parent process or an event loop that ended left open stays so."""
+        manager, loop, self._manager = self._manager, self._loop, None
+        if manager is None or loop is None:
+            return
+        if self._pid == os.getpid() and loop.is_running():
+            asyncio.run_coroutine_threadsafe(manager.close(), loop)
+        else:
+            _left_open.append(manager)
+
+    async def _connected(self) -> Manager:
+        loop = asyncio.get_running_loop()
+        if self._manager is None or self._loop is not loop:
+            self.close_soon()
+            self._manager, self._loop, self._pid = await connect(self._settings()), loop, os.getpid()
+        return self._manager
+
+    async def _store(self, domain: str) -> ObjectStore:
+        manager = await self._connected()
+        try:
+            return await manager.domain(domain)
+        except DomainNotFound:
+            if not self._create:
+                raise
+        store, _ = await manager.create_domain(domain)
+        return store
+
+    def _settings(self) -> Settings:
+        cluster = self._cluster or os.environ.get(CLUSTER_VARIABLE)
+        if not cluster:
+            raise BadInput(f"which cluster? Give the storage option cluster=FILE or set {CLUSTER_VARIABLE}")
+        settings = Settings.load(cluster)
+        if self._timeout_s is None:
+            return settings
+        return structs.replace(settings, client=structs.replace(settings.client, timeout_s=self._timeout_s))
+
+
+NUMBERS: dict[type[AresError], int] = {
+    ObjectNotFound: errno.ENOENT,
+    DomainNotFound: errno.ENOENT,
+    FileChanged: errno.ESTALE,
+    Unavailable: errno.EHOSTUNREACH,
+    ConsensusUnavailable: errno.EHOSTUNREACH,
+    AresError: errno.EIO,
+}
+"""The first that fits. Not ETIMEDOUT: fsspec takes a TimeoutError for one of its own, and drops the text."""
+
+
+def as_os_error(error: AresError) -> Exception:
+    """What a program that uses files is to see: an OSError of the class that belongs to its number, or the ValueError that BadInput is."""
+    if isinstance(error, BadInput):
+        return error
+    return OSError(next(number for kind, number in NUMBERS.items() if isinstance(error, kind)), str(error))
+
+
+def as_local_error(error: BadInput) -> Exception:
+    """Where the input is a local file: the OSError behind it."""
+    return OSError(error.__cause__.errno, str(error)) if isinstance(error.__cause__, OSError) else error
+
+
+def with_os_errors(method: Callable[Parameters, Awaitable[Result]]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+    """The method, its errors translated."""
+
+    @functools.wraps(method)
+    async def translated(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        try:
+            return await method(*arguments, **named)
+        except AresError as error:
+            raise as_os_error(error) from error
+
+    return translated
+
+
+# -- open files, and putting one whole from wherever its content comes ---------------------------------------------------
+
+MODES = ("rb", "wb", "ab", "xb")
+
+LOCAL_BYTES = 4 * MIB
+COPY_BYTES = 16 * MIB
+"""What is read at a time: from a local file; from the cluster, where many blocks come side by side."""
+
+Pieces = AsyncGenerator[bytes, None]
+
+
+def file_entry(path: str, state: FileState) -> dict[str, Any]:
+    """``mtime`` and ``created`` in seconds since the epoch; ``version`` changes with every change of the content."""
+    genesis = state.genesis
+    version = str(state.tag)
+    if not genesis.atomic:  # its blocks change without it
+        version += f"-{digest(encode([(part.id, part.tag) for part in state.parts])).hex()}"
+    times = {"created": float(genesis.modified_s), "mtime": float(genesis.modified_s)}
+    return {"name": path, "size": state.length, "type": "file", "atomic": genesis.atomic, "version": version, **times}
+
+
+def directory_entry(path: str) -> dict[str, Any]:
+    """It has nothing but a name."""
+    return {"name": path, "size": 0, "type": "directory"}
+
+
+class AresFile(AbstractBufferedFile):
+    """``rb`` reads the file as it was when it was opened (``snapshot``: as it was then). The others write: nothing shows before ``close``.
+
+    Leaving a ``with`` block by an exception discards what was written.
+    """
+
+    def __init__(self, fs: Any, connection: ClusterConnection, path: str, mode: str, *, snapshot: FileState | None = None, **options: Any) -> None:
+        if mode not in MODES:
+            raise io.UnsupportedOperation(f"mode {mode!r} is not supported, only {', '.join(MODES)}: a file is read, or replaced as a whole")
+        written = 0
+        if mode == "rb":
+            self._file, self._state = sync(fs.loop, _pinned, connection, path, snapshot)
+            self._details = file_entry(path, self._state)
+            options["size"] = self._state.length
+        else:
+            self._writer, written = sync(fs.loop, with_os_errors(writer_of), connection, path, mode)
+        super().__init__(fs, path, mode, **options)
+        self.loc = written
+
+    def _wait(self, method: Any, *arguments: Any) -> Any:
+        return sync(self.fs.loop, with_os_errors(method), *arguments)
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        fetched: bytes = self._wait(self._file.read_range, self._state, start, end)
+        return fetched
+
+    def _upload_chunk(self, final: bool = False) -> None:
+        self._wait(self._writer.write, self.buffer.getvalue())
+        if final and self.autocommit:
+            self.commit()
+
+    def commit(self) -> None:
+        """Publish what was written; a transaction may end before the file is closed."""
+        if not self.forced:
+            self.flush(force=True)
+        report: WriteReport = self._wait(self._writer.close)
+        if report.conflicts:
+            raise exists(self.path) if self.mode == "xb" else stale(self.path, report)
+
+    def discard(self) -> None:
+        """Publish nothing."""
+        self.closed = True
+        sync(self.fs.loop, self._writer.abort)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self.writable():
+            self.discard()
+        else:
+            self.close()
+
+    def __reduce__(self) -> Any:
+        """A reader goes on elsewhere with the same content."""
+        if self.mode != "rb":
+            return super().__reduce__()
+        return _reopened, (self.fs, self.path, self.blocksize, self.cache.name if self.cache else "none", self._state, self.loc)
+
+
+def _reopened(fs: Any, path: str, block_size: int, cache_type: str, snapshot: FileState, loc: int) -> Any:
+    file = fs.open(path, "rb", block_size=block_size, cache_type=cache_type, snapshot=snapshot)
+    file.seek(loc)
+    return file
+
+
+@with_os_errors
+async def _pinned(connection: ClusterConnection, path: str, snapshot: FileState | None) -> tuple[File, FileState]:
+    file = await connection.file(path)
+    return file, snapshot or await file.snapshot()
+
+
+async def once(value: bytes) -> Pieces:
+    """All in one."""
+    yield value
+
+
+async def pieces_of_local(path: str, callback: Any) -> Pieces:
+    """A local file; ``callback`` is fsspec's, for progress."""
+    with await asyncio.to_thread(open, path, "rb") as file:
+        callback.set_size(await asyncio.to_thread(file.seek, 0, 2))
+        file.seek(0)
+        while piece := await asyncio.to_thread(file.read, LOCAL_BYTES):
+            yield piece
+            callback.absolute_update(file.tell())
+
+
+async def pieces_of_snapshot(file: File, state: FileState) -> Pieces:
+    """A file of the cluster as it was at ``state``. Raises :class:`ares.FileChanged`."""
+    for start in range(0, state.length, COPY_BYTES):
+        yield await file.read_range(state, start, start + COPY_BYTES)
+
+
+async def replace(connection: ClusterConnection, path: str, pieces: Callable[[], Pieces], exclusive: bool) -> None:
+    """Put the file. A put that was overtaken by a deletion begins again, with the ``pieces`` from the first.
+
+    ``exclusive``: only if it is not there. Raises :class:`FileExistsError`.
+    """
+    for _ in range(PUT_RETRIES_MAX):
+        writer, _ = await writer_of(connection, path, "xb" if exclusive else "wb")
+        async with writer, aclosing(pieces()) as source:
+            async for piece in source:
+                await writer.write(piece)
+        report = await writer.close()
+        if not report.conflicts:
+            return
+        if exclusive:
+            raise exists(path)
+    raise stale(path, report)
+
+
+async def writer_of(connection: ClusterConnection, path: str, mode: str) -> tuple[FileWriter, int]:
+    """What puts the file: over whatever is there (wb), over nothing (xb), or over what is there and beginning with it (ab); and how much that is.
+
+    Raises :class:`FileExistsError`. Blocks that are there do not travel back.
+    """
+    file = await connection.file(path)
+    writer = file.writer(mine=mode == "wb")
+    if mode == "xb" and (await writer.begin()).tag != TAG_ZERO:
+        raise exists(path)
+    if mode != "ab":
+        return writer, 0
+    try:
+        state = await file.snapshot()
+    except ObjectNotFound:
+        await writer.begin()
+        return writer, 0
+    try:
+        async with aclosing(pieces_of_snapshot(file, state)) as source:
+            async for piece in source:
+                await writer.write(piece)
+    except BaseException:
+        await writer.abort()
+        raise
+    return writer, state.length
+
+
+def exists(path: str) -> FileExistsError:
+    """Somebody made the file before."""
+    return FileExistsError(errno.EEXIST, "it exists already, and nothing was changed", path)
+
+
+def stale(path: str, report: WriteReport) -> OSError:
+    """The put was not published."""
+    return OSError(errno.ESTALE, f"{report.conflicts[0].why}; nothing of what was written is there, write it again", path)
+
+
+# -- the file system -----------------------------------------------------------------------------------------------------
 
 
 class AresFileSystem(AsyncFileSystem):
@@ -241,6 +545,9 @@ class AresFileSystem(AsyncFileSystem):
         self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, cache_options: Any = None, **options: Any
     ) -> AresFile:
         return AresFile(self, self._connection, path, mode, block_size=block_size, autocommit=autocommit, cache_options=cache_options, **options)
+
+
+# -- names ---------------------------------------------------------------------------------------------------------------
 
 
 def canonical(path: str) -> str:

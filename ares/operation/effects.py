@@ -14,9 +14,8 @@ from ares.model.identity import ServerId
 from ares.model.messages import Question
 from ares.operation.readiness import Order
 
-"""What a server answers to a question, unless it refuses."""
-
 Answers = Mapping[ServerId, Any]
+"""What servers answer to a question; those that refuse are missing."""
 
 
 class Gather(Struct, frozen=True):

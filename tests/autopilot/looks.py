@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, Verdict
-from ares.autopilot.watch import Watch
+from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, Verdict, Watch
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, judge, loads_of, urgency
-from ares.autopilot.watch import Watch
+from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, Watch, judge, loads_of, urgency
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 

@@ -1,6 +1,6 @@
-"""Who counts as gone (ares/autopilot/watch.py)."""
+"""Who counts as gone (ares/autopilot/judge.py)."""
 
-from ares.autopilot.watch import Watch
+from ares.autopilot.judge import Watch
 from ares.model.configuration import Server
 from ares.model.identity import ServerId
 

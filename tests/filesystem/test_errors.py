@@ -9,7 +9,7 @@ import pytest
 
 from ares.cluster.cluster_file import Plan, create
 from ares.filesystem import AresFileSystem
-from ares.filesystem.access import as_os_error
+from ares.filesystem.system import as_os_error
 from ares.model.errors import (
     AresError,
     BadBlock,

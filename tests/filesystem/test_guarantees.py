@@ -11,7 +11,7 @@ import pytest
 
 from ares.client.connect import connect
 from ares.filesystem import AresFileSystem
-from ares.filesystem.opened import Pieces, replace
+from ares.filesystem.system import Pieces, replace
 
 from .conftest import DOMAIN
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.command_connection import size
+from ares.cli.terminal import size
 from ares.client.connect import connect
 from ares.consensus.remote import RemoteConsensus
 from ares.machine.interpreter import python

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ares.cli.demo import demo_story
-from ares.cli.demo.demo_traffic import DemoTraffic, count_in, value_of
+from ares.cli.demo.demo_story import DemoTraffic, count_in, value_of
 from ares.cli.main import run
 from ares.machine.interpreter import python
 from ares.model.errors import Unavailable

@@ -24,7 +24,7 @@ from tests import ports
 _PRELOADED = [
     "ares.client.connect",
     "ares.cli.main",
-    "ares.cli.local.up_command",
+    "ares.cli.local.cluster_commands",
     "ares.cli.local.supervisor",
     "ares.cluster.cluster_file",
     "typer._adapters",

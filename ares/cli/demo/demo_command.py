@@ -6,30 +6,25 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import structs
 
-from ares.cli.local.up_command import START_TIMEOUT_S
-from ares.cli.options import ALL, Common, command
+from ares.cli.local.cluster_commands import START_TIMEOUT_S
+from ares.cli.options import Common
 from ares.model.errors import AresError, BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from ares.cli.demo.demo_show import Narrator
-    from ares.cli.demo.demo_story import Processes, Story
+    from ares.cli.demo.demo_story import Narrator, Story
+    from ares.cli.local.supervisor import Supervisor
     from ares.cluster.settings import Settings
 
 SERVERS = 5
 MEMBERS = 3
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    command(app, "demo", example="ares-cli demo", options=[name for name in ALL if name != "cluster"])(demo)
 
 
 def demo(
@@ -43,8 +38,7 @@ def demo(
     """
     from rich.console import Console
 
-    from ares.cli.demo.demo_show import Narrator
-    from ares.cli.demo.demo_story import Story
+    from ares.cli.demo.demo_story import Narrator, Story
     from ares.machine.loop import run
 
     if directory is not None and not directory.is_dir():
@@ -53,8 +47,8 @@ def demo(
     story = Story(narrator, mib)
     begin = time.perf_counter()
     try:
-        with _signals(_interrupt), _cluster(narrator, directory) as (settings, processes):
-            run(story.run(structs.replace(common, cluster=settings.path).settings(), processes))
+        with _signals(signal.default_int_handler), _cluster(narrator, directory) as (settings, supervisor):
+            run(story.run(structs.replace(common, cluster=settings.path).settings(), supervisor))
     except AresError as error:
         if not common.json:
             raise
@@ -68,9 +62,8 @@ def demo(
 
 
 @contextlib.contextmanager
-def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, Processes]]":
+def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, Supervisor]]":
     """A new cluster in a temporary directory, and its processes, which run. At the end of it neither is left."""
-    from ares.cli.demo.demo_story import Processes
     from ares.cli.local.supervisor import Supervisor, members_of
     from ares.cluster.cluster_file import Plan, create
 
@@ -83,7 +76,7 @@ def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Se
                 pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
             step.note = f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\nin {home.name}"
             step.data = {"pids": pids}
-        yield settings, Processes(settings, supervisor)
+        yield settings, supervisor
     finally:
         with _signals(signal.SIG_IGN), narrator.step("stop every process, remove the directory"):
             supervisor.stop()
@@ -112,7 +105,3 @@ def _signals(handler: "signal.Handlers | Callable[[int, FrameType | None], None]
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
-
-
-def _interrupt(number: int, frame: "FrameType | None") -> NoReturn:
-    raise KeyboardInterrupt

@@ -1,19 +1,24 @@
-"""The demo's story, step by step, told through the Python API against real processes that really die."""
+"""The demo's story, step by step, told through the Python API against real processes that really die; how it is told; and its traffic."""
 
 import asyncio
 import hashlib
+import itertools
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from ares.cli.command_connection import size
-from ares.cli.demo.demo_show import Narrator
-from ares.cli.demo.demo_traffic import DemoTraffic
+from msgspec import Struct
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from ares.cli.local.cluster_commands import START_TIMEOUT_S
 from ares.cli.local.supervisor import Supervisor, members_of
-from ares.cli.local.up_command import START_TIMEOUT_S
+from ares.cli.terminal import size
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
@@ -26,107 +31,212 @@ from ares.operation import session
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 
+# -- how it is told ------------------------------------------------------------------------------------------------------
 
-class Processes:
-    """The servers and consensus members of a cluster that ``supervisor`` started."""
+REFRESH_S = 0.1
 
-    def __init__(self, settings: Settings, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
-        self._members = {member.id: member for member in members_of(settings)}
+
+class Step(Struct):
+    """One step under way. ``note``: what a person should know of it. ``data``: the same for programs."""
+
+    note: str = ""
+    data: dict[str, Any] = {}
+
+
+class Narrator:
+    """``console`` may be a quiet one; ``steps`` holds what was told."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.steps: list[dict[str, Any]] = []
+        self._marks = ("✓", "✗") if console.encoding.startswith("utf") else ("ok", "FAILED")
+        self._title = ""
+        self._live: Status | None = None
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Tell of a step, and how it ended."""
+        step, begin = Step(), time.perf_counter()
+        number = len(self.steps) + 1
+        ok = False
+        self._title = title
+        self._live = self.console.status(title)
+        try:
+            with self._live:
+                yield step
+            ok = True
+        finally:
+            self._live = None
+            ms = round(1000 * (time.perf_counter() - begin))
+            self.steps.append({"step": title, "ok": ok, "ms": ms} | step.data)
+            mark = f"[bold green]{self._marks[0]}[/]" if ok else f"[bold red]{self._marks[1]}[/]"
+            self.console.print(f"{mark} [bold]{number:2}  {title}[/]  [cyan]{ms} ms[/]", soft_wrap=True)
+            for line in step.note.splitlines():
+                self.console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
+
+    async def follow(self, line: Callable[[], str]) -> None:
+        """Keep the live line of whatever step is under way up to date, until cancelled."""
+        while True:
+            if self._live is not None:
+                self._live.update(f"{self._title}\n      {line()}")
+            await asyncio.sleep(REFRESH_S)
+
+    def close(self, summary: dict[str, Any]) -> None:
+        """Operations and latencies by phase, and what came of it all."""
+        table = Table(title="The reader and the writer that never paused", title_justify="left", title_style="bold")
+        table.add_column("while")
+        for name in ("reads", "p50 ms", "p99 ms", "writes", "p50 ms", "p99 ms"):
+            table.add_column(name, justify="right")
+        for phase in summary["phases"]:
+            cells = [cell for kind in ("reads", "writes") for cell in _cells(phase[kind])]
+            table.add_row(phase["phase"], *cells)
+        self.console.print()
+        self.console.print(table)
+        lines = {
+            "operations": f"{summary['operations']} reads and writes, {summary['failures']} of them failed or wrong",
+            "digests": f"{summary['objects_compared']} objects read and compared by SHA-256, all equal",
+            "bytes": size(summary["bytes"]),
+            "crashes": f"kill -9 of {' and of '.join(summary['crashes_survived'])}: survived",
+            "in all": f"{summary['seconds']} s; nothing is left running",
+        }
+        for name, text in lines.items():
+            self.console.print(f"[bold]{name:12}[/]{text}", soft_wrap=True)
+
+
+def _cells(latencies: dict[str, Any]) -> list[str]:
+    if not latencies["count"]:
+        return ["0", "", ""]
+    return [str(latencies["count"]), f"{latencies['p50_ms']:.2f}", f"{latencies['p99_ms']:.2f}"]
+
+
+# -- traffic -------------------------------------------------------------------------------------------------------------
+
+KEYS = 8
+VALUE_BYTES = 1024
+
+
+class Sample(Struct, frozen=True, gc=False):
+    """One operation: ``kind`` is read or write."""
+
+    phase: str
+    kind: str
+    seconds: float
+
+
+def value_of(key: str, count: int) -> bytes:
+    """The value that the ``count``-th write of ``key`` stores."""
+    head = f"{key} {count} ".encode()
+    return head + hashlib.shake_128(head).digest(VALUE_BYTES - len(head))
+
+
+def count_in(key: str, value: bytes) -> int | None:
+    """The number of the write of ``key`` that stored ``value``; None if none did."""
+    words = value.split(b" ", 2)
+    if len(words) != 3 or not words[1].isdigit() or value != value_of(key, int(words[1])):
+        return None
+    return int(words[1])
+
+
+class DemoTraffic:
+    """A reader and a writer that never pause, each a client of its own, and what they saw.
+
+    Every value says which object it is of and how often that was written, and all of its bytes follow from that. So a read that is torn, of another
+    object, older than a write that had returned when the read began, or older than an earlier read, is noticed. ``phase`` names what is going on
+    around the traffic; set it at will. ``failures``: operations that failed or were wrong, in words.
+    """
+
+    def __init__(self) -> None:
+        self.phase = "before"
+        self.samples: list[Sample] = []
+        self.failures: list[str] = []
+        self.bytes = 0
+        self._keys = [f"traffic/{number}" for number in range(KEYS)]
+        self._begun = dict.fromkeys(self._keys, 0)
+        self._done = dict.fromkeys(self._keys, 0)
+        self._seen = dict.fromkeys(self._keys, 0)
+        self._going = False
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def ids(self) -> list[str]:
-        """Servers and consensus members, whether they run or not."""
-        return list(self._members)
+    def expected(self) -> dict[str, bytes]:
+        """What each object holds when the traffic has stopped and nothing failed."""
+        return {key: value_of(key, count) for key, count in self._done.items()}
 
-    def kill(self, ids: Collection[str]) -> None:
-        """kill -9, all at once; they are gone when this returns."""
-        self._supervisor.kill(ids)
+    def line(self) -> str:
+        """How it goes, for a person who watches."""
+        return f"{len(self.samples)} reads and writes, {len(self.failures)} failed or wrong"
 
-    async def start(self, ids: Collection[str]) -> None:
-        """Start processes that do not run; they serve when this returns, and everything else goes on meanwhile.
+    async def start(self, writer: ObjectStore, reader: ObjectStore) -> None:
+        """Write every object once, then go on until :meth:`stop`."""
+        for key in self._keys:
+            await self._write(writer, key)
+        self._going = True
+        self._tasks = [asyncio.create_task(self._keep(self._write, writer)), asyncio.create_task(self._keep(self._read, reader))]
 
-        Raises :class:`ares.cli.local.supervisor.NotStarted`.
-        """
-        members = [self._members[id] for id in ids]
-        with self._supervisor.alone():
-            await asyncio.to_thread(self._supervisor.start, members, START_TIMEOUT_S, lambda: False)
+    async def stop(self) -> None:
+        """Let the operations under way end, and begin no others; raises what broke a loop."""
+        self._going = False
+        await asyncio.gather(*self._tasks)
 
+    def summary(self, phase: str) -> dict[str, Any]:
+        """Counts, and latencies in ms, of the operations that began in ``phase``."""
+        of = {kind: [sample.seconds for sample in self.samples if (sample.phase, sample.kind) == (phase, kind)] for kind in ("read", "write")}
+        return {"phase": phase, "reads": _latencies(of["read"]), "writes": _latencies(of["write"])}
 
-NAME = "film"
-FILE_MIB_MIN = 8
-LINE = b" (one line, edited) "
+    async def _keep(self, operation: Any, store: ObjectStore) -> None:
+        for key in itertools.cycle(self._keys):
+            if not self._going:
+                return
+            await operation(store, key)
 
+    async def _write(self, store: ObjectStore, key: str) -> None:
+        count = self._begun[key] = self._begun[key] + 1
+        if await self._timed("write", store.write(key, value_of(key, count))) is not None:
+            self._done[key] = count
+            self.bytes += VALUE_BYTES
 
-class FileLost(AresError):
-    """The file did not become what it must."""
+    async def _read(self, store: ObjectStore, key: str) -> None:
+        least = max(self._done[key], self._seen[key])
+        value = await self._timed("read", store.read(key))
+        if value is None:
+            return
+        self.bytes += len(value)
+        count = count_in(key, value)
+        if count is None:
+            self.failures.append(f"a read of {key} returned {len(value)} bytes that nobody wrote there")
+        elif not least <= count <= self._begun[key]:
+            self.failures.append(f"a read of {key} returned its write {count}, not one from {least} to {self._begun[key]}")
+        else:
+            self._seen[key] = count
 
-
-class SharedFile:
-    """A file of ``mib`` MiB (at least FILE_MIB_MIN, so that it has enough blocks to edit) in the cluster, and what it must hold."""
-
-    def __init__(self, narrator: Narrator, mib: int) -> None:
-        self._tell = narrator
-        self._bytes = max(mib, FILE_MIB_MIN) * 2**20
-        self.content = b""
-
-    async def edit(self, manager: Manager) -> None:
-        """Put the file, change a line in the middle, put it again."""
-        with self._tell.step(f"put a file of {size(self._bytes)}, cut into blocks by its content, as a domain of its own") as step:
-            self.content = os.urandom(self._bytes)
-            async with manager.file(NAME) as file:
-                report = await file.write(self.content)
-                step.note, step.data = _account(report, self._bytes)
-        with self._tell.step("insert a line in the middle of it and put it again") as step:
-            async with manager.file(NAME) as file:
-                self.content = _inserted(self.content, self._bytes // 2)
-                report = await file.write(self.content)
-                step.note, step.data = _account(report, self._bytes)
-            await self.compare(manager)
-
-    async def edit_together(self, manager: Manager, other: Manager) -> None:
-        """Two clients edit different parts of the same version, then one of them edits what the other has changed."""
-        with self._tell.step("two clients edit the same version of the file, one near its beginning, one near its end") as step:
-            async with manager.file(NAME) as ours, other.file(NAME) as theirs:
-                before = await ours.read()
-                await theirs.read()
-                near_begin, near_end = len(before) // 8, len(before) - len(before) // 8
-                edited_by_them = _inserted(before, near_end)
-                first, second = await ours.write(_inserted(before, near_begin)), await theirs.write(edited_by_them)
-                self.content = _inserted(edited_by_them, near_begin)
-                await self.compare(other)
-                late = await theirs.write(_inserted(edited_by_them, near_begin + 1))
-                if first.conflicts or second.conflicts or not late.conflicts:
-                    raise FileLost("edits of different blocks got in each other's way, or those of one block did not")
-                conflict = late.conflicts[0]
-                step.note = (
-                    "both edits are in the file; a third, of a block that had changed meanwhile, overwrote nothing and was told so:\n"
-                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in conflict, with the newer content of that block at hand"
-                )
-                step.data = {"conflicts": len(late.conflicts)}
-            await self.compare(manager)
-
-    async def compare(self, manager: Manager) -> None:
-        """Raises :class:`FileLost` unless the file is what it must be."""
-        async with manager.file(NAME) as file:
-            if await file.read() != self.content:
-                raise FileLost(f"the file {NAME!r} came back with another content than was put")
+    async def _timed(self, kind: str, operation: Awaitable[Any]) -> Any:
+        """The result of an operation, or None when it failed."""
+        phase, begin = self.phase, time.perf_counter()
+        try:
+            result = await operation
+        except AresError as error:
+            self.failures.append(f"a {kind} failed: {error}")
+            return None
+        self.samples.append(Sample(phase, kind, time.perf_counter() - begin))
+        return result
 
 
-def _inserted(content: bytes, at: int) -> bytes:
-    return content[:at] + LINE + content[at:]
+def _latencies(seconds: list[float]) -> dict[str, Any]:
+    if not seconds:
+        return {"count": 0}
+    ordered = sorted(seconds)
+    percentiles = {f"p{percent}_ms": round(1000 * ordered[len(ordered) * percent // 100], 2) for percent in (50, 99)}
+    return {"count": len(ordered)} | percentiles | {"max_ms": round(1000 * ordered[-1], 2)}
 
 
-def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
-    """What moved, for people and for programs. Raises :class:`FileLost` if not everything got in."""
-    if report.conflicts:
-        raise FileLost("a file that nobody else writes came to a conflict")
-    blocks = report.modified + report.inserted
-    note = f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of {size(whole)}"
-    return note, {"blocks_moved": blocks, "blocks_kept": report.kept, "bytes_moved": report.moved_bytes}
-
+# -- the story -----------------------------------------------------------------------------------------------------------
 
 DOMAIN = "demo"
+FILE = "film"
+FILE_MIB_MIN = 8
+"""So that it has enough blocks to edit."""
+
+LINE = b" (one line, edited) "
 SMALL_OBJECTS = 300
 SMALL_BYTES = 2048
 LULL_S = 1.2
@@ -146,7 +256,8 @@ class Story:
     def __init__(self, narrator: Narrator, mib: int) -> None:
         self._tell = narrator
         self._mib = mib
-        self._file = SharedFile(narrator, mib)
+        self._file_bytes = max(mib, FILE_MIB_MIN) * 2**20
+        self._content = b""
         self._digests: dict[str, str] = {}
         self.traffic = DemoTraffic()
         self.phases: list[str] = []
@@ -154,31 +265,36 @@ class Story:
         self.objects_read = 0
         self.killed: list[str] = []
 
-    async def run(self, settings: Settings, processes: Processes) -> None:
-        """The whole story. Raises :class:`AresError` at the first step that fails."""
-        self._processes = processes
+    async def run(self, settings: Settings, supervisor: Supervisor) -> None:
+        """The whole story, of the processes that ``supervisor`` started. Raises :class:`AresError` at the first step that fails."""
+        self._supervisor = supervisor
+        self._members = {member.id: member for member in members_of(settings)}
         async with connect(settings) as manager, connect(settings) as second, connect(settings) as third:
             store = await self._create(manager)
             await self._write_files(store)
             await self._read_files(store, "read everything back and compare SHA-256")
-            await self._file.edit(manager)
-            await self._file.edit_together(second, third)
-            async with Follower(self._tell, self.traffic):
+            await self._edit_file(manager)
+            await self._edit_together(second, third)
+            following = asyncio.create_task(self._tell.follow(self.traffic.line))
+            try:
                 await self._begin_traffic(await second.domain(DOMAIN), await third.domain(DOMAIN))
                 await self._kill_server("s0", store)
                 await self._start_again("s0", manager)
                 await self._erasure_code(store)
                 await self._lose_the_leader(manager, store)
                 await self._end_traffic()
+            finally:
+                following.cancel()
+                await self.traffic.stop()
         await self._kill_everything()
         async with connect(settings) as newcomer:
             store = await newcomer.domain(DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
             await self._read_files(store, "a client that never heard of all this reads everything and compares SHA-256")
-            await self._file.compare(newcomer)
+            await self._compare_file(newcomer)
 
     async def _create(self, manager: Manager) -> ObjectStore:
-        with self._tell.step("make a domain whose objects are replicated on three of the five servers") as step:
+        with self._step("make a domain whose objects are replicated on three of the five servers") as step:
             store = await manager.domain(DOMAIN, create=Configuration.abd(["s0", "s1", "s2"]))
             step.note = store.configuration.describe()
             step.data = {"configuration": store.configuration.describe()}
@@ -188,7 +304,7 @@ class Story:
         objects = _contents(self._mib)
         self._digests = {key: _digest(value) for key, value in objects.items()}
         total = sum(map(len, objects.values()))
-        with self._tell.step(f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} small objects") as step:
+        with self._step(f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} small objects") as step:
             begin = time.perf_counter()
             await asyncio.gather(*(store.write(key, value) for key, value in objects.items()))
             seconds = time.perf_counter() - begin
@@ -197,7 +313,7 @@ class Story:
         self.bytes += total
 
     async def _read_files(self, store: ObjectStore, title: str) -> None:
-        with self._tell.step(title) as step:
+        with self._step(title) as step:
             begin = time.perf_counter()
             values = await asyncio.gather(*(store.read(key) for key in self._digests))
             seconds = time.perf_counter() - begin
@@ -210,27 +326,64 @@ class Story:
         self.bytes += total
         self.objects_read += len(values)
 
+    async def _edit_file(self, manager: Manager) -> None:
+        """Put the file, change a line in the middle, put it again."""
+        with self._step(f"put a file of {size(self._file_bytes)}, cut into blocks by its content, as a domain of its own") as step:
+            self._content = os.urandom(self._file_bytes)
+            async with manager.file(FILE) as file:
+                report = await file.write(self._content)
+                step.note, step.data = _account(report, self._file_bytes)
+        with self._step("insert a line in the middle of it and put it again") as step:
+            async with manager.file(FILE) as file:
+                self._content = _inserted(self._content, self._file_bytes // 2)
+                report = await file.write(self._content)
+                step.note, step.data = _account(report, self._file_bytes)
+            await self._compare_file(manager)
+
+    async def _edit_together(self, manager: Manager, other: Manager) -> None:
+        """Two clients edit different parts of the same version, then one of them edits what the other has changed."""
+        with self._step("two clients edit the same version of the file, one near its beginning, one near its end") as step:
+            async with manager.file(FILE) as ours, other.file(FILE) as theirs:
+                before = await ours.read()
+                await theirs.read()
+                near_begin, near_end = len(before) // 8, len(before) - len(before) // 8
+                edited_by_them = _inserted(before, near_end)
+                first, second = await ours.write(_inserted(before, near_begin)), await theirs.write(edited_by_them)
+                self._content = _inserted(edited_by_them, near_begin)
+                await self._compare_file(other)
+                late = await theirs.write(_inserted(edited_by_them, near_begin + 1))
+                if first.conflicts or second.conflicts or not late.conflicts:
+                    raise DemoFailed("edits of different blocks got in each other's way, or those of one block did not")
+                conflict = late.conflicts[0]
+                step.note = (
+                    "both edits are in the file; a third, of a block that had changed meanwhile, overwrote nothing and was told so:\n"
+                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in conflict, with the newer content of that block at hand"
+                )
+                step.data = {"conflicts": len(late.conflicts)}
+            await self._compare_file(manager)
+
+    async def _compare_file(self, manager: Manager) -> None:
+        """Raises :class:`DemoFailed` unless the file is what it must be."""
+        async with manager.file(FILE) as file:
+            if await file.read() != self._content:
+                raise DemoFailed(f"the file {FILE!r} came back with another content than was put")
+
     async def _begin_traffic(self, writer: ObjectStore, reader: ObjectStore) -> None:
-        with self._tell.step("a reader and a writer begin, two more clients, and never pause from here on") as step:
-            self._phase("nothing happens")
+        with self._step("a reader and a writer begin, two more clients, and never pause from here on", phase="nothing happens") as step:
             await self.traffic.start(writer, reader)
             await asyncio.sleep(LULL_S)
             step.note = "every value tells which write it is of: a wrong, torn or stale read is noticed"
-            self._check_traffic()
 
     async def _kill_server(self, server: str, store: ObjectStore) -> None:
-        with self._tell.step(f"kill -9 {server}, which holds every object") as step:
-            self._phase(f"{server} is dead")
+        with self._step(f"kill -9 {server}, which holds every object", phase=f"{server} is dead") as step:
             self._kill(server)
             await asyncio.sleep(LULL_S)
             await store.read("files/random")
             step.note = f"reads and writes go on with {' and '.join(store.configuration.server_ids[1:])}; one more crash would stop them"
-            self._check_traffic()
 
     async def _start_again(self, server: str, manager: Manager) -> None:
-        with self._tell.step(f"start {server} again: it has what it acknowledged, from its disk") as step:
-            self._phase(f"{server} is back")
-            await self._processes.start([server])
+        with self._step(f"start {server} again: it has what it acknowledged, from its disk", phase=f"{server} is back") as step:
+            await self._start([server])
             description = (await manager.status()).servers[ServerId(server)]
             hosted = description.hosted if description is not None else ()
             objects = sum(its.objects for its in hosted if its.configuration.domain == DOMAIN)
@@ -239,19 +392,16 @@ class Story:
             await asyncio.sleep(LULL_S)
             step.note = f"the same server as before, with all of its {objects} objects: it counts, and one more crash is survived again"
             step.data = {"objects": objects}
-            self._check_traffic()
 
     async def _erasure_code(self, store: ObjectStore) -> None:
-        with self._tell.step("reconfigure: from replication to erasure coding, on four of the five servers") as step:
-            self._phase("moving to EC")
+        with self._step("reconfigure: from replication to erasure coding, on four of the five servers", phase="moving to EC") as step:
             result = await store.reconfigure(Configuration.ec(["s1", "s2", "s3", "s4"], k=2))
             self._phase("on EC")
             step.note, step.data = _moved(result)
-            self._check_traffic()
         await asyncio.sleep(LULL_S)
 
     async def _lose_the_leader(self, manager: Manager, store: ObjectStore) -> None:
-        with self._tell.step("reconfigure again, and kill -9 the leader of the consensus service in the middle") as step:
+        with self._step("reconfigure again, and kill -9 the leader of the consensus service in the middle") as step:
             leader, term = await self._leader(manager, but_not="")
             self._phase("moving, leader dies")
 
@@ -265,37 +415,46 @@ class Story:
             note, data = _moved(result)
             step.note = f"{leader}, leader of term {term}, died before the decision; {successor} was elected for term {successor_term}\n{note}"
             step.data = data | {"killed": leader, "term": term, "leader": successor, "leader_term": successor_term}
-            self._check_traffic()
 
     async def _end_traffic(self) -> None:
-        with self._tell.step("let the reader and the writer go on for a moment, then end") as step:
+        with self._step("let the reader and the writer go on for a moment, then end") as step:
             await asyncio.sleep(LULL_S)
             await self.traffic.stop()
             self.bytes += self.traffic.bytes
             step.note = self.traffic.line()
             step.data = {"operations": len(self.traffic.samples), "failures": len(self.traffic.failures)}
-            self._check_traffic()
 
     async def _kill_everything(self) -> None:
-        with self._tell.step("kill -9 every server and every consensus member at once, and start them again") as step:
-            everybody = self._processes.ids
-            self._processes.kill(everybody)
+        with self._step("kill -9 every server and every consensus member at once, and start them again") as step:
+            everybody = list(self._members)
+            self._supervisor.kill(everybody)
             self.killed.append(EVERYBODY)
-            await self._processes.start(everybody)
+            await self._start(everybody)
             step.note = "as after a power cut: nothing ran, and what was acknowledged is on the disks"
             step.data = {"killed": everybody}
+
+    @contextmanager
+    def _step(self, title: str, phase: str = "") -> Iterator[Step]:
+        """A step, which fails if the traffic has failed at its end; ``phase``: what begins with it."""
+        with self._tell.step(title) as step:
+            if phase:
+                self._phase(phase)
+            yield step
+            if self.traffic.failures:
+                raise DemoFailed(f"{len(self.traffic.failures)} operations failed or were wrong. The first: {self.traffic.failures[0]}")
 
     def _phase(self, name: str) -> None:
         self.phases.append(name)
         self.traffic.phase = name
 
-    def _check_traffic(self) -> None:
-        if self.traffic.failures:
-            raise DemoFailed(f"{len(self.traffic.failures)} operations failed or were wrong. The first: {self.traffic.failures[0]}")
-
     def _kill(self, id: str) -> None:
-        self._processes.kill([id])
+        self._supervisor.kill([id])
         self.killed.append(id)
+
+    async def _start(self, ids: Collection[str]) -> None:
+        """Start processes that do not run; they serve when this returns, and everything else goes on meanwhile. Raises :class:`NotStarted`."""
+        with self._supervisor.alone():
+            await asyncio.to_thread(self._supervisor.start, [self._members[id] for id in ids], START_TIMEOUT_S, lambda: False)
 
     async def _leader(self, manager: Manager, but_not: str) -> tuple[str, int]:
         """The member that says itself that it leads, and its term, once there is one."""
@@ -307,19 +466,17 @@ class Story:
         raise DemoFailed(f"no consensus member leads within {ELECTION_S:g} s")
 
 
-class Follower:
-    """Within it the narrator's live line follows the traffic; at the end of it no traffic is left."""
+def _inserted(content: bytes, at: int) -> bytes:
+    return content[:at] + LINE + content[at:]
 
-    def __init__(self, narrator: Narrator, traffic: DemoTraffic) -> None:
-        self._narrator = narrator
-        self._traffic = traffic
 
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._narrator.follow(self._traffic.line))
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._task.cancel()
-        await self._traffic.stop()
+def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
+    """What moved, for people and for programs. Raises :class:`DemoFailed` if not everything got in."""
+    if report.conflicts:
+        raise DemoFailed("a file that nobody else writes came to a conflict")
+    blocks = report.modified + report.inserted
+    note = f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of {size(whole)}"
+    return note, {"blocks_moved": blocks, "blocks_kept": report.kept, "bytes_moved": report.moved_bytes}
 
 
 def _contents(mib: int) -> dict[str, bytes]:

@@ -1,63 +1,56 @@
-"""Commands that make a cluster and run its processes: init, down, server, consensus; with up and prepare, in modules of their own."""
+"""Commands that make a cluster and run its processes on this machine: init, up, down, prepare, server, consensus.
 
+One server that cannot start, its disk gone for example, keeps none of the others from serving: a cluster is there to survive that. So `up` leaves it
+out, by name and with the reason, and the exit status is 0 only if everything runs.
+"""
+
+import os
 import signal
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ares.cli.local.prepare_command import File, prepare
-from ares.cli.local.up_command import KEPT, LOST, Directory, up
-from ares.cli.options import Common, command
+from ares.cli.local_files import resolved
+from ares.cli.options import Common
+from ares.cluster import home
 from ares.model.configuration import SERVERS_MAX
-from ares.model.errors import BadInput
+from ares.model.errors import AresError, BadInput, DirectoryLost
 
 if TYPE_CHECKING:
-    from ares.cluster.settings import Settings
+    from ares.cli.local.supervisor import Member, Supervisor
+    from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
 SPARES_MAX = 1000
 MEMBERS_MAX = 15
 """Each decision waits for a majority of them."""
 
+START_TIMEOUT_S = 60.0
+_REACH_S = 2.0
 
-class Dap(StrEnum):
-    """The data access primitives: replication or erasure coding."""
+LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
+KEPT = "what was stored in the cluster is on its servers' disks"
 
-    ABD = "abd"
-    EC = "ec"
+Dap = Literal["abd", "ec"]
+"""The data access primitives: replication or erasure coding."""
 
-
-class Durability(StrEnum):
-    """What a server's acknowledgement outlasts."""
-
-    MEMORY = "memory"
-    FSYNC = "fsync"
+Durability = Literal["memory", "fsync"]
+"""What a server's acknowledgement outlasts."""
 
 
-FSYNC = Durability.FSYNC
+class LeftOut(AresError):
+    """Some processes of the cluster do not run; the others do."""
 
 
-class Security(StrEnum):
-    """Keys for everybody, or, written out to accept addresses that others can reach, none."""
-
-    CURVE = "curve"
-    NONE = "none"
-
-
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The cluster's directory; its file is DIR/cluster.toml.", show_default=False)]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=False)]
 Consensus = Annotated[
     int | None, typer.Option(min=0, max=MEMBERS_MAX, help="How many consensus members; an odd number is best. Default: 3, or an etcd.")
 ]
 Id = Annotated[str, typer.Option("--id", help="Which of the file's processes to be.", show_default=False)]
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    command(app, "init", example="ares-cli init ./cluster --servers 5 --dap ec --k 3", options=["json"])(init)
-    command(app, "up", example="ares-cli up ./cluster --detach", options=["json", "timeout_s"])(up)
-    command(app, "down", example="ares-cli down ./cluster", options=["json"])(down)
-    command(app, "prepare", example="ares-cli prepare /etc/ares/cluster.toml s1", options=["json"])(prepare)
-    command(app, "server", example="ares-cli server ./cluster/cluster.toml --id s0", options=[])(server)
-    command(app, "consensus", example="ares-cli consensus ./cluster/cluster.toml --id r0", options=[])(consensus)
 
 
 def init(
@@ -65,14 +58,16 @@ def init(
     directory: Directory,
     servers: Annotated[int, typer.Option(min=1, max=SERVERS_MAX, help="How many storage servers.")] = 5,
     consensus: Consensus = None,
-    dap: Annotated[Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")] = Dap.ABD,
+    dap: Annotated[Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")] = "abd",
     k: Annotated[int | None, typer.Option(help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")] = None,
     delta: Annotated[int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")] = None,
     host: Annotated[str, typer.Option(help="The address that everything listens on.")] = "127.0.0.1",
     base_port: Annotated[int, typer.Option(min=0, max=65535, help="The first of the ports, counted up from there; 0: choose free ones.")] = 7400,
-    security: Annotated[Security | None, typer.Option(help="curve: everybody has a key. none: accept an address that others can reach.")] = None,
+    security: Annotated[
+        Literal["curve", "none"] | None, typer.Option(help="curve: everybody has a key. none: accept an address that others can reach.")
+    ] = None,
     allow_no_faults: Annotated[bool, typer.Option("--allow-no-faults", help="Accept a cluster that one crash stops.")] = False,
-    durability: Annotated[Durability, typer.Option(help="fsync: what is acknowledged is on the disk. memory: lost when servers stop.")] = FSYNC,
+    durability: Annotated[Durability, typer.Option(help="fsync: what is acknowledged is on the disk. memory: lost when servers stop.")] = "fsync",
     etcd: Annotated[str | None, typer.Option(metavar="HOST:PORT[,...]", help="An etcd that runs already decides. No consensus members then.")] = None,
     spares: Annotated[int, typer.Option(min=0, max=SPARES_MAX, help="How many more servers, in no configuration, that can replace others.")] = 0,
     autopilot: Annotated[bool, typer.Option("--autopilot", help="Replace servers that are gone by spares, without being asked.")] = False,
@@ -82,15 +77,21 @@ def init(
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
-    plan = Plan(servers, members, dap.value, k, delta, host, base_port, security, allow_no_faults, durability.value, endpoints, spares, autopilot)
+    plan = Plan(servers, members, dap, k, delta, host, base_port, security, allow_no_faults, durability, endpoints, spares, autopilot)
     settings = create(directory, plan)
     initial = settings.initial
-    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {_deciders(settings)}", initial.describe()]
-    if dap is Dap.EC and k is None:
+    deciders = f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"
+    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {deciders}", initial.describe()]
+    if dap == "ec" and k is None:
         lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
     if settings.security is not None:
         lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
-    lines += _spare(settings) + [f"note: {note}" for note in settings.notes]
+    unused = ", ".join(id for id in settings.servers if id not in initial.server_ids)
+    if autopilot:
+        lines.append(f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}")
+    elif unused:
+        lines.append(f"spares, for `ares-cli reconfig`: {unused}")
+    lines += [f"note: {note}" for note in settings.notes]
     lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
     data = {
         "file": str(settings.path),
@@ -104,6 +105,130 @@ def init(
         "notes": list(settings.notes),
     }
     common.report(data, "\n".join(lines))
+
+
+def up(
+    common: Common,
+    directory: Directory,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when everything serves, instead of staying until Ctrl-C.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew as an empty cluster: whatever its stopped servers hold is removed.")] = False,
+) -> None:
+    """Run all processes of a cluster here, or those that do not run any more; logs are in DIR/logs. Each server and consensus member is a process.
+
+    With durability = "fsync" a server that starts again has everything that it ever acknowledged. What cannot start is left out and named; the exit
+    status is 0 only if all run.
+    """
+    from ares.cli.local.supervisor import NotStarted, Supervisor, lost_directories, started_before
+    from ares.cluster.settings import FILE_NAME, Settings
+
+    settings = Settings.load(directory / FILE_NAME)
+    settings.check_secrets()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    supervisor = Supervisor(settings.path)
+    with supervisor.alone():
+        settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
+        if not started_before(settings):  # the cluster file may still be put right
+            supervisor.check_ports(missing)
+        lost = lost_directories(settings, {member.id for member in missing})
+        able = [member for member in missing if member.id not in lost]
+        started, failed = supervisor.start_what_can(able, common.timeout_s or START_TIMEOUT_S, stop.is_set)
+        pids = supervisor.running() | started
+    left_out = {str(process.id): why for process in settings.processes() if (why := (lost | failed).get(process.id))}
+    if not pids:
+        fresh_too = f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an empty cluster"
+        raise NotStarted(f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}")
+    _show(common, settings, pids, list(started), left_out)
+    trouble = _trouble(directory, settings, pids, left_out)
+    if trouble and detach:
+        raise LeftOut(trouble)
+    if not detach:
+        if trouble:
+            typer.echo(f"error: {trouble}", err=True)
+        typer.echo("Ctrl-C stops the cluster" + ("." if settings.durable else ", and what it holds is lost then."), err=True)
+        raise typer.Exit(_stay(supervisor, stop, KEPT if settings.durable else LOST) or int(bool(trouble)))
+
+
+def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool) -> "tuple[Settings, list[Member]]":
+    """The settings to start with, those given or the renewed ones of a cluster that begins afresh; and what of the cluster is to be started."""
+    from ares.cli.local.supervisor import NotStarted, members_of, remove_data, started_before
+    from ares.cluster.cluster_file import renew_identities
+
+    pids = supervisor.running()
+    spent = [] if settings.durable else started_before(settings)
+    missing = [member for member in members_of(settings) if member.id not in pids and not (pids and member.id in spent)]
+    if pids and (fresh or not missing):
+        who = ", ".join(f"{id} (pid {pid})" for id, pid in pids.items())
+        raise NotStarted(f"{directory} is up already: {who}. `ares-cli down {directory}` stops it")
+    if fresh:
+        remove_data(settings)
+        settings = renew_identities(settings)
+        return settings, members_of(settings)
+    if spent and not pids:
+        why = f"{', '.join(spent)} ran before and stopped; {LOST}, and a server that forgot may not answer as if it had not"
+        raise NotStarted(f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster")
+    return settings, missing
+
+
+def _show(common: Common, settings: "Settings", pids: dict[str, int], started: list[str], left_out: dict[str, str]) -> None:
+    addresses = {process.id: process.address for process in settings.processes()}
+    if common.json:
+        data = {id: {"address": address, "pid": pids.get(id)} for id, address in addresses.items()}
+        head = {"name": settings.name, "file": str(settings.path), "started": started, "left_out": left_out}
+        return common.report(head | {"processes": data, "notes": list(settings.notes)}, "")
+    from rich.console import Console
+    from rich.table import Table
+
+    part = f" in part: {len(pids)} of {len(addresses)} processes" if len(pids) < len(addresses) else ""
+    table = Table("id", "role", "address", "pid", title=f"{settings.name} is up{part}", title_justify="left")
+    for id, address in addresses.items():
+        table.add_row(id, "server" if id in settings.servers else "consensus", address, str(pids.get(id, "-")))
+    console = Console()
+    console.print(table)
+    if already := [id for id in addresses if id in pids and id not in started]:
+        console.print(f"started now: {', '.join(started) or 'none'}; {', '.join(already)} ran already", highlight=False, soft_wrap=True)
+    console.print(f"it began with {settings.initial.describe()}; `ares-cli status` tells what is in force", highlight=False, soft_wrap=True)
+    for note in settings.notes:
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+    return None
+
+
+def _trouble(directory: Path, settings: "Settings", pids: dict[str, int], left_out: dict[str, str]) -> str:
+    """What does not run, why, what that means and what to do; empty if everything does."""
+    if not left_out:
+        return ""
+    lines = [f"some processes do not run; the others do.\n{_reasons(left_out)}"]
+    serving = sum(id in pids for id in settings.initial.server_ids)
+    if serving < settings.initial.quorum_size:
+        initial = settings.initial
+        lines.append(f"{serving} of the {initial.n} servers that the cluster began with run, and a quorum of these is {initial.quorum_size}")
+    members = sum(id in pids for id in settings.members)
+    if members <= len(settings.members) // 2 and settings.members:
+        lines.append(f"{members} of {len(settings.members)} consensus members run, which is no majority: creating domains and reconfiguring wait")
+    lines.append(f"Put that right, then `ares-cli up {directory}` starts what does not run")
+    return "\n".join(lines)
+
+
+def _reasons(left_out: dict[str, str]) -> str:
+    """A line for each; one for several that have the same."""
+    alike = {why: ", ".join(id for id, other in left_out.items() if other == why) for why in left_out.values()}
+    return "\n".join(f"  {ids}: {why}" for why, ids in alike.items())
+
+
+def _stay(supervisor: "Supervisor", stop: threading.Event, then: str) -> int:
+    """Until asked to stop or nothing runs any more; returns the exit status."""
+    worst = 0
+    while not stop.wait(0.2):
+        for id, status in supervisor.ended().items():
+            typer.echo(f"{id} ended with status {status}; see {supervisor.log_path(id)}", err=True)
+            worst = worst or int(status != 0)
+        if not supervisor.running():
+            typer.echo("no process of the cluster runs any more", err=True)
+            return worst
+    stopped = supervisor.stop()
+    typer.echo(f"stopped {', '.join(stopped)}; {then}", err=True)
+    return 0
 
 
 def down(common: Common, directory: Directory) -> None:
@@ -120,6 +245,91 @@ def down(common: Common, directory: Directory) -> None:
         then = f"{KEPT}. `ares-cli up {directory}` goes on" if kept else f"{LOST}. `ares-cli up {directory} --fresh` begins anew"
         text = f"stopped {', '.join(stopped)}; {then}"
     common.report({"stopped": stopped}, text)
+
+
+def prepare(
+    common: Common,
+    file: File,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Processes whose directories are on this machine.", show_default=False)],
+    forget: Annotated[bool, typer.Option("--forget", help="What they had is lost: let them begin anew, what is left set aside.")] = False,
+) -> None:
+    """Make data directories ready for the first start of servers and consensus members that never ran anywhere.
+
+    `init` and `up --fresh` do that by themselves; it is for processes that start on another machine, and for those added to the cluster file later.
+    An empty directory that was not prepared is taken for that of a lost disk, and refused. Mount the disk first. Who started once in a directory is
+    remembered beside it, in DIRECTORY.started, and can only begin anew there.
+    """
+    from ares.cluster.settings import Settings
+
+    settings = Settings.load(file)
+    processes = {str(process.id): process for process in settings.processes()}
+    if unknown := [id for id in ids if id not in processes]:
+        raise BadInput(f"{file} has no process with id {', '.join(unknown)}; known: {', '.join(processes)}; nothing was prepared")
+    if not forget:
+        _check_never_ran(settings, [processes[id] for id in ids])
+    lines, data = [], {}
+    for id in dict.fromkeys(ids):
+        directory = processes[id].data
+        mounted_at = next(place for place in (resolved(directory), *resolved(directory).parents) if os.path.ismount(place))
+        if forget:
+            said = _begin_anew(settings, processes[id])
+        else:
+            said = "is ready for its first start" if home.prepare(directory) else "was ready for its first start already"
+        lines.append(f"{id}: {directory} (file system mounted at {mounted_at}) {said}")
+        data[id] = {"data": str(directory), "said": said}
+    common.report({"prepared": data}, "\n".join(lines))
+
+
+def _check_never_ran(settings: "Settings", processes: "Sequence[ServerSettings | MemberSettings]") -> None:
+    """Raise :class:`BadInput` if one of them is remembered to have started where nothing of it is now."""
+    from ares.cli.local.supervisor import ran_there
+
+    for process in processes:
+        if ran_there(process) and home.kept_in(process.data) is None:
+            record = home.record_of(process.data)
+            lost = DirectoryLost(process.data, [process.id], settings.path, process.id in settings.members, record)
+            gone = f"{process.id} ran in {process.data} before, says {record}, and nothing of it is there"
+            raise BadInput(f"{gone}: it is no process that never ran. {lost.advice()}; nothing was prepared")
+
+
+def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings") -> str:
+    """Set aside what is left of the process's earlier life, and make its directory fit for the next; returns what was done."""
+    from ares.cluster.settings import ServerSettings
+
+    if not isinstance(process, ServerSettings):
+        return _rejoin(settings, process)
+    with home.held(process.data):
+        claim = home.store_identity if settings.durable else home.claim_identity
+        identity = claim(process.data, process.identity, True).identity
+    then = f"under the new identity {identity}" if settings.durable else "under a new identity"
+    return f"lets {process.id} begin anew, empty and {then}: start it, then `ares-cli reconfig` takes it in again"
+
+
+def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
+    """The same for a consensus member. What it acknowledged may be with one other member only, so it must not help to decide without that one."""
+    from ares.cluster.settings import split_address
+    from ares.consensus.raft.directory import MemberDirectory
+
+    others = [other for other in settings.members.values() if other.id != member.id]
+    if not others:
+        why = "it is the only consensus member, so nobody else has what was decided: no domain could be created or moved safely any more"
+        raise BadInput(f"{member.id} cannot begin anew: {why}. Bring its directory back; reads and writes go on without it; nothing was changed")
+    for other in others:
+        try:
+            socket.create_connection(split_address(other.raft), _REACH_S).close()
+        except OSError as error:
+            why = f"{other.id} does not answer at {other.raft} ({error.strerror or error}), and it may be the only one that knows what both decided"
+            raise BadInput(f"{member.id} cannot begin anew now: {why}. Start all other members first; nothing was changed") from error
+    directory = MemberDirectory(member.data)
+    directory.lock(member.id)
+    try:
+        aside = directory.set_aside()
+        home.prepare(member.data)
+        home.forget_starts(member.data)  # last: until then it is refused, and this can be asked for again
+    finally:
+        directory.unlock()
+    left = f"; what was there is in {aside}" if aside is not None else ""
+    return f"lets {member.id} begin anew{left}: start it while all other members run, and it copies what they have"
 
 
 def server(
@@ -146,15 +356,3 @@ def consensus(common: Common, file: File, id: Id) -> None:
 def _end_at_once() -> None:
     """What SIGTERM does to this process until it serves. A service manager takes that for a clean end, as it does status 0."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _spare(settings: "Settings") -> list[str]:
-    """Which servers are in no configuration yet, and what becomes of them."""
-    spares = [id for id in settings.servers if id not in settings.initial.server_ids]
-    if settings.autopilot is not None:
-        return [f"the autopilot replaces servers that are gone; spares: {', '.join(spares) or 'none yet'}"]
-    return [f"spares, for `ares-cli reconfig`: {', '.join(spares)}"] if spares else []
-
-
-def _deciders(settings: "Settings") -> str:
-    return f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"

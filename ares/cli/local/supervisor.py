@@ -1,4 +1,4 @@
-"""Starting and stopping the processes of a cluster on this machine.
+"""The processes of a cluster on this machine, started, stopped and looked at from outside; and their data directories.
 
 Every server and consensus member is a process of its own (``python -P -m ares server FILE --id s0``) in a session of its own, so that neither a
 Ctrl-C in the terminal nor its closing reaches it: only its supervisor stops it. It writes to DIR/logs/<id>.log, and DIR/run/<id>.pid names it.
@@ -8,8 +8,10 @@ and is signalled only if its command line is the one that a process of this clus
 """
 
 import contextlib
+import itertools
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -18,13 +20,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ares.cli.local_files import resolved
 from ares.cluster.cluster_file import is_free
-from ares.cluster.home import held
-from ares.cluster.settings import Settings, split_address
+from ares.cluster.home import CLAIM_NAME, forget_starts, held, is_bare, record_of, was_started
+from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.machine.interpreter import python
 from ares.machine.named_files import read_named
 from ares.machine.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
-from ares.model.errors import AresError
+from ares.model.errors import AresError, BadInput, DirectoryLost
 
 STOP_S = 5.0
 """How long a process may take to stop on SIGTERM before it is killed."""
@@ -46,13 +49,6 @@ class Member(Struct, frozen=True):
     id: str
     kind: str
     addresses: tuple[str, ...]
-
-
-class Started(Struct, frozen=True):
-    """The pids of what serves now, and why anything else does not run, both by id."""
-
-    pids: dict[str, int]
-    left_out: dict[str, str]
 
 
 class Supervisor:
@@ -83,18 +79,18 @@ class Supervisor:
         Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none of them is left running.
         """
         self.check_ports(members)
-        started = self.start_what_can(members, timeout_s, interrupted)
-        if started.left_out:
-            self.stop(started.pids)
-            why = "\n".join(f"{id}: {what}" for id, what in started.left_out.items())
+        pids, left_out = self.start_what_can(members, timeout_s, interrupted)
+        if left_out:
+            self.stop(pids)
+            why = "\n".join(f"{id}: {what}" for id, what in left_out.items())
             raise NotStarted(f"everything that this had started is stopped again. Put the cause right: {why}")
-        return started.pids
+        return pids
 
-    def start_what_can(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> Started:
+    def start_what_can(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> tuple[dict[str, int], dict[str, str]]:
         """Start the processes, of which none runs, and wait until each one serves or is left out; this does not run then. Call it :meth:`alone`.
 
-        Left out is what cannot listen, ends, or says nothing for ``timeout_s``. Raises :class:`NotStarted` when ``interrupted()`` turns true: then
-        none of them is left running.
+        Returns the pids of what serves now, and why anything else does not run, both by id. Left out is what cannot listen, ends, or says nothing for
+        ``timeout_s``. Raises :class:`NotStarted` when ``interrupted()`` turns true: then none of them is left running.
         """
         self._logs.mkdir(DIRECTORY_MADE_FOR_ALL, exist_ok=True)
         left_out = {member.id: f"was not started: {deaf}" for member in members if (deaf := _deaf(member))}
@@ -108,7 +104,7 @@ class Supervisor:
         except BaseException:
             self.stop(begun)
             raise
-        return Started({id: self._children[id].pid for id in begun if id not in left_out}, left_out)
+        return {id: self._children[id].pid for id in begun if id not in left_out}, left_out
 
     def check_ports(self, members: list[Member]) -> None:
         """Raise :class:`NotStarted` if any of ``members`` could not listen: for those who want all to start or none."""
@@ -127,15 +123,12 @@ class Supervisor:
         """Where the process writes what it has to say."""
         return self._logs / f"{id}.log"
 
-    def stop(self, ids: Collection[str] | None = None) -> list[str]:
-        """Stop these processes of the cluster, or all that were started here: SIGTERM, and SIGKILL after STOP_S seconds. Returns the ids stopped."""
-        return self._end(ids, [signal.SIGTERM, signal.SIGKILL])
-
     def kill(self, ids: Collection[str]) -> list[str]:
         """kill -9; they are gone when this returns."""
-        return self._end(ids, [signal.SIGKILL])
+        return self.stop(ids, [signal.SIGKILL])
 
-    def _end(self, ids: Collection[str] | None, signals: Sequence[signal.Signals]) -> list[str]:
+    def stop(self, ids: Collection[str] | None = None, signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL)) -> list[str]:
+        """Stop these processes of the cluster, or all that were started here: each signal has STOP_S seconds to work. Returns the ids stopped."""
         waiting: dict[int, str] = {}
         paths = [path for path in sorted(self._run.glob("*.pid")) if ids is None or path.stem in ids]
         for path in paths:
@@ -143,7 +136,7 @@ class Supervisor:
                 waiting[process[1]] = path.stem
         stopped = sorted(waiting.values())
         for number in signals:
-            self._signal_and_await(waiting, number, STOP_S)
+            self._signal_and_await(waiting, number)
         if waiting:
             raise AresError(f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; their pids are in {self._run}")
         for path in paths:
@@ -152,12 +145,12 @@ class Supervisor:
             path.unlink(missing_ok=True)
         return stopped
 
-    def _signal_and_await(self, waiting: dict[int, str], number: signal.Signals, timeout_s: float) -> None:
-        """Signal the processes behind the descriptors in ``waiting`` and take out those that end in time."""
+    def _signal_and_await(self, waiting: dict[int, str], number: signal.Signals) -> None:
+        """Signal the processes behind the descriptors in ``waiting`` and take out those that end within STOP_S."""
         for descriptor in waiting:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 signal.pidfd_send_signal(descriptor, number)
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + STOP_S
         poller = select.poll()
         for descriptor in waiting:
             poller.register(descriptor, select.POLLIN)
@@ -200,13 +193,7 @@ class Supervisor:
         named.unlink(missing_ok=True)  # whatever it is
         with open(self.log_path(member.id), "ab", opener=opener) as log, open(named, "x", encoding="ascii", opener=opener) as pid_file:
             begin = log.tell()
-            child = subprocess.Popen(
-                self._command(member.kind, member.id),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            child = subprocess.Popen(self._command(member.kind, member.id), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
             self._children[member.id] = child
             pid_file.write(f"{child.pid}\n")
         return begin
@@ -254,3 +241,61 @@ def _deaf(member: Member) -> str:
     """Where the process could not listen, and why; empty if it can. Found before it starts: without a disk, that may cost its identity."""
     taken = [address for address in member.addresses if not is_free(*split_address(address))]
     return f"{', '.join(taken)} cannot be listened on: another process does, or it is not this machine's" if taken else ""
+
+
+# -- data directories -----------------------------------------------------------------------------------------------------
+
+
+def started_before(settings: Settings) -> list[str]:
+    """The servers that once ran and so, if they kept it in memory only, have lost what they held."""
+    return [server.id for server in settings.servers.values() if os.path.exists(server.data / CLAIM_NAME)]  # not of one that cannot be looked into
+
+
+def started_as(process: ServerSettings | MemberSettings) -> str:
+    """What is remembered of it beside its directory once it has started."""
+    return process.identity if isinstance(process, ServerSettings) else process.id
+
+
+def ran_there(process: ServerSettings | MemberSettings) -> bool:
+    """Whether it is remembered beside its directory that it started there. Not of one that cannot be looked into."""
+    try:
+        return was_started(process.data, started_as(process))
+    except OSError:
+        return False
+
+
+def lost_directories(settings: Settings, ids: Collection[str]) -> dict[str, str]:
+    """Those of the processes that may not start, for nothing is in their directories, and they are not new; and what to do."""
+    lost: dict[str, str] = {}
+    bare = [process for process in settings.processes() if process.id in ids and is_bare(process.data, started_as(process))]
+    for votes, ran in itertools.product((False, True), (True, False)):
+        alike = [process for process in bare if (process.id in settings.members, ran_there(process)) == (votes, ran)]
+        if alike:
+            where = ", ".join(str(process.data) for process in alike)
+            record = ", ".join(str(record_of(process.data)) for process in alike) if ran else None
+            error = DirectoryLost(where, [process.id for process in alike], settings.path, votes, record)
+            lost |= {process.id: str(error) for process in alike}
+    return lost
+
+
+def remove_data(settings: Settings) -> None:
+    """Remove the directories of all processes, and what remembers that they started.
+
+    :class:`BadInput`, with nothing removed, if one is in use or outside the cluster's own directory.
+    """
+    home = settings.path.resolve().parent
+    directories = {process.id: process.data for process in settings.processes()}
+    for id, directory in directories.items():
+        if home not in resolved(directory).parents:
+            raise BadInput(f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again")
+    present = [directory for directory in directories.values() if directory.exists()]
+    with contextlib.ExitStack() as stack:
+        for directory in present:
+            stack.enter_context(held(directory))
+        try:
+            for directory in present:
+                shutil.rmtree(directory)
+            for directory in directories.values():
+                forget_starts(directory)
+        except OSError as error:
+            raise BadInput(f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then try again") from error

@@ -1,0 +1,440 @@
+"""The command status: who answers, which configurations serve each domain, which of their members answer, and what could fail next.
+
+Two sources are put together, so that it works however little of the cluster is left: what a quorum says when asked, and what every server that
+answers says that it holds. A member counts only under the identity that the configuration names; another one means that it lost its memory.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import Struct, structs
+
+from ares.cli.local_files import naming
+from ares.cli.options import Common, with_manager
+from ares.cli.terminal import printable, size
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import AresError
+from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ObjectName, ServerId, shown
+from ares.model.messages import ConsensusDescription, Description
+from ares.model.quorum import NO_ANSWER
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ares.client.manager import ClusterStatus, Manager
+    from ares.client.store import ObjectStore
+    from ares.cluster.settings import Settings
+
+PROBE_S = 3.0
+"""How long a domain may take to answer; beyond a second's silence a client asks the consensus service for later configurations."""
+
+PROBES_AT_ONCE = 64
+NAMES_SHOWN_MAX = 3
+SHORT = 8
+"""How many characters of an identity a person is shown."""
+
+FORGETFUL = "restarted without its memory"
+FULL = "its disk is full"
+_WORDS = {FORGETFUL: FORGETFUL, FULL: "has a full disk"}
+
+
+class Standing(Struct, frozen=True):
+    """``active``: the last finalized configuration and those that are to follow it. ``missing``: their members that do not count, and why.
+
+    ``margin``: how many more crashes the domain survives; negative: so many members short of a quorum. ``reading``: the same for reads alone, for
+    which members count whose disks are full. ``trouble``: what the domain's servers said instead of an answer. ``left``: objects that a move left
+    behind because they could not be decoded, the first of them if there are many.
+    """
+
+    domain: str
+    active: list[Configuration]
+    missing: dict[ServerId, str]
+    margin: int
+    reading: int
+    trouble: str
+    left: list[ObjectName]
+
+    @property
+    def serves(self) -> bool:
+        """Reads, at least."""
+        return self.reading >= 0 and not self.trouble
+
+    def outlook(self) -> str:
+        """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
+        absent = ", ".join(f"{server} {_WORDS.get(why, 'is down')}" for server, why in sorted(self.missing.items()))
+        tail = f": {absent}" if absent else ""
+        finalized = self.active[0]
+        shape = f"EC {finalized.n}/{finalized.k}" if finalized.dap == "ec" else f"ABD {finalized.n}"
+        head = f"{printable(self.domain)}: {shape}"
+        if self.reading < 0:
+            return f"{head}, NO QUORUM, {-self.reading} more of its servers must answer{tail}"
+        if self.trouble:
+            return f"{head}, NO ANSWER: {self.trouble}"
+        if self.margin < 0:
+            return f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go on{tail}"
+        return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}"
+
+
+def is_of_file(domain: str) -> bool:
+    """Whether it is the domain of a single file, of which there may be thousands."""
+    return domain.startswith(FILE_DOMAINS)
+
+
+def outlook_of_files(standings: Sequence[Standing]) -> str:
+    """One sentence about the domains of all files together."""
+    many = f"{len(standings)} domains of single files" if len(standings) != 1 else "1 domain of a single file"
+    stopped = [standing.domain for standing in standings if not standing.serves]
+    if stopped:
+        shown = ", ".join(map(repr, stopped[:NAMES_SHOWN_MAX])) + (", ..." if len(stopped) > NAMES_SHOWN_MAX else "")
+        return f"{many}: {len(stopped)} of them without a quorum: {shown}"
+    least = min(standing.margin for standing in standings)
+    if least < 0:
+        return f"{many}: {sum(standing.margin < 0 for standing in standings)} of them take no writes now, reads go on"
+    if least == 0:
+        return f"{many}: {sum(standing.margin == 0 for standing in standings)} of them survive no more crashes"
+    return f"{many}: each survives {least} more crash{'es' if least > 1 else ''}{' or more' if len(standings) > 1 else ''}"
+
+
+async def domain_names(manager: "Manager", timeout_s: float | None = None) -> list[str]:
+    """The names of all domains, `default` first."""
+    return [manager.name, *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)]]
+
+
+async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus, list[Standing]]":
+    """Ask everybody, and tell how every domain stands, `default` first. Takes a few seconds at most, whatever is down; raises nothing for that.
+
+    Unless ``every``, the domains of single files are not asked one by one: what the servers say that they hold must do.
+    """
+    status, (stores, troubles, others) = await asyncio.gather(manager.status(), _probe(manager, every))
+    known = _Known()
+    marks: dict[ConfigurationId, list[ObjectName]] = {}
+    for description in status.servers.values():
+        for hosted in description.hosted if description is not None else ():
+            known.note(hosted.configuration, hosted.configuration.index == 0)
+            if hosted.successor is not None:
+                known.note(hosted.successor.configuration, hosted.successor.finalized)
+            marks.setdefault(hosted.configuration.id, []).extend(hosted.left_names)
+    for store in stores:
+        known.note(store.configuration, True)
+    for unheard in sorted(others - known.domains):
+        with contextlib.suppress(AresError):  # then its entry cannot be read, which is told of `default`
+            known.note((await manager.domain(unheard, timeout_s=PROBE_S)).configuration, True)
+    active = {domain: known.active(domain) for domain in [manager.name, *sorted(known.domains - {manager.name})]}
+    identities = {server: description.identity for server, description in status.servers.items() if description is not None}
+    identities |= await _identities_of_others(manager, status, active.values())
+    full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
+    standings = []
+    for domain, some in active.items():
+        missing: dict[ServerId, str] = {}
+        margins, reading = [], []
+        for configuration in some:
+            absent = {server.id for server in configuration.servers if identities.get(server.id) != server.identity}
+            lacking_room = full.intersection(configuration.server_ids) - absent
+            missing |= {server: FORGETFUL if server in identities else status.troubles.get(server, NO_ANSWER) for server in sorted(absent)}
+            missing |= dict.fromkeys(sorted(lacking_room), FULL)
+            reading.append(configuration.n - len(absent) - configuration.quorum_size)
+            margins.append(reading[-1] - len(lacking_room))
+        left = _left_behind(status, marks, some)
+        standings.append(Standing(domain, some, missing, min(margins), min(reading), troubles.get(domain, ""), left))
+    return status, standings
+
+
+def _left_behind(status: "ClusterStatus", marks: Mapping[ConfigurationId, Sequence[ObjectName]], active: Sequence[Configuration]) -> list[ObjectName]:
+    """The objects of a domain that so many servers say were left behind that no quorum has a later version. ``marks``: each object as often as a
+    server says so.
+
+    Who says nothing may say so, too: in doubt it is told.
+    """
+    left: set[ObjectName] = set()
+    for configuration in active:
+        answering = sum(status.servers.get(id) is not None for id in configuration.server_ids)
+        said = Counter(marks.get(configuration.id, ()))
+        left.update(name for name, number in said.items() if number > answering - configuration.quorum_size)
+    return sorted(left)
+
+
+class _Known:
+    """Every configuration heard of, by domain and index, and the last finalized index of each domain."""
+
+    def __init__(self) -> None:
+        self._seen: dict[DomainName, dict[int, Configuration]] = {}
+        self._finalized: dict[DomainName, int] = {}
+
+    @property
+    def domains(self) -> set[DomainName]:
+        return set(self._seen)
+
+    def note(self, configuration: Configuration, finalized: bool) -> None:
+        domain, index = configuration.domain, configuration.index
+        self._seen.setdefault(domain, {})[index] = configuration
+        if finalized:
+            self._finalized[domain] = max(index, self._finalized.get(domain, 0))
+
+    def active(self, domain: DomainName) -> list[Configuration]:
+        """From the last one known to be finalized; from the first one known if none is."""
+        seen = self._seen[domain]
+        return [seen[index] for index in sorted(seen) if index >= self._finalized.get(domain, 0)]
+
+
+async def _probe(manager: "Manager", every: bool) -> "tuple[list[ObjectStore], dict[DomainName, str], set[DomainName]]":
+    """The domains that can be found, each at its last configuration that answers; what those said that do not; and the domains not asked."""
+    stores: list[ObjectStore] = [manager]
+    troubles = {}
+    others: set[DomainName] = set()
+    try:
+        for name in (await domain_names(manager, PROBE_S))[1:]:
+            if every or not is_of_file(name):
+                stores.append(await manager.domain(name, timeout_s=PROBE_S))
+            else:
+                others.add(DomainName(name))
+    except AresError as error:
+        troubles[manager.name] = str(error)
+    turn = asyncio.Semaphore(PROBES_AT_ONCE)
+
+    async def ask(store: "ObjectStore") -> None:
+        async with turn:
+            try:
+                await store.current(timeout_s=PROBE_S)
+            except AresError as error:
+                troubles[store.name] = str(error)
+
+    await asyncio.gather(*map(ask, stores[1:]))
+    return stores, troubles, others
+
+
+async def _identities_of_others(manager: "Manager", status: "ClusterStatus", active: Iterable[list[Configuration]]) -> dict[ServerId, str]:
+    """Identities of members that the cluster file does not name, of those that answer."""
+    others = {server.id: server for some in active for configuration in some for server in configuration.servers if server.id not in status.servers}
+
+    async def identity(server: Server) -> str:
+        try:
+            return (await manager.identified(Configuration("abd", (server,)))).servers[0].identity
+        except AresError:
+            return ""
+
+    found = await asyncio.gather(*map(identity, others.values()))
+    return {server: identity for server, identity in zip(others, found, strict=True) if identity}
+
+
+# -- the command ---------------------------------------------------------------------------------------------------------
+
+
+def status(common: Common, every: Annotated[bool, typer.Option("--all", help="Show the domains of single files, too, one by one.")] = False) -> None:
+    """Show servers, consensus members and domains, and how many crashes each domain survives. Exit status 1 if a domain has no quorum.
+
+    The domains of single files are summed up in one line.
+    """
+    settings = common.settings()
+    found, standings = with_manager(common, lambda manager: survey(manager, every))
+    shown = [standing for standing in standings if every or not is_of_file(standing.domain)]
+    summed_up = [standing for standing in standings if not every and is_of_file(standing.domain)]
+    if common.json:
+        files = {
+            "domains": len(summed_up),
+            "crashes_survived": min((max(standing.margin, 0) for standing in summed_up), default=None),
+            "without_quorum": [standing.domain for standing in summed_up if not standing.serves],
+            "left_behind": [standing.domain for standing in summed_up if standing.left],
+        }
+        common.report(_as_data(settings, found, shown) | {"files": files}, "")
+    else:
+        with naming("standard output"):
+            _show(settings, found, shown, summed_up)
+    if not all(standing.serves for standing in standings):
+        raise typer.Exit(1)
+
+
+def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Standing]) -> dict[str, Any]:
+    members = {member.member: member for member in found.members}
+    return {
+        "name": settings.name,
+        "servers": {id: {"address": settings.servers[id].address} | _server_data(said, _why(found, id)) for id, said in found.servers.items()},
+        "consensus": {id: _member_data(members.get(id), _why(found, id)) for id in _members(settings)},
+        "autopilot": _autopilot(settings, found.members),
+        "domains": [
+            {
+                "domain": standing.domain,
+                "configuration": standing.active[0].describe(),
+                "index": standing.active[0].index,
+                "pending": [configuration.describe() for configuration in standing.active[1:]],
+                "missing": standing.missing,
+                "serves": standing.serves,
+                "takes_writes": standing.serves and standing.margin >= 0,
+                "crashes_survived": max(standing.margin, 0),
+                "outlook": standing.outlook(),
+                "left_behind": standing.left,
+            }
+            for standing in standings
+        ],
+    }
+
+
+def _autopilot(settings: "Settings", members: Sequence[ConsensusDescription]) -> str | None:
+    """What the autopilot does, in the words of the member that leads; None where there is none."""
+    if settings.autopilot is None:
+        return None
+    said = [f"{member.member}: {member.autopilot or 'it was started without'}" for member in members if member.leader == member.member]
+    return ", ".join(said) or "no consensus member leads, so that nothing is replaced now"
+
+
+def _members(settings: "Settings") -> dict[ServerId, str]:
+    """Where those who decide serve their clients, by the name that they have in a description."""
+    if settings.etcd is not None:
+        return {ServerId(endpoint): endpoint for endpoint in settings.etcd.endpoints}
+    return {id: member.address for id, member in settings.members.items()}
+
+
+def _why(found: "ClusterStatus", id: ServerId) -> str:
+    """Why nothing was heard of a server or member, if nothing was."""
+    return found.troubles.get(id, NO_ANSWER)
+
+
+def _member_data(member: ConsensusDescription | None, why: str) -> dict[str, Any]:
+    if member is None:
+        return {"reachable": False, "why": why}
+    return {"reachable": True, "leader": member.leader, "term": member.term, "decisions": member.decisions, "autopilot": member.autopilot}
+
+
+def _server_data(description: Description | None, why: str = NO_ANSWER) -> dict[str, Any]:
+    if description is None:
+        return {"reachable": False, "why": why}
+    return {
+        "reachable": True,
+        "identity": description.identity,
+        "version": description.version,
+        "uptime_s": round(description.uptime_s, 3),
+        "memory_bytes": description.memory_bytes,
+        "objects": sum(hosted.objects for hosted in description.hosted),
+        "bytes": sum(hosted.bytes for hosted in description.hosted),
+        "unknown_keys": description.unknown_keys,
+        "stored": None if description.stored is None else structs.asdict(description.stored),
+    }
+
+
+def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing], files: list[Standing]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    servers = Table("id", "address", "", "identity", "memory", "objects", "stored", "uptime", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    servers.columns[1].no_wrap = True
+    for column in servers.columns[4:]:
+        column.justify = "right"
+    for id, description in found.servers.items():
+        servers.add_row(id, settings.servers[id].address, *_server_cells(description))
+    console.print(Text(settings.name, style="bold"))
+    console.print(servers)
+    if disks := _disks(found.servers):
+        console.print(disks, soft_wrap=True)
+    for id, description in found.servers.items():
+        for line in [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description):
+            console.print(Text(line, style="yellow"), soft_wrap=True)
+    console.print()
+    if addresses := _members(settings):
+        members = {member.member: member for member in found.members}
+        consensus = Table("id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for member, address in addresses.items():
+            consensus.add_row(member if settings.etcd is None else "etcd", address, *_member_cells(members.get(member)))
+        console.print(consensus)
+        for member in addresses:
+            if member not in members:
+                console.print(Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True)
+        outlook = (
+            _consensus_outlook(len(members), len(addresses), any(standing.serves for standing in [*standings, *files]))
+            if settings.etcd is None
+            else _etcd_outlook(found.members, len(addresses))
+        )
+        console.print(outlook, soft_wrap=True)
+    if (flown := _autopilot(settings, found.members)) is not None:
+        console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
+    _show_domains(console, standings, files)
+
+
+def _show_domains(console: "Console", standings: Sequence[Standing], files: Sequence[Standing]) -> None:
+    from rich.text import Text
+
+    for standing in standings:
+        console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)
+        console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}"), soft_wrap=True)
+        for pending in standing.active[1:]:
+            then = "the move is under way, or was left for the next `ares-cli reconfig` to finish"
+            console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)
+        if standing.left:
+            names = ", ".join(printable(shown(name)) for name in standing.left)
+            console.print(Text(f"  left behind undecodable, until written or deleted: {names}", style="yellow"), soft_wrap=True)
+    if files:
+        console.print(Text(f"\n{printable(outlook_of_files(files))}; --all shows them", style=_colour(files)), soft_wrap=True)
+        if damaged := [printable(standing.domain) for standing in files if standing.left]:
+            console.print(Text(f"  with parts that were left behind undecodable: {', '.join(damaged)}", style="yellow"), soft_wrap=True)
+
+
+def _colour(standings: Sequence[Standing]) -> str:
+    if not all(standing.serves and standing.margin >= 0 for standing in standings):
+        return "red"
+    return "green" if all(standing.margin > 0 for standing in standings) else "yellow"
+
+
+def _server_cells(description: Description | None) -> list[str]:
+    if description is None:
+        return ["[red]silent[/red]", "", "", "", "", ""]
+    data = _server_data(description)
+    memory, stored = size(description.memory_bytes), size(data["bytes"])
+    state = "[red]disk full[/red]" if description.stored is not None and description.stored.full else "[green]up[/green]"
+    return [state, description.identity[:SHORT], memory, str(data["objects"]), stored, _duration(description.uptime_s)]
+
+
+def _disks(servers: Mapping[ServerId, Description | None]) -> str:
+    """What stores take on disks, and how much of that is needed: what is not is given back by and by, and some is kept free for new data."""
+    told = {id: description.stored for id, description in servers.items() if description is not None and description.stored is not None}
+    each = ", ".join(f"{id} {size(stored.disk_bytes)} ({size(stored.live_bytes)} needed)" for id, stored in told.items())
+    return f"on disk: {each}" if each else ""
+
+
+def _warnings(id: ServerId, description: Description) -> list[str]:
+    """What a person should know of a server that answers."""
+    lines = []
+    if description.stored is not None and description.stored.full:
+        lines.append(f"{id} has a full disk: it answers reads, and takes writes again when there is space; `ares-cli delete` makes some")
+    if description.unknown_keys:
+        lines.append(f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key")
+    if description.stored is not None and description.stored.quarantined:
+        lines.append(f"{id} holds {description.stored.quarantined} versions whose data is damaged on its disk and not repaired yet: `ares-cli scrub`")
+    return lines
+
+
+def _member_cells(member: ConsensusDescription | None) -> list[str]:
+    if member is None:
+        return ["[red]silent[/red]", "", ""]
+    role = "leader" if member.leader == member.member else "up" if member.leader else "up, knows no leader"
+    return [f"[green]{role}[/green]", str(member.term), str(member.decisions)]
+
+
+def _consensus_outlook(answering: int, total: int, serves: bool) -> str:
+    """``serves``: some domain has its quorum."""
+    spare = answering - (total // 2 + 1)
+    if spare < 0:
+        goes_on = "reads and writes go on, " if serves else ""
+        return f"consensus: {answering} of {total} members answer, no majority: {goes_on}reconfiguring and creating domains wait"
+    return f"consensus: {answering} of {total} members answer; survives {spare or 'no'} more crash{'' if spare == 1 else 'es'}"
+
+
+def _etcd_outlook(members: list[ConsensusDescription], endpoints: int) -> str:
+    """The endpoints in the cluster file need not be all members: one may stand for several."""
+    waits = "reads and writes go on, reconfiguring and creating domains wait"
+    answering = f"consensus: etcd; {len(members)} of {endpoints} endpoints answer"
+    if not members:
+        return f"{answering}: {waits}"
+    total = members[0].members_total
+    of_many = f"{answering}; it has {total} member{'' if total == 1 else 's'}"
+    return of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days}d {hour:02}:{minute:02}:{second:02}" if days else f"{hour:02}:{minute:02}:{second:02}"

@@ -1,1 +1,0 @@
-"""Commands about processes that run: status, scrub, log-level."""

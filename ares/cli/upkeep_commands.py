@@ -1,0 +1,180 @@
+"""Commands that ask processes of a cluster something about themselves, each by itself (no quorum, no configuration): log-level, scrub."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ares.cli.options import Common
+from ares.cli.terminal import Show, parse_size, progress_bar, size
+from ares.machine.loop import run
+from ares.model.errors import BadInput
+from ares.model.identity import CallId, ServerId
+from ares.model.messages import AnyMessage, Done, Refused, Scrub, ScrubReply, SetLogLevel, Upkeep
+from ares.model.quorum import NO_ANSWER
+
+if TYPE_CHECKING:
+    from ares.cluster.settings import Settings
+
+TIMEOUT_S = 5.0
+AGAIN_S = 0.7
+"""Without an answer for so long, the request is sent again: it must be one that does no harm twice."""
+
+LOOK_S = 0.2
+SILENCES_MAX = 3
+"""A server that was silent so many times in a row is not waited for any more."""
+
+Level = Annotated[str, typer.Argument(metavar="LEVEL", help="debug, info, warning or error.", show_default=False)]
+Processes = Annotated[list[str] | None, typer.Option("--server", metavar="ID", help="Only this server or consensus member; may be repeated.")]
+Servers = Annotated[list[str] | None, typer.Option("--server", metavar="ID", help="Only this server; may be repeated.")]
+Rate = Annotated[str, typer.Option("--rate", metavar="BYTES", help="How much each server reads a second, for example 50MiB (default: the file's).")]
+
+Reply = AnyMessage | str
+"""Text: why there is none."""
+
+Replies = Mapping[ServerId, Reply]
+Ask = Callable[[Sequence[ServerId], bool], Awaitable[Replies]]
+"""Asks servers how far they are, or to begin."""
+
+
+def log_level(common: Common, level: Level, server: Processes = None) -> None:
+    """Have servers and consensus members log from LEVEL on, until told otherwise or restarted. Exit status 1 if one does not answer or refuses.
+
+    In a cluster with keys it takes one with the role admin.
+    """
+    from ares.machine.logs import LEVELS
+
+    if level not in LEVELS:
+        raise BadInput(f"a log level is one of {', '.join(LEVELS)}, not {level!r}; nothing was changed")
+    settings = common.settings()
+    ids = [ServerId(id) for id in server or ()] or [process.id for process in settings.processes()]
+    replies = run(_ask_each(settings, ids, lambda call: SetLogLevel(CallId(call), level), common.timeout_s or TIMEOUT_S))
+    unchanged = {
+        id: f"its level is as it was ({reply})" if isinstance(reply, str) else _complaint(reply)
+        for id, reply in replies.items()
+        if not isinstance(reply, Done)
+    }
+    data = {"level": level, "changed": [id for id in replies if id not in unchanged], "unchanged": unchanged}
+    common.report(data, "\n".join(f"{id}: {unchanged.get(id, f'logs from {level} on')}" for id in replies))
+    if unchanged:
+        raise typer.Exit(1)
+
+
+def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
+    """Have servers verify everything on their disks now, and repair what is damaged from the others. Servers do it by themselves, too.
+
+    Ends when all are done. Exit status 1 if something damaged is not repaired yet (servers go on trying), or a server does not answer. In a cluster
+    with keys it takes one with the role admin.
+    """
+    settings = common.settings()
+    bytes_per_s = parse_size(rate) if rate else 0
+    if rate and not bytes_per_s:
+        raise BadInput(f"--rate: a server reads at least 1 byte a second, not {rate}; nothing was begun")
+    unknown = sorted(set(server or ()) - set(settings.servers))
+    if unknown:
+        raise BadInput(f"{settings.path} has no [[server]] with id {', '.join(unknown)}; nothing was begun")
+    if not settings.durable:
+        common.report({"servers": {}, "whole": True}, "this cluster keeps everything in memory: there is nothing on a disk to verify")
+        return
+    ids = [ServerId(id) for id in server or settings.servers]
+
+    async def ask(some: Sequence[ServerId], begin: bool) -> Replies:
+        return await _ask_each(settings, some, lambda call: Scrub(CallId(call), begin, bytes_per_s if begin else 0), common.timeout_s or TIMEOUT_S)
+
+    with progress_bar("scrub") as show:
+        replies = run(_followed(ids, ask, show))
+    data = {id: _data(reply) for id, reply in replies.items()}
+    whole = all(isinstance(reply, ScrubReply) and not (reply.running or reply.quarantined or reply.leaving) for reply in replies.values())
+    common.report({"servers": data, "whole": whole}, "\n".join(f"{id}: {_sentence(reply)}" for id, reply in replies.items()))
+    if not whole:
+        raise typer.Exit(1)
+
+
+async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[ServerId, Reply]:
+    """What each server says at the end, or said last; why nothing of one that is silent."""
+    last: dict[ServerId, Reply] = {**await ask(ids, True)}
+    silences = dict.fromkeys(ids, 0)
+    while waiting := [id for id, reply in last.items() if isinstance(reply, ScrubReply) and reply.running and silences[id] < SILENCES_MAX]:
+        begun = [reply for reply in last.values() if isinstance(reply, ScrubReply)]
+        done, total = sum(reply.checked_bytes for reply in begun), sum(reply.total_bytes for reply in begun)
+        show("verifying", math.ceil(done / 2**20), math.ceil(total / 2**20), f"MiB, {len(waiting)} servers")
+        await asyncio.sleep(LOOK_S)
+        for id, reply in (await ask(waiting, False)).items():
+            silences[id] = silences[id] + 1 if isinstance(reply, str) else 0
+            last[id] = reply if not isinstance(reply, str) or silences[id] >= SILENCES_MAX else last[id]
+    return last
+
+
+def _data(reply: Reply) -> dict[str, Any]:
+    if not isinstance(reply, ScrubReply):
+        return {"reachable": not isinstance(reply, str), "why": _complaint(reply)}
+    counts = ("checked_bytes", "damaged", "quarantined", "repaired", "leaving")
+    return {"reachable": True, **{name: getattr(reply, name) for name in counts}}
+
+
+def _sentence(reply: Reply) -> str:
+    if not isinstance(reply, ScrubReply):
+        return _complaint(reply)
+    said = f"{size(reply.checked_bytes)} verified"
+    if reply.damaged:
+        said += f"; {_count(reply.damaged, 'file')} damaged" + ("" if reply.leaving else ", and written anew")
+    if reply.repaired:
+        said += f"; {_count(reply.repaired, 'element')} repaired from other servers since it was started"
+    if reply.quarantined:
+        said += f"; {_count(reply.quarantined, 'element')} not repaired yet: too few other servers have theirs. It goes on trying"
+    if reply.leaving:
+        said += "; its disk is full, and what is damaged cannot be written anew until there is room"
+    return said if reply.damaged or reply.quarantined or reply.repaired else f"{said}, nothing is damaged"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _complaint(reply: Reply) -> str:
+    """Why a process did not do what it was asked for."""
+    if isinstance(reply, str):
+        return reply
+    return reply.detail if isinstance(reply, Refused) else f"an answer that does not fit, {type(reply).__name__}"
+
+
+async def _ask_each(
+    settings: "Settings", processes: Iterable[ServerId], request: Callable[[CallId], Upkeep], timeout_s: float
+) -> dict[ServerId, Reply]:
+    """What each of ``processes`` (servers, consensus members) replies to ``request`` within ``timeout_s``, in their order.
+
+    Raises :class:`BadInput` if one is not in the cluster file; then nobody was asked.
+    """
+    from ares.client.connect import connections_of
+    from ares.security.keys import keyed
+
+    addresses = {process.id: keyed(process.address, process.public_key) for process in settings.processes()}
+    replies: dict[ServerId, Reply] = dict.fromkeys(processes, NO_ANSWER)
+    unknown = [process for process in replies if process not in addresses]
+    if unknown:
+        raise BadInput(f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; known: {', '.join(addresses)}")
+    connections, all_answered, message = connections_of(settings), asyncio.Event(), request(CallId(1))
+
+    def deliver(process: ServerId, messages: Sequence[AnyMessage]) -> None:
+        replies[process] = messages[0]
+        if not any(isinstance(reply, str) for reply in replies.values()):
+            all_answered.set()
+
+    connections.open(deliver)
+    for process in replies:
+        connections.learn(process, addresses[process])
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while silent := [process for process, reply in replies.items() if isinstance(reply, str)]:
+                    for process in silent:
+                        connections.post(process, [message])
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(AGAIN_S):
+                            await all_answered.wait()
+    finally:
+        await connections.close()
+    return {process: connections.troubles.get(process, reply) if isinstance(reply, str) else reply for process, reply in replies.items()}
