@@ -92,8 +92,12 @@ def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Co
     if not isinstance(key, str | os.PathLike | None):
         raise BadInput(f"a key is named by the path of its file, not by {type(key).__name__}")
     keep_freed_memory(CLIENT_BYTES)
-    settings = cluster if isinstance(cluster, Settings) else with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
-    return Connecting(with_key(settings, key))
+    return Connecting(with_key(cluster if isinstance(cluster, Settings) else settings_of(cluster), key))
+
+
+def settings_of(cluster: str | Path) -> Settings:
+    """What the cluster file says, with the client's key that ARES_KEY names, if it does. Raises :class:`ares.BadInput` if the file is not one."""
+    return with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
 
 
 def with_key(settings: Settings, key: str | Path | None) -> Settings:

@@ -22,7 +22,7 @@ from fsspec.spec import AbstractBufferedFile
 from msgspec import structs
 from msgspec.msgpack import encode
 
-from ares.client.connect import connect
+from ares.client.connect import connect, settings_of
 from ares.client.file import File, FileWriter
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
@@ -113,7 +113,7 @@ class ClusterConnection:
         cluster = self._cluster or os.environ.get(CLUSTER_VARIABLE)
         if not cluster:
             raise BadInput(f"which cluster? Give the storage option cluster=FILE or set {CLUSTER_VARIABLE}")
-        settings = Settings.load(cluster)
+        settings = settings_of(cluster)
         if self._timeout_s is None:
             return settings
         return structs.replace(settings, client=structs.replace(settings.client, timeout_s=self._timeout_s))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import fsspec
 import pytest
 
+from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
 from ares.filesystem import AresFileSystem
 from ares.machine.interpreter import python
@@ -136,3 +137,10 @@ def test_a_program_that_closes_nothing_ends(settings: Settings, fs: AresFileSyst
     command = python("-c", program, f"ares://{here}/f", str(settings.path), DOMAIN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'x'\n", "")
+
+
+def test_the_key_is_the_one_that_the_environment_names(tmp_path, monkeypatch, make: Make) -> None:
+    keyed = create(tmp_path / "keyed", Plan(servers=3, consensus=0, base_port=0, security="curve"))
+    monkeypatch.setenv("ARES_KEY", str(tmp_path / "mine.key"))
+    with pytest.raises(ValueError, match=r"mine\.key"):
+        make(cluster=str(keyed.path)).exists("f.txt")
