@@ -19,6 +19,8 @@ from ares.model.identity import ClientId
 from ares.net.port import Connections
 from ares.net.transports import connections
 from ares.reconfig.view import Switches
+from ares.tracing.export import tracer_of
+from ares.tracing.variables import tracing_of
 
 KEY_VARIABLE = "ARES_KEY"
 """Names the file with the client's secret key."""
@@ -47,8 +49,9 @@ def manager_of(settings: Settings, connections: Connections, consensus: Consensu
     """A client of this cluster under a new id. ``switches``: other ones than the cluster file's. Call it on the event loop."""
     client = settings.client
     switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
+    tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-client")
     id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
-    return Manager(connections, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided)
+    return Manager(connections, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer)
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:

@@ -12,6 +12,7 @@ from ares.client.file import File
 from ares.client.runner import Runner
 from ares.client.store import ObjectStore, checked_prefix
 from ares.consensus.port import Consensus
+from ares.dap.coding import MakeCoding, coding_for
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
@@ -23,6 +24,7 @@ from ares.objects.survey import describe_servers
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
+from ares.tracing.tracer import Tracer
 
 DESCRIBE_S = 1.0
 
@@ -39,7 +41,7 @@ class Manager(ObjectStore):
     """Use as ``async with``; see :func:`ares.connect`.
 
     ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
-    cluster that asks for one.
+    cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Manager(ObjectStore):
         switches: Switches,
         timeout_s: float,
         decided: Callable[[Configuration], bool] | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        runner = Runner(client, connections, consensus)
+        runner = Runner(client, connections, consensus, tracer)
+        self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
         runner.learn(list(book.values()))
         self._consensus = consensus
         self._book = dict(book)
@@ -61,7 +65,7 @@ class Manager(ObjectStore):
         self._switches = switches
         self._decided = decided
         self._domains: dict[DomainName, ObjectStore] = {DEFAULT_DOMAIN: self}
-        super().__init__(runner, View(client, initial, switches, runner.session.readiness), timeout_s, self.identified)
+        super().__init__(runner, View(client, initial, switches, runner.session.readiness, self._coding), timeout_s, self.identified)
 
     async def __aenter__(self) -> "Manager":
         return self
@@ -209,7 +213,7 @@ class Manager(ObjectStore):
 
     def _opened(self, first: Configuration) -> ObjectStore:
         if first.domain not in self._domains:
-            view = View(self._client, first, self._switches, self._runner.session.readiness)
+            view = View(self._client, first, self._switches, self._runner.session.readiness, self._coding)
             self._domains[first.domain] = ObjectStore(self._runner, view, self._timeout_s, self.identified)
         return self._domains[first.domain]
 

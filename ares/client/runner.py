@@ -20,7 +20,9 @@ from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
+from ares.operation.recording import Recording
 from ares.operation.session import TICK_S, Key, Session, Task
+from ares.tracing.tracer import Tracer
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3
@@ -32,9 +34,10 @@ log = logging.getLogger(__name__)
 
 
 class Runner:
-    """``client``: the proposer in decisions. ``run`` is all that callers need."""
+    """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none."""
 
-    def __init__(self, client: ClientId, connections: Connections, consensus: Consensus) -> None:
+    def __init__(self, client: ClientId, connections: Connections, consensus: Consensus, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer
         self.session = Session(int(client))
         self._client = client
         self._connections = connections
@@ -68,12 +71,17 @@ class Runner:
         idle: bool = False,
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
+        recording: Recording | None = None,
     ) -> Result:
         """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not."""
         if self._closed:
             raise ConnectionClosed
+        if self._tracer is not None and recording is None and (traced := self._tracer.begin(label)) is not None:
+            with self._tracer.until_end(traced):
+                return await self.run(operation, label, timeout_s, idle=idle, key=key, progress=progress, recording=traced.recording)
         future: asyncio.Future[Result] = self._loop.create_future()
-        job = self.session.start(operation, label, monotonic(), timeout_s, partial(_settle, future), idle=idle, key=key, progress=progress)
+        done = partial(_settle, future)
+        job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)
         self._schedule()
         try:
             return await future
@@ -92,6 +100,8 @@ class Runner:
         await asyncio.gather(*self._helpers, return_exceptions=True)
         await self._connections.close()
         await self._consensus.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)
 
     def _deliver(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         self.session.receive(server, messages, monotonic())

@@ -23,6 +23,7 @@ from ares.cluster.tables import (
     InitialTable,
     Limits,
     ScrubSettings,
+    TracingSettings,
     TransportName,
     decode,
 )
@@ -58,6 +59,7 @@ class Settings(Struct, frozen=True):
     durable: bool = False
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
+    tracing: TracingSettings = TracingSettings()
     autopilot: AutopilotSettings | None = None
     transport: TransportName = "native"
 
@@ -155,6 +157,7 @@ class _Checks:
             durable=file.durability == "fsync",
             limits=file.limits,
             scrub=file.scrub,
+            tracing=file.tracing or TracingSettings(),
             autopilot=file.autopilot,
             transport=cast(TransportName, file.transport),
         )

@@ -125,6 +125,29 @@ class ScrubSettings(Table, frozen=True):
         yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
 
 
+class TracingSettings(Table, frozen=True):
+    """What becomes of traces (docs/tracing.md). OpenTelemetry's variables win over these (ares/tracing/variables.py).
+
+    ``exporter``: where spans go: otlp, console, none or file:PATH. ``share`` of the operations is traced, 0 to 1. ``parent``: where a caller has a
+    span of its own, that decides. ``keys``: the names of objects and files may be told. ``service``: what spans say they are of.
+    """
+
+    exporter: str = "none"
+    share: float = 1.0
+    parent: bool = True
+    keys: bool = False
+    service: str | None = None
+
+    def checks(self) -> Checks:
+        yield "exporter", is_exporter(self.exporter), f"expected otlp, console, none or file:PATH, found {self.exporter!r}"
+        yield "share", 0 <= self.share <= 1, f"expected a share of the operations, 0 to 1, found {self.share:g}"
+
+
+def is_exporter(exporter: str) -> bool:
+    """Whether there is such a one."""
+    return exporter in ("otlp", "console", "none") or (exporter.startswith("file:") and len(exporter) > len("file:"))
+
+
 class ServerSettings(Table, frozen=True):
     """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
 
@@ -240,6 +263,7 @@ class FileTable(Table, frozen=True, kw_only=True):
     etcd: EtcdTable | None = None
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
+    tracing: TracingSettings | None = None
     autopilot: AutopilotSettings | None = None
     client: ClientSettings = ClientSettings()
     initial: InitialTable

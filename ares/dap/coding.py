@@ -14,7 +14,7 @@ isa_l_rs_vand cannot decode some patterns (ares/model/configuration.py refuses i
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -124,6 +124,9 @@ def _slices(parts: Parts, left: int) -> Iterator[memoryview]:
         piece = memoryview(part)[_HEADER_BYTES:][:left]
         left -= len(piece)
         yield piece
+
+
+MakeCoding = Callable[[Configuration], Coding]
 
 
 @cache

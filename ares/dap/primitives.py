@@ -16,7 +16,7 @@ from collections.abc import ValuesView
 
 from msgspec import Struct
 
-from ares.dap.coding import coding_for
+from ares.dap.coding import MakeCoding, coding_for
 from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
@@ -67,12 +67,12 @@ class FoundTag(Struct, frozen=True, gc=False):
 class DataAccess:
     """The primitives for one configuration. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here.
 
-    ``readiness``: which servers to ask for elements.
+    ``readiness``: which servers to ask for elements. ``coding``: makes the coding.
     """
 
-    def __init__(self, configuration: Configuration, readiness: Readiness) -> None:
+    def __init__(self, configuration: Configuration, readiness: Readiness, coding: MakeCoding = coding_for) -> None:
         self.configuration = configuration
-        self._coding = coding_for(configuration)
+        self._coding = coding(configuration)
         self._readiness = readiness
         self._holding_value = self._coding.k if configuration.dap == "ec" else 0
         """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""

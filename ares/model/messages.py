@@ -48,6 +48,14 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
         return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
 
+TRACE_BYTES = 25
+Trace = Annotated[bytes, Meta(max_length=TRACE_BYTES)] | None
+"""The place of a request in a trace, if it is traced: W3C trace context in binary, 16 bytes of the trace's id, 8 of the parent's, 1 of flags."""
+
+Spent = tuple[float, float]
+"""What a server says of a traced request: seconds from its arrival until it was handled, and until the reply left, which a commit may delay."""
+
+
 class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
     """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
 
@@ -62,6 +70,7 @@ class GetTag(Message, frozen=True, tag=1):
 
     configuration: ConfigurationId
     object: ObjectName
+    trace: Trace = None
 
 
 class GetData(Message, frozen=True, tag=2):
@@ -77,6 +86,7 @@ class GetData(Message, frozen=True, tag=2):
     wanted: Tag | None = None
     successor: Successor | None = None
     held: Tag | None = None
+    trace: Trace = None
 
 
 class PutData(Message, frozen=True, tag=3):
@@ -86,12 +96,14 @@ class PutData(Message, frozen=True, tag=3):
     object: ObjectName
     tag: Tag
     element: Element
+    trace: Trace = None
 
 
 class ReadConfig(Message, frozen=True, tag=4):
     """READ-CONFIG (Alg. 4:28): the successor, please."""
 
     configuration: ConfigurationId
+    trace: Trace = None
 
 
 class WriteConfig(Message, frozen=True, tag=5):
@@ -99,6 +111,7 @@ class WriteConfig(Message, frozen=True, tag=5):
 
     configuration: ConfigurationId
     successor: Successor
+    trace: Trace = None
 
 
 class CollectConfig(Message, frozen=True, tag=6):
@@ -106,6 +119,7 @@ class CollectConfig(Message, frozen=True, tag=6):
 
     configuration: ConfigurationId
     successor: Successor
+    trace: Trace = None
 
 
 class ListObjects(Message, frozen=True, tag=7):
@@ -116,6 +130,7 @@ class ListObjects(Message, frozen=True, tag=7):
     limit: int
     prefix: str = ""
     successor: Successor | None = None
+    trace: Trace = None
 
 
 class Introduce(Message, frozen=True, tag=8):
@@ -205,6 +220,7 @@ class ConsensusDescription(Message, frozen=True, tag=71):
 class TagReply(Message, frozen=True, tag=32):
     tag: Tag
     successor: Successor | None
+    spent: Spent | None = None
 
 
 class DataReply(Message, frozen=True, tag=33):
@@ -220,12 +236,14 @@ class DataReply(Message, frozen=True, tag=33):
     element: Element | None
     successor: Successor | None
     preceding: bool = False
+    spent: Spent | None = None
 
 
 class Ack(Message, frozen=True, tag=34):
     """Done (put-data, put-config, gc-config), or simply the answer to READ-CONFIG."""
 
     successor: Successor | None
+    spent: Spent | None = None
 
 
 class Listed(Struct, frozen=True, array_like=True, gc=False):
@@ -240,6 +258,7 @@ class ObjectsReply(Message, frozen=True, tag=35):
     objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
     more: bool
     successor: Successor | None
+    spent: Spent | None = None
 
 
 class Reason(enum.IntEnum):
@@ -345,6 +364,9 @@ Question = Keyed | Describe
 
 Carrier = GetData | WriteConfig | CollectConfig | ListObjects
 """Requests that carry, or may carry, a successor (rule R1)."""
+
+Timed = TagReply | DataReply | Ack | ObjectsReply
+"""Replies that say how long a traced request took."""
 
 Request = Question | Introduce
 Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done

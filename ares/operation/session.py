@@ -21,6 +21,7 @@ from ares.model.messages import REPLY_OF, AnyMessage, Introduce, PutData, Questi
 from ares.model.quorum import Outcome, Tally
 from ares.operation.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
 from ares.operation.readiness import Readiness
+from ares.operation.recording import Recording
 
 TICK_S = 0.025
 RESEND_S = 0.5
@@ -41,6 +42,7 @@ class Task(Struct, eq=False):
     """A running generator: a job's own, or one of those that its Together started (``fan``). ``call``: the round that it waits for.
 
     ``moving``: its steps put off the deadline of its job, until it pauses to try something again. ``ended``: nothing wakes it any more.
+    ``recording``: told of what it does, if somebody wants to know.
     """
 
     generator: Operation[Any]
@@ -48,6 +50,7 @@ class Task(Struct, eq=False):
     moving: bool
     call: int | None = None
     ended: bool = False
+    recording: Recording | None = None
 
     @property
     def job(self) -> "Job":
@@ -244,14 +247,18 @@ class Session:
         idle: bool = False,
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
+        recording: Recording | None = None,
     ) -> Job:
         """Begin ``operation``; see :class:`Job` for the arguments."""
         self._now = now
         job = Job(operation, None, idle, label=label, timeout_s=timeout_s, deadline=now + timeout_s, done=done, idle=idle, key=key, progress=progress)
+        job.recording = recording
         self._jobs[job] = None
         if key is not None:
             queue = self._queues.get(key)
             if queue is not None:
+                if recording is not None:
+                    recording.waits(job, "queue")
                 queue.append(job)
                 return job
             self._queues[key] = [job]
@@ -281,6 +288,8 @@ class Session:
         for task in tasks:
             task.ended = True
             task.generator.close()
+            if task.recording is not None:
+                task.recording.ended(task)
 
     def _leave(self, job: Job) -> None:
         """The job has ended: let the next of its queue begin."""
@@ -316,6 +325,9 @@ class Session:
     def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
         if task.moving:
             task.job.put_off(self._now)
+        recording = task.recording
+        if recording is not None:
+            recording.resumed(task)
         while True:
             try:
                 effect = task.generator.send(value) if error is None else task.generator.throw(error)
@@ -338,9 +350,13 @@ class Session:
                         task.moving = False
                     elif task.job.idle:
                         task.job.put_off(self._now + effect.seconds)
+                    if recording is not None:
+                        recording.waits(task, "pause")
                     self._pause_count += 1
                     return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
                 case Agree() | Announce():
+                    if recording is not None:
+                        recording.waits(task, "consensus")
                     return self.asks.append((effect, task))
                 case Together():
                     return self._fill(Fan(task.job, task, effect))
@@ -353,6 +369,8 @@ class Session:
         if task.ended:  # its report was given to a caller who cancelled it
             return
         task.ended = True
+        if task.recording is not None:
+            task.recording.ended(task)
         fan = task.fan
         if fan is None:
             job = task.job
@@ -388,7 +406,7 @@ class Session:
                 return
             if operation is None:
                 break
-            task = Task(operation, fan, job.idle)
+            task = Task(operation, fan, job.idle, recording=job.recording)
             fan.running[task] = fan.started
             fan.started += 1
             job.tasks[task] = None
@@ -422,6 +440,8 @@ class Session:
     def _ask(self, task: Task, gather: Gather) -> None:
         call = task.call = self._last_call = self._last_call + 1
         round = self._rounds[call] = begin(call, task, gather, self._now)
+        if task.recording is not None:
+            task.recording.asked(round)
         if gather.configuration.id not in self._met:
             self._meet(gather.configuration, call)
         requests, order, outbox = round.requests, gather.order, self._outbox
@@ -472,6 +492,8 @@ class Session:
                         if waiting.call in rounds:
                             self._refused(waiting, server, message)
             elif type(message) is round.expected:
+                if round.task.recording is not None:
+                    round.task.recording.heard(round, server, message)
                 if round.answer(server, message):
                     self._look(round)
             elif isinstance(message, Refused):
@@ -490,14 +512,21 @@ class Session:
         if round.gather.order is not None:
             self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
         del self._rounds[round.call]
-        round.task.call = None
-        self._step(round.task, round.answers)
+        task = round.task
+        task.call = None
+        if task.recording is not None:
+            task.recording.concluded(round)
+        self._step(task, round.answers)
 
     def _throw(self, round: Round, error: Exception | None = None) -> None:
         """End a round with an error; without one given, with that of a round that has no quorum."""
         del self._rounds[round.call]
-        round.task.call = None
-        self._step(round.task, None, error or round.failure(self.troubles))
+        task = round.task
+        task.call = None
+        error = error or round.failure(self.troubles)
+        if task.recording is not None:
+            task.recording.concluded(round, error)
+        self._step(task, None, error)
 
     def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
         reason, configuration = refusal.reason, round.gather.configuration
@@ -590,6 +619,8 @@ class Session:
                 round.unasked = ()
                 round.resend_after_s = min(round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s))
                 round.resend_at = now + round.resend_after_s
+                if round.task.recording is not None:
+                    round.task.recording.sent_again(round)
                 for server in round.asked:
                     if server not in round.answers and server not in round.refusals:
                         self._outbox[server].append(round.request_for(server))

@@ -8,6 +8,7 @@ operation that finds the entry here may act as if it had found it itself.
 from msgspec import Struct
 
 from ares.dap.cache import Memory
+from ares.dap.coding import MakeCoding, coding_for
 from ares.dap.primitives import DataAccess
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused
@@ -101,9 +102,11 @@ class Switches(Struct, frozen=True):
 
 
 class View:
-    """``tags``: where the client's writes of objects of this domain get their tags."""
+    """``tags``: where the client's writes of objects of this domain get their tags. ``coding``: makes the codings."""
 
-    def __init__(self, client: ClientId, first: Configuration, switches: Switches, readiness: Readiness | None = None) -> None:
+    def __init__(
+        self, client: ClientId, first: Configuration, switches: Switches, readiness: Readiness | None = None, coding: MakeCoding = coding_for
+    ) -> None:
         self.client = client
         self.domain = first.domain
         self.switches = switches
@@ -111,6 +114,7 @@ class View:
         self.tags = TagSource(client)
         self.memory = Memory()
         self._readiness = readiness or Readiness()
+        self._coding = coding
         self._daps: dict[ConfigurationId, DataAccess] = {}
 
     def dap(self, configuration: Configuration) -> DataAccess:
@@ -119,5 +123,5 @@ class View:
         if dap is None:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
-            dap = self._daps[configuration.id] = DataAccess(configuration, self._readiness)
+            dap = self._daps[configuration.id] = DataAccess(configuration, self._readiness, self._coding)
         return dap

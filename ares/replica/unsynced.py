@@ -3,22 +3,47 @@
 from collections.abc import Hashable
 from typing import Any
 
+from msgspec import Struct, structs
+
 from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import OF_OBJECTS, REQUESTS, AnyMessage, DataReply, Description, Introduce, ObjectsReply, Reply, Request, Shown
+from ares.model.messages import OF_OBJECTS, REQUESTS, AnyMessage, DataReply, Description, Introduce, ObjectsReply, Reply, Request, Shown, Timed
 from ares.replica.facts import Fact, Pointed
 
 ROWS_MAX = 262_144
 """Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
 
 
+class Served(Struct, eq=False):
+    """A traced request, and how it went: when it came (seconds since 1970; ``batch_s`` is the same by the host's clock), the seconds until it was
+    handled, and until its reply left; ``reply``: that, None if none left at once.
+    """
+
+    request: AnyMessage
+    came_s: float
+    batch_s: float
+    handled_s: float = 0.0
+    left_s: float = 0.0
+    reply: AnyMessage | None = None
+
+    def answered(self, reply: AnyMessage, left_s: float) -> AnyMessage:
+        """The reply leaves now, and says what was spent on it, if it is of a kind that can."""
+        self.left_s = left_s
+        self.reply = structs.replace(reply, spent=(self.handled_s, left_s)) if isinstance(reply, Timed) else reply
+        return self.reply
+
+
 class Unsynced:
-    """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts."""
+    """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts.
+
+    ``traced``: those of the replies that were traced, by the sender and their place.
+    """
 
     def __init__(self) -> None:
         self.objects: set[tuple[ConfigurationId, ObjectName]] = set()
         self.listings: set[ConfigurationId] = set()
         self.pointers: set[ConfigurationId] = set()
         self.replies: dict[Hashable, list[AnyMessage]] = {}
+        self.traced: list[tuple[Hashable, int, Served]] = []
         self._rows: dict[Hashable, int] = {}
         self.appended = False
         self.bytes = 0
@@ -33,12 +58,15 @@ class Unsynced:
             self.objects.add((fact.configuration, fact.object))
             self.listings.add(fact.configuration)
 
-    def keep(self, sender: Hashable, reply: Reply) -> None:
+    def keep(self, sender: Hashable, reply: Reply, served: Served | None = None) -> None:
         """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
         rows = self._rows.get(sender, 0) + _rows(reply)
         if rows <= ROWS_MAX:
             self._rows[sender] = rows
-            self.replies.setdefault(sender, []).append(reply)
+            replies = self.replies.setdefault(sender, [])
+            replies.append(reply)
+            if served is not None:
+                self.traced.append((sender, len(replies) - 1, served))
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""

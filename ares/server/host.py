@@ -48,7 +48,7 @@ from ares.model.messages import (
 from ares.net.port import Handle, Intake, Loop, Sender
 from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
-from ares.replica.unsynced import Unsynced
+from ares.replica.unsynced import Served, Unsynced
 from ares.security.roles import Admission
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.store.port import Journal, Key, NoJournal, Use
@@ -82,7 +82,7 @@ class Host:
 
     ``respond``: the listener's reply, for what has to wait. ``fail`` is called once, when the disk fails. ``admission``: what each client may ask;
     None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
-    disk. ``scrub``: answers requests to verify the disk.
+    disk. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request that was traced, when its reply leaves.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -101,6 +101,7 @@ class Host:
         throttle: Intake | None = None,
     ) -> None:
         self.replica = replica
+        self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY)
         self._journal = journal or NoJournal()
         self._respond = respond
@@ -119,7 +120,7 @@ class Host:
         self._busy = False
         self._reclaiming = Reclaiming(replica, self._journal, limits)
         self._wakers: list[asyncio.Future[None]] = []
-        self._commit_begun_s = 0.0
+        self._batch_s = self._commit_begun_s = 0.0
         self._commit_times = Histogram(DISK_S)
 
     # -- requests -------------------------------------------------------------------------------------------------------
@@ -145,8 +146,9 @@ class Host:
             return []
         replies: list[AnyMessage] = []
         answer, at_once = self.replica.answer, self._at_once
+        self._batch_s = time.perf_counter()
         for message in messages:
-            if type(message) in at_once:
+            if type(message) in at_once and message.trace is None:  # type: ignore[union-attr]
                 replies.append(answer(message))  # type: ignore[arg-type]
             elif not self._take(sender, message, replies):
                 break
@@ -157,8 +159,21 @@ class Host:
             self._end_turn()
         return replies
 
-    def _take(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
+    def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
+        """:meth:`_take`, of a request whose client wants to know how long it took."""
+        served = Served(message, time.time(), self._batch_s)
+        before = len(replies)
+        goes_on = self._take(sender, msgspec.structs.replace(message, trace=None), replies, served)
+        served.handled_s = time.perf_counter() - served.batch_s
+        if len(replies) > before:
+            replies[-1] = served.answered(replies[-1], served.handled_s)
+            self.traced(served)
+        return goes_on
+
+    def _take(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage], served: Served | None = None) -> bool:
         """Answer at once, or after the commit that the reply waits for; whether the client's turn goes on."""
+        if served is None and getattr(message, "trace", None) is not None:
+            return self._take_traced(sender, message, replies)
         if type(message) is GetTag or (type(message) is GetData and message.successor is None):
             reply: Reply | None = self.replica.answer(message)
         elif type(message) in _REQUESTS:
@@ -166,7 +181,7 @@ class Host:
         else:
             replies.append(self._upkeep(message))
             return True
-        if reply is not None and not ((self._gathering.appended or self._syncing is not None) and self._waits(sender, message, reply)):  # type: ignore[arg-type]
+        if reply is not None and not ((self._gathering.appended or self._syncing is not None) and self._waits(sender, message, reply, served)):  # type: ignore[arg-type]
             replies.append(reply)
         return self.replica.account.verified_bytes <= VERIFIED_BYTES_MAX and not self._failed
 
@@ -207,13 +222,13 @@ class Host:
             self._schedule()
         return reply
 
-    def _waits(self, sender: Sender, request: Request, reply: Reply) -> bool:
+    def _waits(self, sender: Sender, request: Request, reply: Reply, served: Served | None = None) -> bool:
         """Keep the reply until what it shows is durable."""
         gathering, syncing = self._gathering, self._syncing
         if gathering.appended and gathering.shown_by(request):
-            gathering.keep(sender, reply)
+            gathering.keep(sender, reply, served)
         elif syncing is not None and syncing.shown_by(request):
-            syncing.keep(sender, reply)
+            syncing.keep(sender, reply, served)
         else:
             return False
         return True
@@ -293,6 +308,9 @@ class Host:
         self.replica.replace(moved)
         synced, self._syncing = self._syncing, None
         if synced is not None:
+            for sender, place, served in synced.traced:
+                synced.replies[sender][place] = served.answered(synced.replies[sender][place], time.perf_counter() - served.batch_s)
+                self.traced(served)
             for sender, replies in synced.replies.items():
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)

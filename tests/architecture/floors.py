@@ -16,7 +16,7 @@ PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment
 
 PACKAGES = (
     *PURE,
-    *("machine", "security", "cluster", "net", "store", "consensus"),
+    *("machine", "security", "cluster", "net", "store", "consensus", "tracing"),
     *("client", "autopilot", "server", "filesystem", "testing", "cli"),
     *("sim", "torture", "__main__", "__init__"),
 )
@@ -45,6 +45,7 @@ OWNERS = {
     "fsspec": "ares.filesystem",
     "prometheus_client": "ares.server.prometheus",
     "rapidfuzz": "ares.fragment.match",
+    "opentelemetry": "ares.tracing.opentelemetry",
 }
 """The only modules (by prefix) that may import a library."""
 

@@ -1,0 +1,97 @@
+"""Where spans go: OTLP over HTTP or gRPC, or the console (by OpenTelemetry's SDK, the extra `tracing`), or a file of JSON lines, which needs nothing.
+
+The lines are OTLP's own JSON, as its file exporter writes it: collectors read it.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ares.cluster.tables import TracingSettings
+from ares.model.errors import BadInput
+from ares.model.version import VERSION
+from ares.tracing.spans import CLIENT, SERVER, Span
+from ares.tracing.tracer import Export, Parent, Tracer
+
+_KINDS = {SERVER: 2, CLIENT: 3}
+_INTERNAL_KIND = 1
+_ERROR = 2
+
+
+def tracer_of(settings: TracingSettings, service: str) -> Tracer | None:
+    """What traces a process that is called ``service``, unless the settings say otherwise; None where nothing is traced.
+
+    Raises :class:`BadInput` if the exporter cannot be had.
+    """
+    if settings.exporter == "none":
+        return None
+    return Tracer(settings, _export_to(settings, service), _parent_of_caller())
+
+
+def _export_to(settings: TracingSettings, service: str) -> Export:
+    service = settings.service or service
+    if settings.exporter.startswith("file:"):
+        return _to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service)
+    try:
+        from ares.tracing.opentelemetry import sdk_export
+    except ModuleNotFoundError as error:
+        why = f"traces are to go to {settings.exporter}, and {error.name} is not installed here: pip install 'ares-storage[tracing]'"
+        raise BadInput(why) from error
+    return sdk_export(settings.exporter, service)
+
+
+def _parent_of_caller() -> Parent:
+    """How to find the caller's own span; without OpenTelemetry nobody has one."""
+    try:
+        from ares.tracing.opentelemetry import current_span
+    except ModuleNotFoundError:
+        return lambda: None
+    return current_span
+
+
+def _to_file(path: Path, service: str) -> Callable[[Sequence[Span]], None]:
+    resource = {"attributes": [_attribute("service.name", service), _attribute("service.version", VERSION), _attribute("process.pid", os.getpid())]}
+
+    def export(spans: Sequence[Span]) -> None:
+        scope = {"scope": {"name": "ares", "version": VERSION}, "spans": [as_otlp(span) for span in spans]}
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}) + "\n")
+
+    return export
+
+
+def as_otlp(span: Span) -> dict[str, Any]:
+    """The span in OTLP's JSON."""
+    told = {
+        "traceId": span.trace.hex(),
+        "spanId": span.id.hex(),
+        "parentSpanId": span.parent.hex(),
+        "name": span.name,
+        "kind": _KINDS.get(span.kind, _INTERNAL_KIND),
+        "startTimeUnixNano": str(span.began_ns),
+        "endTimeUnixNano": str(span.ended_ns),
+        "attributes": [_attribute(name, value) for name, value in span.attributes.items()],
+    }
+    return told | {"status": {"code": _ERROR, "message": span.error}} if span.error else told
+
+
+def _attribute(name: str, value: Any) -> dict[str, Any]:
+    return {"key": name, "value": _value(value)}
+
+
+def _value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case bytes():
+            return {"bytesValue": base64.b64encode(value).decode()}
+        case list() | tuple():
+            return {"arrayValue": {"values": [_value(item) for item in value]}}
+    return {"stringValue": str(value)}

@@ -1,0 +1,191 @@
+"""Decides which operations are traced, and hands what they did to an exporter in a thread of its own.
+
+The decision is one comparison for an operation, and what is not traced costs nothing more. What is traced is recorded as plain data; spans are made
+of it in the exporter's thread. What waits for an exporter is bounded: what comes beyond is dropped and counted, and the first time is logged.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from ares.cluster.tables import TracingSettings
+from ares.dap.coding import Coding, Parts, coding_for
+from ares.model.configuration import Configuration
+from ares.model.identity import ServerId
+from ares.operation.recording import Computed, Recording
+from ares.replica.unsynced import Served
+from ares.tracing.spans import Span, span_of, spans_of
+
+WAITING_PARTS_MAX = 100_000
+"""Parts of recordings that wait for the exporter; some 300 bytes each."""
+
+EXPORT_SPANS = 512
+EXPORT_S = 1.0
+CLOSE_S = 5.0
+"""How long an end waits for what is not exported yet."""
+
+SAMPLED = b"\x01"
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+Export = Callable[[Sequence[Span]], None]
+"""Hands spans to whoever collects them, or raises."""
+
+Parent = Callable[[], tuple[bytes, bytes, bool] | None]
+"""The caller's own span: the ids of its trace and of the span, and whether it is sampled; None if it has none."""
+
+
+class TimedCoding:
+    """A coding that writes down when it computed."""
+
+    def __init__(self, coding: Coding, computed: deque[Computed]) -> None:
+        self.k = coding.k
+        self._coding = coding
+        self._computed = computed
+
+    def encode(self, value: bytes) -> Sequence[Parts]:
+        return self._timed("encode", self._coding.encode, value)
+
+    def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
+        return self._timed("decode", self._coding.decode, length, elements)
+
+    def _timed(self, what: str, compute: Callable[..., Result], *arguments: Any) -> Result:
+        began_s = time.perf_counter()
+        try:
+            return compute(*arguments)
+        finally:
+            self._computed.append((what, began_s, time.perf_counter()))
+
+
+class Begun(Struct, eq=False):
+    """A traced operation: what it records, the id of its trace, and the caller's span."""
+
+    recording: Recording
+    trace: bytes
+    parent: bytes
+    attributes: dict[str, Any]
+
+
+class Tracer:
+    """``computed``: where codings write down what they computed."""
+
+    def __init__(self, settings: TracingSettings, export: Export, parent: Parent = lambda: None) -> None:
+        self.settings = settings
+        self.computed: deque[Computed] = deque(maxlen=64)
+        self.dropped = 0
+        self._share = settings.share
+        self._export = export
+        self._parent = parent if settings.parent else lambda: None
+        self._epoch_ns = time.time_ns() - 1e9 * time.perf_counter()
+        self._waiting: deque[tuple[int, Callable[[], Iterable[Span]]]] = deque()
+        self._waiting_parts = 0
+        self._failed = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def coding_for(self, configuration: Configuration) -> Coding:
+        """As :func:`ares.dap.coding.coding_for`, and what it computes is in the recordings."""
+        return TimedCoding(coding_for(configuration), self.computed)
+
+    def begin(self, label: object) -> Begun | None:
+        """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
+        above = self._parent()
+        if not (above[2] if above is not None else random.random() < self._share):
+            return None
+        trace = above[0] if above is not None else random.randbytes(16)
+        name, _, object = str(label).partition(" of ")
+        recording = Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED)
+        return Begun(recording, trace, above[1] if above is not None else b"", {"ares.object": object} if self.settings.keys and object else {})
+
+    @contextmanager
+    def until_end(self, begun: Begun) -> Iterator[None]:
+        """Around the rest of the operation."""
+        try:
+            yield
+        except BaseException as error:
+            self._end(begun, error)
+            raise
+        self._end(begun, None)
+
+    def _end(self, begun: Begun, error: BaseException | None) -> None:
+        recording = begun.recording
+        if error is not None:
+            begun.attributes["error.type"] = type(error).__name__
+            recording.parts[0].failed = str(error)
+        self._hand_in(len(recording.parts), lambda: spans_of(recording, begun.trace, begun.parent, self._epoch_ns, _new_id, begun.attributes))
+
+    def served(self, served: Served, server: ServerId) -> None:
+        """A server did this for a traced request."""
+        self._hand_in(2, lambda: span_of(served, server, _new_id, self.settings.keys))
+
+    def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
+        with self._lock:
+            if self._waiting_parts + parts > WAITING_PARTS_MAX and self._waiting:
+                self.dropped += 1
+                if self.dropped == 1:
+                    _log.warning("traces are made faster than they can be exported to %s: some are dropped", self.settings.exporter)
+                return
+            self._waiting.append((parts, make))
+            self._waiting_parts += parts
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="ares-tracing", daemon=True)
+                self._thread.start()
+        if self._waiting_parts >= EXPORT_SPANS:
+            self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(EXPORT_S)
+            self._wake.clear()
+            self._flush()
+
+    def _flush(self) -> None:
+        while spans := list(self._taken()):
+            try:
+                self._export(spans)
+            except Exception as error:
+                self._failed += 1
+                if self._failed == 1:
+                    _log.warning("traces cannot be exported to %s, and are lost until they can: %s", self.settings.exporter, error)
+            else:
+                if self._failed:
+                    _log.info("traces are exported again; %d exports failed", self._failed)
+                self._failed = 0
+
+    def _taken(self) -> Iterator[Span]:
+        taken = 0
+        while taken < EXPORT_SPANS:
+            with self._lock:
+                if not self._waiting:
+                    return
+                parts, make = self._waiting.popleft()
+                self._waiting_parts -= parts
+            taken += parts
+            yield from make()
+
+    def close(self) -> None:
+        """Export what waits, for CLOSE_S at most."""
+        with self._lock:
+            thread, self._closing = self._thread, True
+        if thread is not None:
+            self._wake.set()
+            thread.join(CLOSE_S)
+            if not thread.is_alive():
+                last = threading.Thread(target=self._flush, daemon=True)
+                last.start()
+                last.join(CLOSE_S)
+
+
+def _new_id() -> bytes:
+    return random.randbytes(8)
