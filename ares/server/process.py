@@ -10,9 +10,11 @@ What only some processes need is imported by these alone.
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,8 @@ from ares.security.certificates import Signer, Verifier
 from ares.security.clients_file import AuthorisedClients, Lock
 from ares.security.roles import Admission, Client, Role
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
+from ares.tracing.export import tracer_of
+from ares.tracing.variables import tracing_of
 
 if TYPE_CHECKING:
     from ares.autopilot.pilot import Autopilot
@@ -254,12 +258,16 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
     from ares.server.serving import run_server
     from ares.store.journal.disk import TimedDisk
 
+    tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-server")
+
     def serving(host: "Host") -> None:
+        if tracer is not None:
+            host.traced = partial(tracer.served, server.id)
         life.serving(WatchedServer(host, disk.syncs))
 
     keep_freed_memory(SERVER_BYTES)
     life, disk = Life(settings, server, guard.lock), TimedDisk()
-    with life.told():
+    with life.told(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
         journal, plan = None, None
         async with contextlib.aclosing(Rebuilding(settings, server)) as rebuilding:
             if settings.durable:

@@ -19,6 +19,7 @@ from ares.cluster.tables import TracingSettings
 from ares.dap.coding import Coding, Parts, coding_for
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
+from ares.model.messages import TRACE_BYTES
 from ares.operation.recording import Computed, Recording
 from ares.replica.unsynced import Served
 from ares.tracing.spans import Span, span_of, spans_of
@@ -125,8 +126,11 @@ class Tracer:
             recording.parts[0].failed = str(error)
         self._hand_in(len(recording.parts), lambda: spans_of(recording, begun.trace, begun.parent, self._epoch_ns, _new_id, begun.attributes))
 
-    def served(self, served: Served, server: ServerId) -> None:
-        """A server did this for a traced request."""
+    def served(self, server: ServerId, served: Served) -> None:
+        """A server did this for a request that its client traces."""
+        context: bytes = served.request.trace  # type: ignore[union-attr,assignment]
+        if len(context) != TRACE_BYTES or not context[-1] & SAMPLED[0]:
+            return
         self._hand_in(2, lambda: span_of(served, server, _new_id, self.settings.keys))
 
     def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
