@@ -17,7 +17,17 @@ from typing import Annotated
 
 import typer
 
-from ares.cli import domain_commands, file_commands, history_command, keys_commands, object_commands, status_command, torture_command, upkeep_commands
+from ares.cli import (
+    domain_commands,
+    file_commands,
+    history_command,
+    keys_commands,
+    object_commands,
+    status_command,
+    torture_command,
+    trace_commands,
+    upkeep_commands,
+)
 from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
@@ -82,6 +92,9 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "keys list": (keys_commands.list_, "", _KEYS),
     "keys revoke": (keys_commands.revoke, "backup", _KEYS),
     "status": (status_command.status, "", ALL),
+    "trace read": (trace_commands.read, "greeting", ALL),
+    "trace write": (trace_commands.write, "greeting hello.txt", ALL),
+    "trace show": (trace_commands.show, "spans.json", _JSON),
     "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
     "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
     "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),
@@ -90,6 +103,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
 }
 _GROUPS = {
     "domain": typer.Typer(help="Make and list domains, sets of objects with a configuration.", rich_markup_mode=None),
+    "trace": typer.Typer(help="Show where the time of operations went.", rich_markup_mode=None),
     "keys": typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None),
 }
 for name, group in _GROUPS.items():

@@ -31,7 +31,7 @@ def write(
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
     """Store a file, or standard input, as the object KEY; prints the new version's tag."""
-    value = _read_input(file)
+    value = read_input(file)
     tag = _with_store(common, domain, lambda store: store.write(key, value))
     common.report(_about(key, domain) | {"bytes": len(value), "tag": str(tag)}, f"{printable(key)}: {size(len(value))}, tag {tag}")
 
@@ -116,7 +116,7 @@ def _about(key: str, domain: str) -> dict[str, object]:
     return {"key": key, "domain": domain}
 
 
-def _read_input(file: Path) -> bytes:
+def read_input(file: Path) -> bytes:
     """All of a file or of standard input. Raises :class:`BadInput` when it cannot be read or has more bytes than a value may."""
     try:
         with opened_source(file) as stream:

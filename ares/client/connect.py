@@ -20,6 +20,7 @@ from ares.net.port import Connections
 from ares.net.transports import connections
 from ares.reconfig.view import Switches
 from ares.tracing.export import tracer_of
+from ares.tracing.tracer import Tracer
 from ares.tracing.variables import tracing_of
 
 KEY_VARIABLE = "ARES_KEY"
@@ -29,15 +30,16 @@ KEY_VARIABLE = "ARES_KEY"
 class Connecting:
     """``async with connect(...) as store``, or ``store = await connect(...)`` and ``await store.close()`` later."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tracer: Tracer | None = None) -> None:
         self._settings = settings
+        self._tracer = tracer
         self._manager: Manager | None = None
 
     def __await__(self) -> Generator[Any, None, Manager]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Manager:
-        self._manager = manager_of(self._settings, connections_of(self._settings), consensus_of(self._settings))
+        self._manager = manager_of(self._settings, connections_of(self._settings), consensus_of(self._settings), tracer=self._tracer)
         return self._manager
 
     async def __aexit__(self, *_: object) -> None:
@@ -45,11 +47,16 @@ class Connecting:
             await self._manager.close()
 
 
-def manager_of(settings: Settings, connections: Connections, consensus: Consensus, switches: Switches | None = None) -> Manager:
-    """A client of this cluster under a new id. ``switches``: other ones than the cluster file's. Call it on the event loop."""
+def manager_of(
+    settings: Settings, connections: Connections, consensus: Consensus, switches: Switches | None = None, tracer: Tracer | None = None
+) -> Manager:
+    """A client of this cluster under a new id. Call it on the event loop.
+
+    ``switches``: other ones than the cluster file's. ``tracer``: another one than the cluster file and the environment ask for.
+    """
     client = settings.client
     switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
-    tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-client")
+    tracer = tracer or tracer_of(tracing_of(settings.tracing, os.environ), "ares-client")
     id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
     return Manager(connections, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer)
 

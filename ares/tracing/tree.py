@@ -9,7 +9,6 @@ from typing import Any
 from ares.model.errors import BadInput
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
 
-LINE_BYTES_MAX = 64 * 1024 * 1024
 BAR = 30
 _KINDS = {2: SERVER, 3: CLIENT}
 
@@ -32,12 +31,12 @@ def read_spans(lines: Iterable[bytes], where: str) -> Iterator[Span]:
 
 
 def _span(told: dict[str, Any]) -> Span:
-    ids = [bytes.fromhex(told.get(key, "")) for key in ("traceId", "spanId", "parentSpanId")]
-    times = [int(told[key]) for key in ("startTimeUnixNano", "endTimeUnixNano")]
+    trace, id, parent = (bytes.fromhex(told.get(key, "")) for key in ("traceId", "spanId", "parentSpanId"))
+    began_ns, ended_ns = (int(told[key]) for key in ("startTimeUnixNano", "endTimeUnixNano"))
     attributes = {attribute["key"]: _value(attribute["value"]) for attribute in told.get("attributes", ())}
     status = told.get("status", {})
     error = (status.get("message") or "failed") if status.get("code") == 2 else ""
-    return Span(str(told["name"]), *ids, *times, _KINDS.get(told.get("kind"), INTERNAL), attributes, error)
+    return Span(str(told["name"]), trace, id, parent, began_ns, ended_ns, _KINDS.get(told.get("kind", 0), INTERNAL), attributes, error)
 
 
 def _value(told: dict[str, Any]) -> Any:

@@ -1,0 +1,94 @@
+"""Where the time of an operation went: of one that is run for it, or of those in a file of traces."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ares.cli.object_commands import Domain, Key, read_input
+from ares.cli.options import Common
+from ares.machine import loop
+from ares.model.errors import AresError, BadInput
+from ares.model.identity import DEFAULT_DOMAIN
+
+if TYPE_CHECKING:
+    from ares.client.store import ObjectStore
+    from ares.tracing.spans import Span
+
+STANDARD_INPUT = Path("-")
+TRACES_SHOWN = 20
+
+
+def read(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
+    """Read the object KEY, and show where the time went. Its value is not printed."""
+    _traced(common, domain, lambda store: store.read(key))
+
+
+def write(
+    common: Common,
+    key: Key,
+    file: Annotated[Path, typer.Argument(metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False)] = STANDARD_INPUT,
+    domain: Domain = DEFAULT_DOMAIN,
+) -> None:
+    """Store a file, or standard input, as the object KEY, and show where the time went."""
+    value = read_input(file)
+    _traced(common, domain, lambda store: store.write(key, value))
+
+
+def show(
+    common: Common,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Spans as lines of JSON: OTEL_TRACES_EXPORTER=file:FILE writes them.")],
+    most: Annotated[int, typer.Option("--most", min=1, help="Show so many traces, the longest first.")] = TRACES_SHOWN,
+) -> None:
+    """Show traces from files; those of several processes are joined."""
+    from ares.tracing.tree import read_spans
+
+    traces: dict[bytes, list[Span]] = {}
+    for file in files:
+        try:
+            with file.open("rb") as lines:
+                for span in read_spans(lines, str(file)):
+                    traces.setdefault(span.trace, []).append(span)
+        except OSError as error:
+            raise BadInput(f"{file}: cannot be read: {error.strerror}") from error
+    if not traces:
+        raise BadInput(f"{', '.join(map(str, files))}: no traces are in there")
+    longest = sorted(traces.values(), key=lambda spans: max(span.ended_ns - span.began_ns for span in spans), reverse=True)
+    for spans in longest[:most]:
+        _print(common, spans)
+    if len(longest) > most and not common.json:
+        typer.echo(f"{len(longest) - most} more traces are shorter; --most {len(longest)} shows all")
+
+
+def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[object]]") -> None:
+    """Run it, and show where the time went, also if it failed."""
+    from ares.client.connect import Connecting
+    from ares.cluster.tables import TracingSettings
+    from ares.tracing.tracer import Tracer
+
+    settings = common.settings()
+    spans: list[Span] = []
+    failed: list[AresError] = []
+    tracer = Tracer(TracingSettings(exporter="console", parent=False), spans.extend)
+
+    async def work() -> None:
+        async with Connecting(settings, tracer) as manager:
+            try:
+                await use(await manager.domain(domain))
+            except AresError as error:
+                failed.append(error)
+
+    loop.run(work())
+    last = max((span for span in spans if not span.parent), key=lambda span: span.began_ns)
+    _print(common, [span for span in spans if span.trace == last.trace])
+    if failed:
+        raise failed[0]
+
+
+def _print(common: Common, spans: "list[Span]") -> None:
+    from ares.tracing.export import as_otlp
+    from ares.tracing.tree import Tree
+
+    tree = Tree(spans)
+    common.report([as_otlp(span) for span in spans], "\n".join([*tree.lines(), tree.sentence(), ""]))
