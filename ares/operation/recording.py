@@ -132,11 +132,11 @@ class Recording:
     def ended(self, task: "Task") -> None:
         """The task has ended, or was given up. With the first one, the operation."""
         now = self._clock()
+        waited = self._waiting.pop(task, None)
+        if waited is not None:  # it was given up
+            waited.ended_s = self._resumed_s = now
         self._stand(task, [], now)
         self._standing.pop(task, None)
-        waited = self._waiting.pop(task, None)
-        if waited is not None:
-            waited.ended_s = now
         if task.fan is None:
             for part in self.parts:
                 if part.ended_s is None:
@@ -173,7 +173,7 @@ class Recording:
         before = self._standing.get(task, [])
         self._standing[task] = places
         for what, began_s, ended_s in self._computed:
-            inner = places if what == "encode" else before
+            inner = before if what == "decode" else places
             self._add(Part(what, inner[-1] if inner else OPERATION, began_s, ended_s))
         last_s = max((ended_s for what, _, ended_s in self._computed if what == "decode"), default=self._resumed_s)
         self._computed.clear()

@@ -33,6 +33,7 @@ NAMES = {
     "list_page": "ListObjects",
     "round": "CommunicationLatency",
     "settled": "FindTagInKLists",
+    "load": "LoadCoding",
     "encode": "EncodeLatency",
     "decode": "DecodeLatency",
     "consensus": "Consensus",

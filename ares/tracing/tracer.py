@@ -97,7 +97,10 @@ class Tracer:
 
     def coding_for(self, configuration: Configuration) -> Coding:
         """As :func:`ares.dap.coding.coding_for`, and what it computes is in the recordings."""
-        return TimedCoding(coding_for(configuration), self.computed)
+        began_s = time.perf_counter()
+        coding = coding_for(configuration)
+        self.computed.append(("load", began_s, time.perf_counter()))
+        return TimedCoding(coding, self.computed)
 
     def begin(self, label: object) -> Begun | None:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""

@@ -1,0 +1,179 @@
+"""What a session tells of an operation: the functions of the protocol as parts, the rounds in them, and who answered when."""
+
+from collections import deque
+
+import pytest
+
+from ares.model.configuration import Configuration
+from ares.model.errors import Unavailable
+from ares.model.identity import DEFAULT_DOMAIN, ClientId, ConfigurationId
+from ares.model.messages import TRACE_BYTES, GetTag, Introduce, PutData
+from ares.objects.operations import read, write
+from ares.operation import recording as subject
+from ares.operation.effects import Agree, Pause, Together
+from ares.operation.recording import Recording
+from ares.reconfig.traversal import get_next_config
+from ares.reconfig.view import Switches, View
+from ares.replica.replica import Replica
+
+from ..unit.rig import Rig, once
+
+EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at(DEFAULT_DOMAIN, 0)
+
+
+class Traced(Rig):
+    """A rig whose servers answer when the test says so, one after the other, a second apart."""
+
+    def __init__(self, contexts=None):
+        super().__init__()
+        self.computed = deque()
+        self.recording = Recording("an operation", lambda: self.now, self.computed, contexts)
+        self.replicas = {server.id: Replica(server.id, server.identity, EC) for server in EC.servers}
+        self.view = View(ClientId(7), EC, Switches(), self.session.readiness)
+
+    def run(self, operation, **more):
+        self.start(operation, recording=self.recording, **more)
+
+    def answer(self):
+        for server, messages in self.sent().items():
+            self.now += 1.0
+            replies = [self.replicas[server].handle(message) for message in messages if not isinstance(message, Introduce)]
+            self.reply(server, *replies)
+
+    def names(self):
+        """The name of every part, under its parents' names."""
+        parts = self.recording.parts
+
+        def path(part):
+            return part.name if part.parent < 0 else f"{path(parts[part.parent])}/{part.name}"
+
+        return [path(part).removeprefix("an operation/") for part in parts[1:]]
+
+    def part(self, name):
+        [part] = [part for part in self.recording.parts if part.name == name]
+        return part
+
+
+def test_a_write_is_its_two_phases_and_a_round_in_each():
+    rig = Traced()
+    rig.run(write(rig.view, "x", b"value"))
+    rig.answer()
+    rig.answer()
+    assert rig.value.number == 1
+    assert rig.names() == [
+        "write",
+        "write/query",
+        "write/query/get_tag",
+        "write/query/get_tag/round",
+        "write/write_above",
+        "write/write_above/propagate",
+        "write/write_above/propagate/put_data",
+        "write/write_above/propagate/put_data/round",
+    ]
+    whole, query, put = (rig.part(name) for name in ("write", "query", "propagate"))
+    assert (whole.began_s, query.began_s, query.ended_s, put.began_s) == (0.0, 0.0, 4.0, 4.0)
+    assert put.ended_s == whole.ended_s == 9.0  # the fifth answer to get-tag came in between
+
+
+def test_a_round_tells_who_answered_and_when():
+    rig = Traced()
+    rig.run(read(rig.view, "x"))
+    rig.answer()
+    part = rig.part("round")
+    assert (part.what, part.configuration, part.needed, len(part.asked)) == ("get-data", EC, 4, 5)
+    assert [heard.at_s for heard in part.heard] == [1.0, 2.0, 3.0, 4.0]
+    assert (part.began_s, part.ended_s, part.failed) == (0.0, 4.0, "")
+    assert rig.part("settled").began_s == 4.0
+
+
+def test_a_round_that_fails_says_why_and_what_was_sent_again():
+    rig = Traced()
+    rig.run(once(give_up_s=3.0), timeout_s=10.0)
+    for _ in range(4):
+        rig.tick(1.0)
+    assert isinstance(rig.error, Unavailable)
+    part = rig.part("round")
+    assert (part.failed, part.sent_again, part.heard) == ("Unavailable", 2, [])
+    assert all(part.ended_s is not None for part in rig.recording.parts)
+
+
+def test_requests_carry_the_context_of_their_round_where_servers_are_to_know():
+    contexts = iter([b"a" * TRACE_BYTES, b"b" * TRACE_BYTES])
+    rig = Traced(lambda: next(contexts))
+    rig.run(write(rig.view, "x", b"value"))
+    sent = [message for messages in rig.sent().values() for message in messages]
+    assert {(type(message), message.trace) for message in sent} == {(GetTag, b"a" * TRACE_BYTES)}
+    for server in EC.server_ids:
+        rig.reply(server, rig.replicas[server].handle(GetTag(1, ConfigurationId(EC.id), "x")))
+    sent = [message for messages in rig.sent().values() for message in messages]
+    assert {(type(message), message.trace) for message in sent} == {(PutData, b"b" * TRACE_BYTES)}
+
+
+def test_without_a_context_servers_are_told_nothing():
+    rig = Traced()
+    rig.run(write(rig.view, "x", b"value"))
+    assert {message.trace for messages in rig.sent().values() for message in messages} == {None}
+
+
+def test_what_was_computed_belongs_to_the_primitive_that_needed_it():
+    rig = Traced()
+    rig.run(write(rig.view, "x", b"value"))
+    encode = rig.view.dap(EC)._coding.encode
+    rig.view.dap(EC)._coding = type("Timed", (), {"k": 3, "encode": lambda self, value: rig.computed.append(("encode", 4.0, 4.0)) or encode(value)})()
+    rig.computed.append(("encode", 0.0, 0.0))  # of somebody else, before this goes on
+    rig.answer()
+    assert [name for name in rig.names() if name.endswith("encode")] == ["write/write_above/propagate/put_data/encode"]
+
+
+def test_pauses_decisions_and_operations_side_by_side():
+    def pausing():
+        yield Pause(1.0)
+        yield from get_next_config(EC)
+
+    def both():
+        yield Together(iter([get_next_config(EC), pausing()]), 2)
+        yield Agree(EC)
+
+    rig = Traced()
+    rig.run(both())
+    for _ in range(2):
+        rig.answer()
+        rig.tick(1.0)
+    rig.answer()
+    rig.session.resume(rig.session.asks[0][1], None, rig.now)
+    one, other = (
+        [f"both/{name}" for name in ("get_next_config", "get_next_config/round")],
+        [f"both/pausing{name}" for name in ("", "/pause", "/get_next_config", "/get_next_config/round")],
+    )
+    assert rig.names() == ["both", *one, *other, "both/consensus"]
+    assert rig.error is None
+
+
+def test_a_write_that_waits_for_another_says_so():
+    rig = Traced()
+    rig.start(write(rig.view, "x", b"first"), key=(DEFAULT_DOMAIN, "x"))
+    rig.run(write(rig.view, "x", b"second"), key=(DEFAULT_DOMAIN, "x"))
+    rig.answer()
+    rig.answer()
+    queue = rig.part("queue")
+    assert (queue.began_s, queue.ended_s) == (0.0, 9.0)
+
+
+def test_what_is_cancelled_ends_there():
+    rig = Traced()
+    job = rig.session.start(once(), "a job", 0.0, 30.0, lambda value, error: None, recording=rig.recording)
+    rig.now = 2.0
+    rig.session.cancel(job)
+    assert {part.ended_s for part in rig.recording.parts} == {2.0}
+
+
+@pytest.mark.parametrize("most", [1, 4, 6])
+def test_a_long_operation_is_recorded_up_to_a_bound(monkeypatch, most):
+    monkeypatch.setattr(subject, "PARTS_MAX", most)
+    rig = Traced()
+    rig.run(write(rig.view, "x", b"value"))
+    rig.answer()
+    rig.answer()
+    assert rig.value.number == 1
+    assert len(rig.recording.parts) == most
+    assert rig.recording.dropped == 9 - most
