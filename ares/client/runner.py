@@ -20,7 +20,8 @@ from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
-from ares.operation.session import TICK_S, Key, Session, Task
+from ares.operation.jobs import Key, Task
+from ares.operation.session import TICK_S, Session
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3
