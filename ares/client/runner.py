@@ -20,8 +20,9 @@ from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
+from ares.operation.jobs import Key, Task
 from ares.operation.recording import Recording
-from ares.operation.session import TICK_S, Key, Session, Task
+from ares.operation.session import TICK_S, Session
 from ares.tracing.tracer import Tracer
 
 HINT_TIMEOUT_S = 2.0

@@ -21,7 +21,7 @@ from ares.objects.coverable import read_versioned, write_versioned
 from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
-from ares.operation.session import Key
+from ares.operation.jobs import Key
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle

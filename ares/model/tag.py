@@ -36,16 +36,15 @@ def number_max(now_s: float) -> int:
     return max(NUMBER_FLOOR, int(now_s * NUMBERS_PER_S))
 
 
-class Taken:
+class Taken(Struct, gc=False, eq=False):
     """The numbers that one client took for the tags of one object. ``number``: the highest. ``completed``: the highest whose write completed.
 
     ``writers``: operations that may take another one; each is counted from before its first phase until its end.
     """
 
-    __slots__ = ("completed", "number", "writers")
-
-    def __init__(self) -> None:
-        self.number = self.completed = self.writers = 0
+    number: int = 0
+    completed: int = 0
+    writers: int = 0
 
 
 class TagSource:

@@ -17,7 +17,7 @@ from ares.model.identity import ServerId
 from ares.model.messages import Keyed
 
 if TYPE_CHECKING:
-    from ares.operation.session import Round, Task
+    from ares.operation.jobs import Round, Task
 
 Clock = Callable[[], float]
 Computed = tuple[str, float, float]

@@ -12,21 +12,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
-from msgspec import Struct
-
 from ares.model.configuration import Configuration, Server
-from ares.model.errors import ConfigurationRefused, ElementRefused, NotAuthorized, Superseded, Unavailable, Uncertain
-from ares.model.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ObjectName, ServerId
-from ares.model.messages import REPLY_OF, AnyMessage, Introduce, PutData, Question, Reason, Refused
-from ares.model.quorum import Outcome, Tally
+from ares.model.errors import ConfigurationRefused, Superseded, Unavailable, Uncertain
+from ares.model.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ServerId
+from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
+from ares.model.quorum import Outcome
 from ares.operation.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
+from ares.operation.jobs import Fan, Job, Key, Refusal, Round, Task, begin
 from ares.operation.readiness import Readiness
 from ares.operation.recording import Recording
 
 TICK_S = 0.025
-RESEND_S = 0.5
 RESEND_S_MAX = 4.0
-SEND_BYTES_PER_S_EXPECTED = 50e6
 STALL_S = 1.0
 HEDGE_USUAL = 3.0
 """A query that takes so many times as long as queries usually do, and at least a tick, is put to the servers that were spared."""
@@ -34,163 +31,8 @@ HEDGE_USUAL = 3.0
 USUAL_ROUNDS = 64
 DENIED_S = 0.25
 HINT_AGAIN_S = 2.0
-
-Key = tuple[DomainName, ObjectName]
-
-
-class Task(Struct, eq=False):
-    """A running generator: a job's own, or one of those that its Together started (``fan``). ``call``: the round that it waits for.
-
-    ``moving``: its steps put off the deadline of its job, until it pauses to try something again. ``ended``: nothing wakes it any more.
-    ``recording``: told of what it does, if somebody wants to know.
-    """
-
-    generator: Operation[Any]
-    fan: "Fan | None"
-    moving: bool
-    call: int | None = None
-    ended: bool = False
-    recording: Recording | None = None
-
-    @property
-    def job(self) -> "Job":
-        """What it is part of."""
-        assert self.fan is not None, "a job's own task is the job"
-        return self.fan.job
-
-    def within(self, fan: "Fan") -> bool:
-        """Whether ``fan`` started it, or started a task above it."""
-        above = self.fan
-        while above is not None and above is not fan:
-            above = above.parent.fan
-        return above is fan
-
-
-class Job(Task, eq=False, kw_only=True):
-    """One operation that a caller waits for, and its first task; ``tasks`` are those that its Togethers run.
-
-    ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every step that is not a retry, so that
-    ``timeout_s`` bounds a standstill and not the whole. ``key``: jobs with the same key run one after the other. ``label``: prints as what it is.
-    """
-
-    label: object
-    timeout_s: float
-    deadline: float
-    done: Callable[[Any, BaseException | None], None]
-    idle: bool = False
-    key: Key | None = None
-    progress: Callable[[Any], None] | None = None
-    tasks: dict[Task, None] = {}
-
-    @property
-    def job(self) -> "Job":
-        return self
-
-    def put_off(self, now: float) -> None:
-        """There is progress."""
-        self.deadline = max(self.deadline, now + self.timeout_s)
-
-
-class Fan(Struct, eq=False):
-    """A Together under way: ``parent`` goes on when its operations are exhausted and nothing is ``running`` (task to its place in their order)."""
-
-    job: Job
-    parent: Task
-    together: Together
-    running: dict[Task, int] = {}
-    started: int = 0
-    filling: bool = False
-    broken: bool = False
-
-    @property
-    def full(self) -> bool:
-        """Whether the next operation has to wait. Never when nothing runs, whatever the window: nobody would begin the rest."""
-        if not self.running:
-            return False
-        window = self.together.window
-        occupied = self.started - next(iter(self.running.values())) if self.together.ordered else len(self.running)
-        return occupied >= (window if isinstance(window, int) else window())
-
-
-class Refusal(str):
-    """Why a server refuses. ``untouched``: it did nothing for the round. ``proven``: the server said it, not a stranger in the handshake."""
-
-    reason: Reason
-    untouched: bool
-    proven: bool
-
-
-class Round(Tally[Any], eq=False, kw_only=True):
-    """A Gather under way, and its answers. ``requests`` are kept for sending again; times are the session's.
-
-    ``unasked``: servers that were spared so far.
-    """
-
-    call: int
-    task: Task
-    gather: Gather
-    requests: Question | list[Question]
-    expected: type
-    started: float
-    resend_after_s: float
-    resend_at: float
-    give_up_at: float | None
-    unasked: tuple[ServerId, ...]
-    patient_until: float | None = None
-
-    def request_for(self, server: ServerId) -> Question:
-        if isinstance(self.requests, list):
-            return self.requests[self.asked.index(server)]
-        return self.requests
-
-    def give_up_by(self, at: float) -> None:
-        self.give_up_at = min(at, self.give_up_at or at)
-
-    def story(self) -> str:
-        """What was going on, for an error message."""
-        configuration, what = self.gather.configuration, f"{self.task.job.label}: {self.gather.what}"
-        if configuration.domain == NO_DOMAIN:
-            return what
-        return f"{what} in configuration {configuration.index} of domain {configuration.domain!r}"
-
-    def failure(self, troubles: Mapping[ServerId, str]) -> Uncertain:
-        """The error of a round that has no quorum. ``troubles``: why servers cannot be reached, as far as that is known."""
-        refusals = {server: why for server, why in self.refusals.items() if isinstance(why, Refusal)}
-        untouched = sum(why.untouched for why in refusals.values()) == len(self.asked)
-        refused = refusals if self.outcome is Outcome.UNREACHABLE else {}
-        denials = {server: why for server, why in refused.items() if why.reason is Reason.NOT_AUTHORIZED}
-        proven = {server: why for server, why in denials.items() if why.proven}
-        if proven or (denials and len(self.asked) - len(denials) < self.needed):
-            server, why = next(iter((proven or denials).items()))
-            return NotAuthorized(f"{server}: {why}", self.story(), untouched)
-        kind = ElementRefused if any(why.reason is Reason.BAD_ELEMENT for why in refused.values()) else Unavailable
-        error = kind(self.needed, len(self.answers), self.missing(troubles), self.story())
-        error.untouched = untouched
-        return error
-
-
-def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
-    """The round for a Gather that ``task`` waits for."""
-    requests = gather.requests(call, *gather.arguments)
-    first = requests[0] if isinstance(requests, list) else requests
-    asked = gather.configuration.server_ids if gather.to is None else gather.to
-    resend_after_s = RESEND_S
-    if type(first) is PutData:
-        resend_after_s += first.element.size * len(asked) / SEND_BYTES_PER_S_EXPECTED
-    return Round(
-        asked,
-        gather.needed or gather.configuration.quorum_size,
-        call=call,
-        task=task,
-        gather=gather,
-        requests=requests,
-        expected=REPLY_OF[type(first)],
-        started=now,
-        resend_after_s=resend_after_s,
-        resend_at=now + resend_after_s,
-        give_up_at=None if gather.give_up_s is None else now + gather.give_up_s,
-        unasked=() if gather.order is None else gather.order.spared,
-    )
+ASK_GRACE_S = 0.5
+"""The consensus service is given as long as the job, and begins later."""
 
 
 class Session:
@@ -315,6 +157,7 @@ class Session:
     def resume(self, task: Task, value: Any, now: float, error: Exception | None = None) -> None:
         """Answer an ask."""
         self._now = now
+        task.asking = False
         if not task.ended:
             self._step(task, value, error)
 
@@ -357,6 +200,7 @@ class Session:
                 case Agree() | Announce():
                     if recording is not None:
                         recording.waits(task, "consensus")
+                    task.asking = True
                     return self.asks.append((effect, task))
                 case Together():
                     return self._fill(Fan(task.job, task, effect))
@@ -597,7 +441,8 @@ class Session:
             if round.call in self._rounds:
                 self._age(round)
         for job in [job for job in self._jobs if job.deadline <= now]:
-            if not job.ended:  # no round could be failed for it: it pauses, asks the consensus service, or waits in a queue
+            # No round could be failed for it: it pauses, asks the consensus service, which may be about to say why it does not decide, or is queued.
+            if not job.ended and (now >= job.deadline + ASK_GRACE_S or not any(task.asking for task in (job, *job.tasks))):
                 self._abort(job, Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"))
 
     def _age(self, round: Round) -> None:

@@ -181,21 +181,53 @@ class Hosting:
         self.put(request)
         return Ack(request.call, self.successor)
 
-    def put(self, request: PutData, place: int = 0) -> Fact | None:
-        """:meth:`keep` an element that a client sent. Raises :class:`BadElement` or :class:`BadInput`; nothing is stored then."""
-        object, tag, element = request.object, request.tag, request.element
-        if not 0 < len(object) <= NAME_CHARACTERS_SURE:
-            check_name(object)
-        if (
-            element.index != self._element_index
-            or not LEFT <= element.length <= element.size * self.configuration.k
-            or (len(element.parts) > 1 and is_in_crumbs(element))
-            or not intact(request.configuration, object, tag, element)
-        ):
-            raise BadElement(f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored")
-        if tag.number > NUMBER_FLOOR:
-            self._check_number(object, tag)
-        return self.keep(request, place)
+    def put(self, put: PutData, place: int = 0, checked: bool = False) -> Fact | None:
+        """Store an element that the journal is to tell at ``place``.
+
+        Raises :class:`BadElement` or :class:`BadInput`, unless it was ``checked`` before; nothing is stored then. Returns what changed: the put when
+        it is stored, the tag when it only raised ``trimmed``, None when nothing changed. Nothing is kept for a collected configuration, nor of t0:
+        (t0, v0) is in every List without being stored.
+        """
+        object, tag, element = put.object, put.tag, put.element
+        size = element.size
+        if not checked:
+            if not 0 < len(object) <= NAME_CHARACTERS_SURE:
+                check_name(object)
+            if (
+                element.index != self._element_index
+                or not LEFT <= element.length <= size * self.configuration.k
+                or (len(element.parts) > 1 and is_in_crumbs(element))
+                or not intact(put.configuration, object, tag, element)
+            ):
+                raise BadElement(f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored")
+            if tag.number > NUMBER_FLOOR:
+                self._check_number(object, tag)
+        if self.collected or tag == TAG_ZERO:
+            return None
+        if self.successor is not None:
+            self._following.add(object)
+        versions = self._objects.get(object)
+        if versions is None:
+            versions = self._objects[object] = Versions()
+        trimmed = versions.trimmed
+        lost = versions.put(tag, element, self._capacity, place)
+        if element.length == LEFT:
+            self._left[object] = None
+        if lost is None:
+            self.elements += 1
+            self.bytes += size
+            if self._journaled:
+                self._share.add(place, put_bytes(object, size))
+            return put
+        if lost[0] is tag:
+            return self._not_kept(put, versions, place, trimmed)
+        lost_size = lost[1].size
+        self.bytes += size - lost_size
+        if self._journaled:
+            self._share.exchange(lost[2], put_bytes(object, lost_size), place, put_bytes(object, size))
+            if versions.trimmed != trimmed:
+                self._share.tell_trimmed(object, versions, lost[2], trimmed)
+        return put
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
         """Raises :class:`BadElement` for a number that nobody gets to by writing, by this server's clock.
@@ -210,41 +242,6 @@ class Hosting:
                 f"the tag {tag} is beyond {highest}, to which no object gets by being written; it was not stored, and what is held stays. "
                 "Was the tag made by hand, or is a clock wrong?"
             )
-
-    def keep(self, put: PutData, place: int = 0) -> Fact | None:
-        """Store an element that was checked, and that the journal is to tell at ``place``.
-
-        Returns what that changed: the put when it is stored, the tag when it only raised ``trimmed``, None when nothing changed. Nothing is kept for
-        a collected configuration, nor of t0: (t0, v0) is in every List without being stored.
-        """
-        object, tag, element = put.object, put.tag, put.element
-        if self.collected or tag == TAG_ZERO:
-            return None
-        if self.successor is not None:
-            self._following.add(object)
-        versions = self._objects.get(object)
-        if versions is None:
-            versions = self._objects[object] = Versions()
-        trimmed = versions.trimmed
-        lost = versions.put(tag, element, self._capacity, place)
-        if element.length == LEFT:
-            self._left[object] = None
-        if lost is None:
-            self.elements += 1
-            size = element.size
-            self.bytes += size
-            if self._journaled:
-                self._share.add(place, put_bytes(object, size))
-            return put
-        if lost[0] is tag:
-            return self._not_kept(put, versions, place, trimmed)
-        size, lost_size = element.size, lost[1].size
-        self.bytes += size - lost_size
-        if self._journaled:
-            self._share.exchange(lost[2], put_bytes(object, lost_size), place, put_bytes(object, size))
-            if versions.trimmed != trimmed:
-                self._share.tell_trimmed(object, versions, lost[2], trimmed)
-        return put
 
     def _not_kept(self, put: PutData, versions: Versions, place: int, trimmed: Tag) -> Fact | None:
         """The version is held already, which repairs it if it is hollow, or it is older than all that are held."""
@@ -366,7 +363,7 @@ class Hosting:
             if versions is not None and versions.position(tag) is not None:
                 self.move(fact, place)
             else:
-                self.keep(fact, place)
+                self.put(fact, place, checked=True)
                 self._note(fact)
         elif not self.collected:
             if versions is None:

@@ -8,9 +8,8 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import typer
 
@@ -203,14 +202,14 @@ class Invocations:
             case "directory":
                 return str(self._cluster_directory()) if self._source.random() < 0.6 else self._source.choice(self._files)
         kind = parameter.type_descriptor.annotation
+        if choices := get_args(kind):
+            return str(self._source.choice(choices if self._source.random() < 0.8 else WORDS))
         if issubclass(kind, Path) and parameter.name in ("file", "output") and waits:
             return self._source.choice([file for file in self._files if not file.endswith(("/fifo", "/dev/stdout"))])
         if issubclass(kind, Path):
             return self._cluster_file() if self._source.random() < 0.3 else self._source.choice(self._files)
         if issubclass(kind, int | float):
             return self._source.choice(NUMBERS)
-        if issubclass(kind, Enum) and self._source.random() < 0.8:
-            return str(self._source.choice(list(kind)).value)
         return self._source.choice(WORDS)
 
     def _cluster_file(self) -> str:

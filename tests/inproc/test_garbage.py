@@ -6,7 +6,7 @@ import gc
 
 from ares.model.errors import ObjectNotFound, Unavailable
 from ares.operation.effects import Gather
-from ares.operation.session import Job, Round
+from ares.operation.jobs import Job, Round
 
 from .cluster import Cluster
 

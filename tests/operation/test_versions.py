@@ -138,7 +138,7 @@ def test_a_block_of_a_file():
 def test_what_a_copy_was_made_from(tmp_path, caplog):
     """A newer entry is passed over, and said: nothing is lost by that."""
     copy = remembered.LocalName(b"c", "d", "f", b"/x")
-    path = tmp_path / remembered._entry_name(copy)
+    path = remembered._entry_path(tmp_path, copy)
     path.write_bytes(bytes([remembered.FORMAT + 1]) + b"anything")
     assert remembered.Remembered(tmp_path).recall(copy) is None
     assert "is not an entry of this release and is ignored" in caplog.text

@@ -11,7 +11,7 @@ from ares.model.messages import PutData, ReadConfig, Reason, Refused
 from ares.model.value import TOMBSTONE
 from ares.objects.coverable import write_versioned
 from ares.objects.operations import delete, read, write
-from ares.operation.session import RESEND_S
+from ares.operation.jobs import RESEND_S
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from tests.protocol.world import World, servers

@@ -12,7 +12,7 @@ from ares.model.messages import DataReply, PutData
 from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE
 from ares.objects.operations import delete, read, stat, write
-from ares.operation.session import RESEND_S
+from ares.operation.jobs import RESEND_S
 from ares.reconfig.view import Switches
 from tests.protocol.world import World, servers
 

@@ -241,7 +241,7 @@ def test_a_thousand_of_them_cost_a_bounded_time(world):
     for index in range(5):
         hosting = next(iter(world.replicas[f"s{index}"].hosted.values()))
         for name in names:
-            hosting.keep(PutData(0, C0.id, name, tag, sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),))))
+            hosting.put(PutData(0, C0.id, name, tag, sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),))), checked=True)
     began = world.now
     result = client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
     assert result.left == tuple(names)
@@ -259,7 +259,7 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
     world_view = world.client(initial=abd)
     world_view.run(write(world_view.view, "good", b"value"))
     for id in abd.server_ids:
-        world.replicas[id].hosted[abd.id].keep(PutData(0, abd.id, "bad", frozen, sealed(abd.id, "bad", frozen, 0, 4, (b"data",))))
+        world.replicas[id].hosted[abd.id].put(PutData(0, abd.id, "bad", frozen, sealed(abd.id, "bad", frozen, 0, 4, (b"data",))), checked=True)
     with pytest.raises(ObjectsStuck, match=r"'bad': .*the tag 9223372036854775808.* is beyond"):
         world_view.run(reconfigure(world_view.view, ABD1), timeout_s=5.0, idle=True)
     assert world_view.run(list_objects(world_view.view, "", "")) == (["bad", "good"], None)

@@ -51,7 +51,20 @@ def compaction_that_forgets_what_was_trimmed() -> Any:
 
 def places_gone_before_their_copies_are_durable() -> Any:
     """A file is removed when a batch is encoded, and not when it is on the disk."""
-    return patch.object(Work, "discard", lambda self, path: self._disk.unlink(path))
+
+    class AtOnce(Work):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.discarded = Removed(self._disk)
+
+    class Removed(list[Any]):
+        def __init__(self, disk: Any) -> None:
+            self._disk = disk
+
+        def append(self, path: Any) -> None:
+            self._disk.unlink(path)
+
+    return patch.object(journal_log, "Work", AtOnce)
 
 
 def torn_elements_taken_for_whole() -> Any:

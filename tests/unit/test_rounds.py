@@ -1,4 +1,4 @@
-"""A round: what it expects, whom it asks, when it asks again (ares/operation/session.py)."""
+"""A round: what it expects, whom it asks, when it asks again (ares/operation/jobs.py)."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ares.model.configuration import Configuration
 from ares.model.messages import REPLY_OF, Ack, DataReply, Element, GetData, PutData, ReadConfig
 from ares.model.tag import Tag
 from ares.operation.effects import Gather
-from ares.operation.session import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
+from ares.operation.jobs import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 
 C = Configuration.abd(["s0", "s1", "s2", "s3", "s4"]).at("d", 3)
 

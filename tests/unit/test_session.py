@@ -8,7 +8,8 @@ from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable
 from ares.model.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO
-from ares.operation.session import HINT_AGAIN_S, RESEND_S, RESEND_S_MAX, STALL_S
+from ares.operation.jobs import RESEND_S
+from ares.operation.session import HINT_AGAIN_S, RESEND_S_MAX, STALL_S
 
 from .rig import C, Rig, gather, once
 

@@ -5,6 +5,7 @@ import pytest
 from ares.model.errors import ConnectionClosed, Unavailable, Uncertain
 from ares.model.messages import Ack
 from ares.operation.effects import Agree, Pause, Together
+from ares.operation.session import ASK_GRACE_S
 
 from .rig import C, Rig, gather, once, sleeper
 
@@ -42,7 +43,7 @@ def test_what_ends_a_job_is_thrown_into_it_so_that_it_can_tell(rig, waits, end, 
     if end == "close":
         rig.session.close(ConnectionClosed)
     else:
-        rig.tick(5.1)
+        rig.tick(5.1 + ASK_GRACE_S)
     assert seen == [kind]
     assert isinstance(rig.error, kind)
     assert str(rig.error).endswith("; as told")

@@ -3,9 +3,10 @@
 import pytest
 
 from ares.model.configuration import Status, Successor
-from ares.model.errors import ConfigurationRefused, Unavailable
+from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, Unavailable
 from ares.model.messages import Ack
 from ares.operation.effects import Agree, Announce, Pause, Report, Together
+from ares.operation.session import ASK_GRACE_S
 
 from .rig import C, Rig, gather, once, sleeper
 
@@ -84,9 +85,22 @@ def test_an_ask_that_is_never_answered_ends_at_the_deadline(rig):
 
     rig.start(operation(), timeout_s=5)
     rig.tick(5.1)
+    assert rig.session.busy
+    rig.tick(ASK_GRACE_S)
     assert str(rig.error) == "a job: it was still waiting after 5 s; nothing was changed"
     [(_, task)] = rig.session.asks
     rig.session.resume(task, "late", rig.now)
+
+
+def test_the_consensus_service_may_say_at_the_deadline_why_it_does_not_decide(rig):
+    def operation():
+        yield Agree(C)
+
+    rig.start(operation(), timeout_s=5)
+    [(_, task)] = rig.session.asks
+    rig.tick(5.1)
+    rig.session.fail(task, ConsensusUnavailable("nobody answers"), rig.now)
+    assert isinstance(rig.error, ConsensusUnavailable)
 
 
 def test_progress_is_reported(rig):

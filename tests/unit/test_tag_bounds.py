@@ -142,7 +142,7 @@ def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
     honest.run(write(honest.view, "k", b"v"))
     for replica in world.replicas.values():
         hosting = next(iter(replica.hosted.values()))
-        hosting.keep(PutData(0, ABD.id, "k", Tag(NUMBER_LAST, 99), sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",))))
+        hosting.put(PutData(0, ABD.id, "k", Tag(NUMBER_LAST, 99), sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",))), checked=True)
     client, puts = world.client(), []
     world.watch = lambda source, target, message: puts.append(message) if isinstance(message, PutData) else None
     with pytest.raises(NoTagLeft, match=r"none can be above it.*nothing was lost"):
