@@ -39,7 +39,7 @@ class Heard(Struct, gc=False):
     durable_s: float | None
 
 
-class Part(Struct, eq=False):
+class RecordedPart(Struct, eq=False):
     """Something that an operation did or waited for: a function of the protocol; or ``round``; ``settled``, finding out what the replies of a round
     mean; ``encode``, ``decode``, ``consensus``, ``pause``; or ``queue``, where it waited for another operation on the same object.
 
@@ -70,15 +70,15 @@ class Recording:
     """
 
     def __init__(self, name: str, clock: Clock, computed: deque[Computed], contexts: Callable[[], bytes] | None = None) -> None:
-        self.parts = [Part(name, -1, clock())]
+        self.parts = [RecordedPart(name, -1, clock())]
         self.dropped = 0
         self._clock = clock
         self._computed = computed
         self._contexts = contexts
         self._places: dict[Generator[Any, Any, Any], int] = {}
         self._standing: dict[Task, list[int]] = {}
-        self._waiting: dict[Task, Part] = {}
-        self._rounds: dict[int, Part] = {}
+        self._waiting: dict[Task, RecordedPart] = {}
+        self._rounds: dict[int, RecordedPart] = {}
         self._resumed_s: float | None = None
 
     # -- what a session reports -----------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Recording:
         part.failed = "" if error is None else type(error).__name__
         if error is None and round.gather.settled is not None and part.heard:
             part.ended_s = part.heard[-1].at_s
-            self._add(Part("settled", part.parent, part.ended_s, self._clock()))
+            self._add(RecordedPart("settled", part.parent, part.ended_s, self._clock()))
 
     def waits(self, task: "Task", what: str) -> None:
         """It waits for something else: ``consensus``, a ``pause``, or its turn in a ``queue``."""
@@ -144,10 +144,10 @@ class Recording:
 
     # -- parts ----------------------------------------------------------------------------------------------------------
 
-    def _wait(self, task: "Task", name: str, now: float) -> Part:
+    def _wait(self, task: "Task", name: str, now: float) -> RecordedPart:
         places = self._walk(task)
         self._stand(task, places, now)
-        part = self._waiting[task] = Part(name, places[-1] if places else OPERATION, now)
+        part = self._waiting[task] = RecordedPart(name, places[-1] if places else OPERATION, now)
         self._add(part)
         return part
 
@@ -163,7 +163,7 @@ class Recording:
             place = self._places.get(generator)
             if place is None:
                 began_s = self._clock() if self._resumed_s is None else self._resumed_s
-                place = self._places[generator] = self._add(Part(generator.__name__, parent, began_s))
+                place = self._places[generator] = self._add(RecordedPart(generator.__name__, parent, began_s))
             places.append(place)
             parent, generator = place, generator.gi_yieldfrom
         return places
@@ -174,14 +174,14 @@ class Recording:
         self._standing[task] = places
         for what, began_s, ended_s in self._computed:
             inner = before if what == "decode" else places
-            self._add(Part(what, inner[-1] if inner else OPERATION, began_s, ended_s))
+            self._add(RecordedPart(what, inner[-1] if inner else OPERATION, began_s, ended_s))
         last_s = max((ended_s for what, _, ended_s in self._computed if what == "decode"), default=self._resumed_s)
         self._computed.clear()
         for place in before:
             if place not in places:
                 self.parts[place].ended_s = last_s if last_s is not None else now
 
-    def _add(self, part: Part) -> int:
+    def _add(self, part: RecordedPart) -> int:
         if len(self.parts) >= PARTS_MAX:
             self.dropped += 1
             return part.parent

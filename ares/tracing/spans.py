@@ -12,7 +12,7 @@ from msgspec import Struct
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import DataReply, PutData, Refused, TagReply
-from ares.operation.recording import OPERATION, Part, Recording
+from ares.operation.recording import OPERATION, RecordedPart, Recording
 from ares.replica.unsynced import Served
 
 NAMES = {
@@ -83,7 +83,7 @@ def spans_of(
         yield Span(name, trace, ids[place], above, began_ns, ended_ns, kind, about, part.failed)
 
 
-def _about(part: Part) -> dict[str, Any]:
+def _about(part: RecordedPart) -> dict[str, Any]:
     """What a round was, and which servers made its quorum."""
     if part.configuration is None:
         return {}

@@ -67,7 +67,7 @@ class TimedCoding:
             self._computed.append((what, began_s, time.perf_counter()))
 
 
-class Begun(Struct, eq=False):
+class TracedOperation(Struct, eq=False):
     """A traced operation: what it records, the id of its trace, and the caller's span."""
 
     recording: Recording
@@ -102,7 +102,7 @@ class Tracer:
         self.computed.append(("load", began_s, time.perf_counter()))
         return TimedCoding(coding, self.computed)
 
-    def begin(self, label: object) -> Begun | None:
+    def begin(self, label: object) -> TracedOperation | None:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
         if not (above[2] if above is not None else random.random() < self._share):
@@ -110,10 +110,11 @@ class Tracer:
         trace = above[0] if above is not None else random.randbytes(16)
         name, _, object = str(label).partition(" of ")
         recording = Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED)
-        return Begun(recording, trace, above[1] if above is not None else b"", {"ares.object": object} if self.settings.keys and object else {})
+        attributes = {"ares.object": object} if self.settings.keys and object else {}
+        return TracedOperation(recording, trace, above[1] if above is not None else b"", attributes)
 
     @contextmanager
-    def until_end(self, begun: Begun) -> Iterator[None]:
+    def until_end(self, begun: TracedOperation) -> Iterator[None]:
         """Around the rest of the operation."""
         try:
             yield
@@ -122,7 +123,7 @@ class Tracer:
             raise
         self._end(begun, None)
 
-    def _end(self, begun: Begun, error: BaseException | None) -> None:
+    def _end(self, begun: TracedOperation, error: BaseException | None) -> None:
         recording = begun.recording
         if error is not None:
             begun.attributes["error.type"] = type(error).__name__

@@ -13,11 +13,13 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
-from ares.model.codec import encode
+from ares.model.codec import decode, encode
+from ares.model.messages import Keyed, Timed
 
 from ..transport.samples import SAMPLES
 
@@ -92,8 +94,20 @@ RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="
 
 @pytest.mark.parametrize(("kind", "frames", "sample"), [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, SAMPLES, strict=True)])
 def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
+    """But for one value at the end of what can be traced: it is nil here, and older releases pass over it."""
     assert type(sample).__name__ == kind
-    assert [_recorded(frame, said) for frame, said in zip(encode([sample]), frames, strict=True)] == frames  # type: ignore[list-item]
+    header, *others = encode([sample])  # type: ignore[list-item]
+    if isinstance(sample, Keyed | Timed):
+        [[*values, added]] = msgspec.msgpack.decode(header[1:])
+        assert added is None
+        header = header[:1] + msgspec.msgpack.encode([values])
+    assert [_recorded(frame, said) for frame, said in zip([header, *others], frames, strict=True)] == frames
+
+
+def test_what_it_said_and_what_is_added_since_is_understood() -> None:
+    for (_, *frames), sample in zip(RECORDED, SAMPLES, strict=True):
+        if isinstance(sample, Keyed | Timed) and not any(frame.startswith("blake2b:") for frame in frames):
+            assert decode([bytes.fromhex(frame) for frame in frames]) == [sample]
 
 
 def _recorded(frame: bytes, said: str) -> str:

@@ -1,0 +1,84 @@
+"""What a collector gets: an OTLP receiver of the test's own, asked by OpenTelemetry's exporter over HTTP."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from ares.cluster.tables import TracingSettings
+from ares.tracing.export import tracer_of
+
+collector = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs ares-storage[tracing]")
+
+
+class Receiver(ThreadingHTTPServer):
+    """Keeps what it is sent, and answers with ``status``."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = 200
+        self.received: list[bytes] = []
+
+    def spans(self):
+        requests = [collector.ExportTraceServiceRequest.FromString(body) for body in self.received]
+        return [(r.resource, span) for q in requests for r in q.resource_spans for scope in r.scope_spans for span in scope.spans]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert isinstance(self.server, Receiver)
+        if self.server.status == 200:
+            self.server.received.append(body)
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver(monkeypatch) -> Iterator[Receiver]:
+    receiver = Receiver()
+    thread = threading.Thread(target=receiver.serve_forever)
+    thread.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{receiver.server_port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "5")
+    yield receiver
+    receiver.shutdown()
+    thread.join()
+    receiver.server_close()
+
+
+def operation(tracer, label):
+    with tracer.until_end(tracer.begin(label)):
+        pass
+
+
+def test_a_collector_gets_spans_with_their_service_and_parents(receiver):
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    tracer = tracer_of(TracingSettings(exporter="otlp", service="shop"), "ares-client")
+    with TracerProvider().get_tracer("a caller").start_as_current_span("checkout") as caller:
+        operation(tracer, "read of 'x'")
+    operation(tracer, "write of 'x'")
+    tracer.close()
+    (resource, below), (_, alone) = receiver.spans()
+    assert "shop" in [attribute.value.string_value for attribute in resource.attributes if attribute.key == "service.name"]
+    context = caller.get_span_context()
+    assert (below.name, below.trace_id.hex(), below.parent_span_id.hex()) == ("read", f"{context.trace_id:032x}", f"{context.span_id:016x}")
+    assert (alone.name, alone.parent_span_id) == ("write", b"")
+    assert trace.get_current_span().get_span_context().is_valid is False
+
+
+def test_a_collector_that_refuses_is_told_of_once(receiver, caplog):
+    receiver.status = 400
+    tracer = tracer_of(TracingSettings(exporter="otlp"), "ares-client")
+    for _ in range(3):
+        operation(tracer, "read of 'x'")
+        tracer._flush()
+    tracer.close()
+    assert caplog.text.count("cannot be exported to otlp") == 1
+    assert receiver.received == []

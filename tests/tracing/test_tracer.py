@@ -1,0 +1,174 @@
+"""Which operations are traced, what their spans are, and what an exporter that fails, hangs or is slow costs: nothing but spans."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ares.cluster.tables import TracingSettings
+from ares.model.errors import BadInput
+from ares.tracing import tracer as subject
+from ares.tracing.export import tracer_of
+from ares.tracing.spans import CLIENT, DSMM, USER, Span
+from ares.tracing.tracer import Tracer
+from ares.tracing.tree import Tree, read_spans
+from ares.tracing.variables import tracing_of
+
+ON = TracingSettings(exporter="console")
+
+
+def traced(tracer: Tracer, label: str = "read of 'x'", error: Exception | None = None) -> bool:
+    begun = tracer.begin(label)
+    if begun is None:
+        return False
+    try:
+        with tracer.until_end(begun):
+            if error is not None:
+                raise error
+    except type(error or Exception()):
+        pass
+    return True
+
+
+def test_an_operation_is_a_span_of_its_own_and_a_failed_one_says_why():
+    spans: list[Span] = []
+    tracer = Tracer(ON, spans.extend)
+    assert traced(tracer)
+    assert traced(tracer, "write of 'x'", ValueError("no"))
+    tracer.close()
+    one, other = spans
+    assert (one.name, one.kind, one.parent, one.attributes, one.error) == ("read", CLIENT, b"", {"ares.level": USER}, "")
+    assert (other.name, other.attributes["error.type"], other.error) == ("write", "ValueError", "no")
+    assert (len(one.trace), len(one.id), one.trace != other.trace) == (16, 8, True)
+
+
+@pytest.mark.parametrize(("share", "all"), [(0.0, 0), (1.0, 1000)])
+def test_a_share_of_the_operations_is_traced(share, all):
+    tracer = Tracer(TracingSettings(exporter="console", share=share), lambda spans: None)
+    assert sum(traced(tracer) for _ in range(1000)) == all
+
+
+def test_some_of_them():
+    tracer = Tracer(TracingSettings(exporter="console", share=0.5), lambda spans: None)
+    assert 300 < sum(traced(tracer) for _ in range(1000)) < 700
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_span_of_the_caller_decides_and_is_the_parent(sampled):
+    spans: list[Span] = []
+    tracer = Tracer(TracingSettings(exporter="console", share=0.0), spans.extend, lambda: (b"t" * 16, b"p" * 8, sampled))
+    assert traced(tracer) == sampled
+    tracer.close()
+    assert [(span.trace, span.parent) for span in spans] == [(b"t" * 16, b"p" * 8)] * sampled
+
+
+def test_names_are_told_only_where_that_is_wanted():
+    spans: list[Span] = []
+    for keys in (False, True):
+        tracer = Tracer(TracingSettings(exporter="console", keys=keys), spans.extend)
+        traced(tracer)
+        tracer.close()
+    assert ["ares.object" in span.attributes for span in spans] == [False, True]
+
+
+def test_an_exporter_that_fails_says_so_once_and_nothing_else_happens(caplog):
+    def failing(spans):
+        raise OSError("connection refused")
+
+    tracer = Tracer(ON, failing)
+    for _ in range(5):
+        traced(tracer)
+        tracer._flush()
+    tracer.close()
+    assert caplog.text.count("cannot be exported to console, and are lost until they can: connection refused") == 1
+
+
+def test_an_exporter_that_hangs_costs_neither_time_nor_memory(monkeypatch, caplog):
+    monkeypatch.setattr(subject, "WAITING_PARTS_MAX", 100)
+    monkeypatch.setattr(subject, "CLOSE_S", 0.1)
+    going_on = threading.Event()
+    tracer = Tracer(ON, lambda spans: going_on.wait(60))
+    for _ in range(1000):
+        traced(tracer)
+    assert len(tracer._waiting) <= 100
+    assert tracer.dropped > 0
+    assert caplog.text.count("some are dropped") == 1
+    begin_s = time.monotonic()
+    tracer.close()
+    assert time.monotonic() - begin_s < 30
+    going_on.set()
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, TracingSettings()),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, TracingSettings(exporter="otlp")),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}, TracingSettings()),
+        ({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.01"}, TracingSettings(share=0.01, parent=False)),
+        ({"OTEL_TRACES_SAMPLER": "parentbased_always_off"}, TracingSettings(share=0.0)),
+        ({"OTEL_SERVICE_NAME": "shop"}, TracingSettings(service="shop")),
+    ],
+)
+def test_the_standard_variables_win(variables, expected):
+    assert tracing_of(TracingSettings(), variables) == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER: expected otlp, console, none or file:PATH, found 'zipkin'"),
+        ({"OTEL_TRACES_SAMPLER": "jaeger_remote"}, "OTEL_TRACES_SAMPLER: expected one of"),
+        ({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "many"}, "OTEL_TRACES_SAMPLER_ARG: expected a share"),
+    ],
+)
+def test_variables_that_say_nothing_known_are_refused(variables, why):
+    with pytest.raises(BadInput, match=why):
+        tracing_of(TracingSettings(), variables)
+
+
+def test_spans_in_a_file_are_the_spans_that_were_made(tmp_path: Path):
+    path = tmp_path / "spans.json"
+    tracer = tracer_of(TracingSettings(exporter=f"file:{path}"), "a test")
+    assert tracer is not None
+    traced(tracer, "write of 'x'", ValueError("no"))
+    tracer.close()
+    [line] = path.read_text().splitlines()
+    assert {"key": "service.name", "value": {"stringValue": "a test"}} in json.loads(line)["resourceSpans"][0]["resource"]["attributes"]
+    [span] = read_spans(path.open("rb"), "it")
+    assert (span.name, span.attributes, span.error) == ("write", {"ares.level": USER, "error.type": "ValueError"}, "no")
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}\n", b"[]\n", b"\xff\n", b"1\n", b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}\n', b"[" * 100_000 + b"\n"]
+)
+def test_lines_that_are_no_spans_are_refused(line):
+    with pytest.raises(BadInput, match=r"it.*line"):
+        list(read_spans([line, line], "it"))
+    with pytest.raises(BadInput, match="it: the last line"):
+        list(read_spans([line], "it"))
+
+
+def span(name, parent, began_ms, ended_ms, **attributes):
+    return Span(name, b"t", name.encode(), parent.encode(), int(began_ms * 1e6), int(ended_ms * 1e6), "internal", {"ares.level": DSMM, **attributes})
+
+
+def test_a_tree_shows_when_and_says_where_the_time_went():
+    quorum = {"ares.asked": ["s0", "s1", "s2"], "ares.needed": 2, "ares.quorum": ["s1", "s0"], "ares.quorum.ms": [1.0, 6.0]}
+    tree = Tree(
+        [
+            span("read", "", 0, 10),
+            span("GetData", "read", 0, 8),
+            span("CommunicationLatency", "GetData", 1, 7, **quorum, **{"ares.round": "get-data"}),
+            span("DecodeLatency", "GetData", 7, 8),
+        ]
+    )
+    assert list(tree.lines()) == [
+        "read                       10.00 ms  ██████████████████████████████",
+        "  GetData                   8.00 ms  ████████████████████████",
+        "    CommunicationLatency    6.00 ms     ██████████████████           get-data: s1 1.0 s0 6.0",
+        "    DecodeLatency           1.00 ms                       ███",
+    ]
+    assert tree.sentence() == "6.0 of 10.0 ms went into GetData of read: s0 made the quorum of 2, after 6.0 ms."
