@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from ares.operation.jobs import Round, Task
 
 Clock = Callable[[], float]
+Running = Generator[Any, Any, Any]
 Computed = tuple[str, float, float]
 """What was computed (``encode``, ``decode``), and from when to when."""
 
 PARTS_MAX = 20_000
 """Of one recording; what a long move does beyond that is counted, and not kept."""
-
-OPERATION = 0
-"""The place of the operation itself among the parts."""
 
 
 class Heard(Struct, gc=False):
@@ -43,13 +41,13 @@ class RecordedPart(Struct, eq=False):
     """Something that an operation did or waited for: a function of the protocol; or ``round``; ``settled``, finding out what the replies of a round
     mean; ``encode``, ``decode``, ``consensus``, ``pause``; or ``queue``, where it waited for another operation on the same object.
 
-    ``parent``: the place of the part that it belongs to. ``ended_s`` is None while it is under way. Of a round: ``what`` it is, in which
-    ``configuration``, the servers ``asked`` and how many had to answer, the replies ``heard`` until it ended, how often it was ``sent_again``, and
-    why it ``failed``; ``id`` is what servers call it by, if they were told.
+    ``parent``: the part that it belongs to, None of the operation itself. ``ended_s`` is None while it is under way. Of a round: ``what`` it is, in
+    which ``configuration``, the servers ``asked`` and how many had to answer, the replies ``heard`` until it ended, how often it was ``sent_again``,
+    and why it ``failed``; ``id`` is what servers call it by, if they were told.
     """
 
     name: str
-    parent: int
+    parent: "RecordedPart | None"
     began_s: float
     ended_s: float | None = None
     what: str = ""
@@ -63,23 +61,24 @@ class RecordedPart(Struct, eq=False):
 
 
 class Recording:
-    """``name``: of the operation. ``contexts`` gives the context of a new round for the servers to see, None where they need not know.
+    """``parts``: what there was, in the order in which it began, ``operation`` first. ``name``: of the operation.
 
-    ``computed``: where the codings of this client write down what they computed; what is there from the moment when a task goes on was computed for
-    that task, since nothing else runs until it waits again.
+    ``contexts`` gives the context of a new round for the servers to see, None where they need not know. ``computed``: where the codings of this
+    client write down what they computed; what is there when a task waits again was computed for that task, since nothing else runs in between.
     """
 
     def __init__(self, name: str, clock: Clock, computed: deque[Computed], contexts: Callable[[], bytes] | None = None) -> None:
-        self.parts = [RecordedPart(name, -1, clock())]
+        self.operation = RecordedPart(name, None, clock())
+        self.parts = [self.operation]
         self.dropped = 0
         self._clock = clock
         self._computed = computed
         self._contexts = contexts
-        self._places: dict[Generator[Any, Any, Any], int] = {}
-        self._standing: dict[Task, list[int]] = {}
+        self._of: dict[Running, RecordedPart] = {}
+        self._standing: dict[Task, list[Running]] = {}
         self._waiting: dict[Task, RecordedPart] = {}
         self._rounds: dict[int, RecordedPart] = {}
-        self._resumed_s: float | None = None
+        self._resumed_s = self.operation.began_s
 
     # -- what a session reports -----------------------------------------------------------------------------------------
 
@@ -87,8 +86,8 @@ class Recording:
         """The task goes on."""
         now = self._clock()
         waited = self._waiting.pop(task, None)
-        if waited is not None:
-            waited.ended_s = waited.ended_s or now
+        if waited is not None and waited.ended_s is None:
+            waited.ended_s = now
         self._computed.clear()
         self._resumed_s = now
 
@@ -135,8 +134,9 @@ class Recording:
         waited = self._waiting.pop(task, None)
         if waited is not None:  # it was given up
             waited.ended_s = self._resumed_s = now
-        self._stand(task, [], now)
-        self._standing.pop(task, None)
+        self._attribute(task, [])
+        self._stand(task, [])
+        del self._standing[task]
         if task.fan is None:
             for part in self.parts:
                 if part.ended_s is None:
@@ -145,48 +145,54 @@ class Recording:
     # -- parts ----------------------------------------------------------------------------------------------------------
 
     def _wait(self, task: "Task", name: str, now: float) -> RecordedPart:
-        places = self._walk(task)
-        self._stand(task, places, now)
-        part = self._waiting[task] = RecordedPart(name, places[-1] if places else OPERATION, now)
-        self._add(part)
+        running = self._running(task)
+        self._attribute(task, running)
+        self._stand(task, running)
+        part = self._waiting[task] = self._add(RecordedPart(name, self._innermost(running), now))
         return part
 
-    def _walk(self, task: "Task") -> list[int]:
-        """The places of the task's generators, the outermost first; those that are new begin when the task went on."""
-        parent = OPERATION
+    def _running(self, task: "Task") -> list[Running]:
+        """The task's generators, the outermost first. Those that are new began when the task went on."""
+        parent = self.operation
         if task.fan is not None:
-            above = self._walk(task.fan.parent)
-            parent = above[-1] if above else OPERATION
-        places: list[int] = []
+            above = self._running(task.fan.parent)
+            self._stand(task.fan.parent, above)
+            parent = self._innermost(above)
+        running: list[Running] = []
         generator: object = task.generator
         while isinstance(generator, GeneratorType):
-            place = self._places.get(generator)
-            if place is None:
-                began_s = self._clock() if self._resumed_s is None else self._resumed_s
-                place = self._places[generator] = self._add(RecordedPart(generator.__name__, parent, began_s))
-            places.append(place)
-            parent, generator = place, generator.gi_yieldfrom
-        return places
+            part = self._of.get(generator)
+            if part is None:
+                part = self._of[generator] = self._add(RecordedPart(generator.__name__, parent, self._resumed_s))
+            running.append(generator)
+            parent, generator = part, generator.gi_yieldfrom
+        return running
 
-    def _stand(self, task: "Task", places: list[int], now: float) -> None:
-        """The task's generators are those at ``places``: what it stood in before has ended. What was computed on the way belongs to one of both."""
-        before = self._standing.get(task, [])
-        self._standing[task] = places
+    def _attribute(self, task: "Task", running: list[Running]) -> None:
+        """What was computed since the task went on belongs to what it stood in before, or to what it stands in now."""
         for what, began_s, ended_s in self._computed:
-            inner = before if what == "decode" else places
-            self._add(RecordedPart(what, inner[-1] if inner else OPERATION, began_s, ended_s))
-        last_s = max((ended_s for what, _, ended_s in self._computed if what == "decode"), default=self._resumed_s)
+            inner = self._innermost(self._standing.get(task, [])) if what == "decode" else self._innermost(running)
+            self._add(RecordedPart(what, inner, began_s, ended_s))
+            if what == "decode":
+                self._resumed_s = ended_s
         self._computed.clear()
-        for place in before:
-            if place not in places:
-                self.parts[place].ended_s = last_s if last_s is not None else now
 
-    def _add(self, part: RecordedPart) -> int:
-        if len(self.parts) >= PARTS_MAX:
+    def _stand(self, task: "Task", running: list[Running]) -> None:
+        """The task stands in these: the others, in which it stood before, have ended."""
+        for generator in self._standing.get(task, ()):
+            if generator not in running:
+                self._of.pop(generator).ended_s = self._resumed_s
+        self._standing[task] = running
+
+    def _innermost(self, running: list[Running]) -> RecordedPart:
+        return self._of[running[-1]] if running else self.operation
+
+    def _add(self, part: RecordedPart) -> RecordedPart:
+        if len(self.parts) < PARTS_MAX:
+            self.parts.append(part)
+        else:
             self.dropped += 1
-            return part.parent
-        self.parts.append(part)
-        return len(self.parts) - 1
+        return part
 
 
 def _with(request: Any, context: bytes) -> Any:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import DataReply, PutData, Refused, TagReply
-from ares.operation.recording import OPERATION, RecordedPart, Recording
+from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
 
 NAMES = {
@@ -69,18 +69,26 @@ def spans_of(
     ``parent``: the span of the caller, if it has one. ``epoch_ns``: nanoseconds since 1970 when the recording's clock was 0. ``attributes``: those of
     the operation.
     """
-    parts = recording.parts
-    ids: list[bytes] = []
-    for place, part in enumerate(parts):
-        name = part.name if place == OPERATION else NAMES.get(part.name)
-        above = parent if place == OPERATION else ids[part.parent]
-        ids.append((part.id[16:24] or new_id()) if name is not None else above)
+    ids: dict[RecordedPart, bytes] = {}
+    for part in recording.parts:
+        whole = part is recording.operation
+        name = part.name if whole else NAMES.get(part.name)
+        above = parent if part.parent is None else _id_of(part.parent, ids)
+        ids[part] = (part.id[16:24] or new_id()) if name is not None else above
         if name is None:
             continue
-        about = {"ares.level": USER, **attributes} if place == OPERATION else {"ares.level": DSMM, **_about(part)}
+        about = {"ares.level": USER, **attributes} if whole else {"ares.level": DSMM, **_about(part)}
         began_ns, ended_ns = (int(epoch_ns + 1e9 * (at_s or part.began_s)) for at_s in (part.began_s, part.ended_s))
-        kind = CLIENT if part.name == "round" or place == OPERATION else INTERNAL
-        yield Span(name, trace, ids[place], above, began_ns, ended_ns, kind, about, part.failed)
+        kind = CLIENT if part.name == "round" or whole else INTERNAL
+        yield Span(name, trace, ids[part], above, began_ns, ended_ns, kind, about, part.failed)
+
+
+def _id_of(part: RecordedPart, ids: Mapping[RecordedPart, bytes]) -> bytes:
+    """Of the part, or of the one around it that was kept."""
+    while part not in ids:
+        assert part.parent is not None, "the operation itself is kept"
+        part = part.parent
+    return ids[part]
 
 
 def _about(part: RecordedPart) -> dict[str, Any]:

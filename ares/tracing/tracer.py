@@ -127,7 +127,7 @@ class Tracer:
         recording = begun.recording
         if error is not None:
             begun.attributes["error.type"] = type(error).__name__
-            recording.parts[0].failed = str(error)
+            recording.operation.failed = str(error)
         self._hand_in(len(recording.parts), lambda: spans_of(recording, begun.trace, begun.parent, self._epoch_ns, _new_id, begun.attributes))
 
     def served(self, server: ServerId, served: Served) -> None:

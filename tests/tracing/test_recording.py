@@ -42,12 +42,11 @@ class Traced(Rig):
 
     def names(self):
         """The name of every part, under its parents' names."""
-        parts = self.recording.parts
 
         def path(part):
-            return part.name if part.parent < 0 else f"{path(parts[part.parent])}/{part.name}"
+            return part.name if part.parent is None else f"{path(part.parent)}/{part.name}"
 
-        return [path(part).removeprefix("an operation/") for part in parts[1:]]
+        return [path(part).removeprefix("an operation/") for part in self.recording.parts[1:]]
 
     def part(self, name):
         [part] = [part for part in self.recording.parts if part.name == name]
@@ -177,3 +176,19 @@ def test_a_long_operation_is_recorded_up_to_a_bound(monkeypatch, most):
     assert rig.value.number == 1
     assert len(rig.recording.parts) == most
     assert rig.recording.dropped == 9 - most
+
+
+def test_a_long_operation_keeps_nothing_of_what_has_ended(monkeypatch):
+    monkeypatch.setattr(subject, "PARTS_MAX", 50)
+
+    def reads():
+        for _ in range(100):
+            yield Together(iter([read(rig.view, "x"), read(rig.view, "y")]), 2)
+
+    rig = Traced()
+    rig.run(reads())
+    for _ in range(100):
+        rig.answer()
+        assert len(rig.recording._of) + len(rig.recording._standing) + len(rig.recording._waiting) < 20
+    assert rig.value is None
+    assert (len(rig.recording.parts), rig.recording._of, rig.recording._standing, rig.recording._waiting) == (50, {}, {}, {})
