@@ -46,14 +46,17 @@ def show(
 
     traces: dict[bytes, list[Span]] = {}
     for file in files:
+        bad: list[int] = []
         try:
             with file.open("rb") as lines:
-                for span in read_spans(lines, str(file)):
+                for span in read_spans(lines, bad):
                     traces.setdefault(span.trace, []).append(span)
         except OSError as error:
             raise BadInput(f"{file}: cannot be read: {error.strerror}") from error
+        if bad:
+            typer.echo(f"note: {file}: {len(bad)} lines are no spans, or were cut off, and are passed over; the first is line {bad[0]}", err=True)
     if not traces:
-        raise BadInput(f"{', '.join(map(str, files))}: no traces are in there")
+        raise BadInput(f"{', '.join(map(str, files))}: no traces are in there, as OTEL_TRACES_EXPORTER=file:PATH writes them")
     longest = sorted(traces.values(), key=lambda spans: max(span.ended_ns - span.began_ns for span in spans), reverse=True)
     for spans in longest[:most]:
         _print(common, spans)

@@ -6,7 +6,23 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import OF_OBJECTS, REQUESTS, AnyMessage, DataReply, Description, Introduce, ObjectsReply, Reply, Request, Shown, Timed
+from ares.model.messages import (
+    OF_OBJECTS,
+    REQUESTS,
+    AnyMessage,
+    DataReply,
+    Description,
+    Introduce,
+    ObjectsReply,
+    PutData,
+    Refused,
+    Reply,
+    Request,
+    Shown,
+    TagReply,
+    Timed,
+)
+from ares.model.tag import Tag
 from ares.replica.facts import Fact, Pointed
 
 ROWS_MAX = 262_144
@@ -14,22 +30,41 @@ ROWS_MAX = 262_144
 
 
 class Served(Struct, eq=False):
-    """A traced request, and how it went: when it came (seconds since 1970; ``batch_s`` is the same by the host's clock), the seconds until it was
-    handled, and until its reply left; ``reply``: that, None if none left at once.
+    """A traced request, and how it went; nothing of the messages but what is told.
+
+    ``came_s``: when it came, seconds since 1970; ``batch_s`` is the same by the host's clock. ``handled_s``: until it was handled, ``left_s``: until
+    its reply left.
     """
 
-    request: AnyMessage
+    kind: str
+    trace: bytes
+    configuration: bytes
+    object: str
+    tag: Tag | None
+    bytes: int
     came_s: float
     batch_s: float
     handled_s: float = 0.0
     left_s: float = 0.0
-    reply: AnyMessage | None = None
+    refused: str = ""
 
     def answered(self, reply: AnyMessage, left_s: float) -> AnyMessage:
         """The reply leaves now, and says what was spent on it, if it is of a kind that can."""
         self.left_s = left_s
-        self.reply = structs.replace(reply, spent=(self.handled_s, left_s)) if isinstance(reply, Timed) else reply
-        return self.reply
+        if isinstance(reply, Refused):
+            self.refused = reply.reason.name
+        elif isinstance(reply, TagReply):
+            self.tag = reply.tag
+        elif isinstance(reply, DataReply) and reply.element is not None:
+            self.bytes = reply.element.size
+        return structs.replace(reply, spent=(self.handled_s, left_s)) if isinstance(reply, Timed) else reply
+
+
+def served_of(request: Any, came_s: float, batch_s: float) -> Served:
+    """For a request about a configuration that says where it stands in a trace."""
+    put = isinstance(request, PutData)
+    tag, size = (request.tag, request.element.size) if put else (None, 0)
+    return Served(type(request).__name__, request.trace, request.configuration, getattr(request, "object", ""), tag, size, came_s, batch_s)
 
 
 class Unsynced:

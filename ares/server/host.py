@@ -48,7 +48,7 @@ from ares.model.messages import (
 from ares.net.port import Handle, Intake, Loop, Sender
 from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
-from ares.replica.unsynced import Served, Unsynced
+from ares.replica.unsynced import Served, Unsynced, served_of
 from ares.security.roles import Admission
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.store.port import Journal, Key, NoJournal, Use
@@ -161,7 +161,7 @@ class Host:
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
         """:meth:`_take`, of a request whose client wants to know how long it took."""
-        served = Served(message, time.time(), self._batch_s)
+        served = served_of(message, time.time(), self._batch_s)
         before = len(replies)
         goes_on = self._take(sender, msgspec.structs.replace(message, trace=None), replies, served)
         served.handled_s = time.perf_counter() - served.batch_s

@@ -5,6 +5,7 @@ The lines are OTLP's own JSON, as its file exporter writes it: collectors read i
 
 import base64
 import json
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from ares.model.version import VERSION
 from ares.tracing.spans import CLIENT, SERVER, Span
 from ares.tracing.tracer import Export, Parent, Tracer
 
+_log = logging.getLogger(__name__)
+
 _KINDS = {SERVER: 2, CLIENT: 3}
 _INTERNAL_KIND = 1
 _ERROR = 2
@@ -24,11 +27,15 @@ _ERROR = 2
 def tracer_of(settings: TracingSettings, service: str) -> Tracer | None:
     """What traces a process that is called ``service``, unless the settings say otherwise; None where nothing is traced.
 
-    Raises :class:`BadInput` if the exporter cannot be had.
+    Where the exporter cannot be had, the log says why, and nothing is traced.
     """
     if settings.exporter == "none":
         return None
-    return Tracer(settings, _export_to(settings, service), _parent_of_caller())
+    try:
+        return Tracer(settings, _export_to(settings, service), _parent_of_caller())
+    except Exception as error:  # whatever the SDK and its exporters raise for the variables that they read
+        _log.warning("nothing is traced: %s", error)
+        return None
 
 
 def _export_to(settings: TracingSettings, service: str) -> Export:
@@ -37,10 +44,11 @@ def _export_to(settings: TracingSettings, service: str) -> Export:
         return _to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service)
     try:
         from ares.tracing.opentelemetry import sdk_export
+
+        return sdk_export(settings.exporter, service)
     except ModuleNotFoundError as error:
         why = f"traces are to go to {settings.exporter}, and {error.name} is not installed here: pip install 'ares-storage[tracing]'"
         raise BadInput(why) from error
-    return sdk_export(settings.exporter, service)
 
 
 def _parent_of_caller() -> Parent:
@@ -57,8 +65,11 @@ def _to_file(path: Path, service: str) -> Callable[[Sequence[Span]], None]:
 
     def export(spans: Sequence[Span]) -> None:
         scope = {"scope": {"name": "ares", "version": VERSION}, "spans": [as_otlp(span) for span in spans]}
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}) + "\n")
+        with path.open("ab+") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":  # a line was cut off: this one is not to go on with it
+                file.write(b"\n")
+            file.write(json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}).encode() + b"\n")
 
     return export
 

@@ -1,6 +1,7 @@
 """Spans as OpenTelemetry's SDK has them, for its exporters; and the span of whoever calls ares. The only module that imports it."""
 
 import os
+import sys
 from collections.abc import Sequence
 
 from opentelemetry import trace
@@ -27,7 +28,7 @@ class NotExported(Exception):
 def sdk_export(exporter: str, service: str) -> Export:
     """``exporter``: ``otlp`` or ``console``; the rest of OpenTelemetry's variables are read by the exporter itself. Raises :class:`BadInput`."""
     resource = Resource.create({"service.name": service, "service.version": VERSION})
-    to = ConsoleSpanExporter() if exporter == "console" else _otlp()
+    to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp()
 
     def export(spans: Sequence[Span]) -> None:
         if to.export([_readable(span, resource) for span in spans]) is not SpanExportResult.SUCCESS:

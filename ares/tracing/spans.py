@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from ares.model.configuration import Configuration
-from ares.model.identity import ServerId
-from ares.model.messages import DataReply, PutData, Refused, TagReply
+from ares.model.identity import FILE_DOMAINS, ServerId
 from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
 
@@ -62,12 +61,12 @@ class Span(Struct, eq=False):
 
 
 def spans_of(
-    recording: Recording, trace: bytes, parent: bytes, epoch_ns: float, new_id: Callable[[], bytes], attributes: Mapping[str, Any]
+    recording: Recording, trace: bytes, parent: bytes, epoch_ns: float, new_id: Callable[[], bytes], attributes: Mapping[str, Any], keys: bool
 ) -> Iterator[Span]:
     """The spans of an operation, the operation's own first.
 
     ``parent``: the span of the caller, if it has one. ``epoch_ns``: nanoseconds since 1970 when the recording's clock was 0. ``attributes``: those of
-    the operation.
+    the operation. ``keys``: files may be named.
     """
     ids: dict[RecordedPart, bytes] = {}
     for part in recording.parts:
@@ -77,7 +76,7 @@ def spans_of(
         ids[part] = (part.id[16:24] or new_id()) if name is not None else above
         if name is None:
             continue
-        about = {"ares.level": USER, **attributes} if whole else {"ares.level": DSMM, **_about(part)}
+        about = {"ares.level": USER, **attributes} if whole else {"ares.level": DSMM, **_about(part, keys)}
         began_ns, ended_ns = (int(epoch_ns + 1e9 * (at_s or part.began_s)) for at_s in (part.began_s, part.ended_s))
         kind = CLIENT if part.name == "round" or whole else INTERNAL
         yield Span(name, trace, ids[part], above, began_ns, ended_ns, kind, about, part.failed)
@@ -91,13 +90,13 @@ def _id_of(part: RecordedPart, ids: Mapping[RecordedPart, bytes]) -> bytes:
     return ids[part]
 
 
-def _about(part: RecordedPart) -> dict[str, Any]:
+def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
     """What a round was, and which servers made its quorum."""
     if part.configuration is None:
         return {}
     about: dict[str, Any] = {
         "ares.round": part.what,
-        **of_configuration(part.configuration),
+        **_of_configuration(part.configuration, keys),
         "ares.asked": list(part.asked),
         "ares.needed": part.needed,
         "ares.quorum": [heard.server for heard in part.heard],
@@ -110,9 +109,10 @@ def _about(part: RecordedPart) -> dict[str, Any]:
     return about
 
 
-def of_configuration(configuration: Configuration) -> dict[str, Any]:
+def _of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]:
+    domain = configuration.domain
     return {
-        "ares.domain": configuration.domain,
+        "ares.domain": domain if keys or not domain.startswith(FILE_DOMAINS) else FILE_DOMAINS,
         "ares.configuration": configuration.index,
         "ares.dap": configuration.dap,
         "ares.n": configuration.n,
@@ -122,20 +122,16 @@ def of_configuration(configuration: Configuration) -> dict[str, Any]:
 
 def span_of(served: Served, server: ServerId, new_id: Callable[[], bytes], keys: bool) -> Iterator[Span]:
     """What a server did for a traced request; below it, the wait for its disk. ``keys``: name the object."""
-    request: Any = served.request
-    trace, parent, id = request.trace[:16], request.trace[16:24], new_id()
+    trace, parent, id = served.trace[:16], served.trace[16:24], new_id()
     began_ns = int(1e9 * served.came_s)
     handled_ns, left_ns = (began_ns + int(1e9 * seconds) for seconds in (served.handled_s, served.left_s))
-    about: dict[str, Any] = {"ares.level": DSMM, "ares.server": server, "ares.configuration.id": request.configuration.hex()}
-    if keys and hasattr(request, "object"):
-        about["ares.object"] = request.object
-    if isinstance(request, PutData):
-        about |= {"ares.tag": str(request.tag), "ares.bytes": request.element.size}
-    elif isinstance(served.reply, TagReply):
-        about["ares.tag"] = str(served.reply.tag)
-    elif isinstance(served.reply, DataReply) and served.reply.element is not None:
-        about["ares.bytes"] = served.reply.element.size
-    error = served.reply.reason.name if isinstance(served.reply, Refused) else ""
-    yield Span(type(request).__name__, trace, id, parent, began_ns, left_ns, SERVER, about, error)
+    about: dict[str, Any] = {"ares.level": DSMM, "ares.server": server, "ares.configuration.id": served.configuration.hex()}
+    if keys and served.object:
+        about["ares.object"] = served.object
+    if served.tag is not None:
+        about["ares.tag"] = str(served.tag)
+    if served.bytes:
+        about["ares.bytes"] = served.bytes
+    yield Span(served.kind, trace, id, parent, began_ns, left_ns, SERVER, about, served.refused)
     if left_ns > handled_ns:
-        yield Span("Commit", trace, new_id(), id, handled_ns, left_ns, INTERNAL, {"ares.level": DSMM})
+        yield Span("Commit", trace, new_id(), id, handled_ns, left_ns, INTERNAL, {"ares.level": DSMM, "ares.server": server})

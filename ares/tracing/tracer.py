@@ -4,13 +4,16 @@ The decision is one comparison for an operation, and what is not traced costs no
 of it in the exporter's thread. What waits for an exporter is bounded: what comes beyond is dropped and counted, and the first time is logged.
 """
 
+import contextlib
 import logging
 import random
+import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -86,7 +89,7 @@ class Tracer:
         self._share = settings.share
         self._export = export
         self._parent = parent if settings.parent else lambda: None
-        self._epoch_ns = time.time_ns() - 1e9 * time.perf_counter()
+        self._chance = random.Random()
         self._waiting: deque[tuple[int, Callable[[], Iterable[Span]]]] = deque()
         self._waiting_parts = 0
         self._failed = 0
@@ -105,9 +108,9 @@ class Tracer:
     def begin(self, label: object) -> TracedOperation | None:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
-        if not (above[2] if above is not None else random.random() < self._share):
+        if not (above[2] if above is not None else self._chance.random() < self._share):
             return None
-        trace = above[0] if above is not None else random.randbytes(16)
+        trace = above[0] if above is not None else secrets.token_bytes(16)
         name, _, object = str(label).partition(" of ")
         recording = Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED)
         attributes = {"ares.object": object} if self.settings.keys and object else {}
@@ -124,18 +127,17 @@ class Tracer:
         self._end(begun, None)
 
     def _end(self, begun: TracedOperation, error: BaseException | None) -> None:
-        recording = begun.recording
+        recording, epoch_ns, keys = begun.recording, time.time_ns() - 1e9 * time.perf_counter(), self.settings.keys
         if error is not None:
             begun.attributes["error.type"] = type(error).__name__
-            recording.operation.failed = str(error)
-        self._hand_in(len(recording.parts), lambda: spans_of(recording, begun.trace, begun.parent, self._epoch_ns, _new_id, begun.attributes))
+            recording.operation.failed = str(error) if keys else type(error).__name__
+        self._hand_in(len(recording.parts), lambda: spans_of(recording, begun.trace, begun.parent, epoch_ns, _new_id, begun.attributes, keys))
 
     def served(self, server: ServerId, served: Served) -> None:
         """A server did this for a request that its client traces."""
-        context: bytes = served.request.trace  # type: ignore[union-attr,assignment]
-        if len(context) != TRACE_BYTES or not context[-1] & SAMPLED[0]:
-            return
-        self._hand_in(2, lambda: span_of(served, server, _new_id, self.settings.keys))
+        context = served.trace
+        if len(context) == TRACE_BYTES and context[-1] & SAMPLED[0] and any(context[:16]):
+            self._hand_in(2, lambda: span_of(served, server, _new_id, self.settings.keys))
 
     def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
         with self._lock:
@@ -147,8 +149,10 @@ class Tracer:
             self._waiting.append((parts, make))
             self._waiting_parts += parts
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="ares-tracing", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="ares-tracing", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no more threads may be started: later, perhaps
+                    thread.start()
+                    self._thread = thread
         if self._waiting_parts >= EXPORT_SPANS:
             self._wake.set()
 
@@ -159,9 +163,10 @@ class Tracer:
             self._flush()
 
     def _flush(self) -> None:
-        while spans := list(self._taken()):
+        while self._waiting:
             try:
-                self._export(spans)
+                for spans in batched(self._taken(), EXPORT_SPANS):
+                    self._export(spans)
             except Exception as error:
                 self._failed += 1
                 if self._failed == 1:
@@ -187,13 +192,22 @@ class Tracer:
         with self._lock:
             thread, self._closing = self._thread, True
         if thread is not None:
-            self._wake.set()
-            thread.join(CLOSE_S)
-            if not thread.is_alive():
-                last = threading.Thread(target=self._flush, daemon=True)
-                last.start()
-                last.join(CLOSE_S)
+            last = threading.Thread(target=self._end_with, args=(thread,), daemon=True)
+            last.start()
+            last.join(CLOSE_S)
+
+    def _end_with(self, thread: threading.Thread) -> None:
+        self._wake.set()
+        thread.join()
+        self._flush()
+
+
+def batched(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
+    """In order, ``most`` at a time."""
+    iterator = iter(spans)
+    while some := list(islice(iterator, most)):
+        yield some
 
 
 def _new_id() -> bytes:
-    return random.randbytes(8)
+    return secrets.token_bytes(8)

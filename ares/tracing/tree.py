@@ -1,42 +1,46 @@
 """Spans as a person reads them: a tree with bars, and one sentence that says where the time went."""
 
-import base64
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ares.model.errors import BadInput
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
 
 BAR = 30
+DEPTH_SHOWN = 20
+TEXT_MAX = 1000
+NS_MAX = 2**63 - 1
 _KINDS = {2: SERVER, 3: CLIENT}
 
 
-def read_spans(lines: Iterable[bytes], where: str) -> Iterator[Span]:
-    """The spans in lines of OTLP's JSON. Raises :class:`BadInput` for a line that is none; a last one that was cut off is passed over."""
-    previous = b""
+def printable(text: str) -> str:
+    """Without what a terminal would obey, and not endless."""
+    return "".join(character if character.isprintable() else "?" for character in text[:TEXT_MAX])
+
+
+def read_spans(lines: Iterable[bytes], bad: list[int]) -> Iterator[Span]:
+    """The spans in lines of OTLP's JSON. The numbers of lines that are none, or were cut off, are added to ``bad``."""
     for number, line in enumerate(lines, 1):
-        if previous:
-            raise BadInput(f"{where}, line {number - 1}: not a line of a trace, as OTEL_TRACES_EXPORTER=file:PATH writes them")
+        if not line.strip():
+            continue
         try:
             told = json.loads(line)
-            spans = [_span(span) for resource in told["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            previous = line
-            continue
-        yield from spans
-    if previous.endswith(b"\n"):
-        raise BadInput(f"{where}: the last line is no line of a trace, as OTEL_TRACES_EXPORTER=file:PATH writes them")
+            yield from [_span(span) for resource in told["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]]
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            bad.append(number)
 
 
 def _span(told: dict[str, Any]) -> Span:
     trace, id, parent = (bytes.fromhex(told.get(key, "")) for key in ("traceId", "spanId", "parentSpanId"))
     began_ns, ended_ns = (int(told[key]) for key in ("startTimeUnixNano", "endTimeUnixNano"))
-    attributes = {attribute["key"]: _value(attribute["value"]) for attribute in told.get("attributes", ())}
+    if not (0 <= began_ns <= NS_MAX and 0 <= ended_ns <= NS_MAX):
+        raise ValueError("no time")
+    attributes = {printable(str(attribute["key"])): _value(attribute["value"]) for attribute in told.get("attributes", ())}
     status = told.get("status", {})
-    error = (status.get("message") or "failed") if status.get("code") == 2 else ""
-    return Span(str(told["name"]), trace, id, parent, began_ns, ended_ns, _KINDS.get(told.get("kind", 0), INTERNAL), attributes, error)
+    error = printable(str(status.get("message") or "failed")) if status.get("code") == 2 else ""
+    kind, name = _KINDS.get(told.get("kind", 0), INTERNAL), printable(str(told["name"]))
+    return Span(name, trace, id, parent, began_ns, max(began_ns, ended_ns), kind, attributes, error)
 
 
 def _value(told: dict[str, Any]) -> Any:
@@ -44,11 +48,11 @@ def _value(told: dict[str, Any]) -> Any:
     match kind:
         case "intValue":
             return int(value)
+        case "doubleValue":
+            return float(value)
         case "arrayValue":
             return [_value(item) for item in value.get("values", ())]
-        case "bytesValue":
-            return base64.b64decode(value)
-    return value
+    return printable(str(value))
 
 
 class Tree:
@@ -60,6 +64,8 @@ class Tree:
         self.roots: list[Span] = []
         for span in sorted(spans, key=lambda span: (span.began_ns, -span.ended_ns)):
             (self._below[span.parent] if span.parent in known else self.roots).append(span)
+        if not self.roots:  # each says that it is part of another: a file that somebody made
+            self.roots = [min(spans, key=lambda span: span.began_ns)]
 
     def lines(self) -> Iterator[str]:
         """A line for each span: its name, how long it took, a bar that shows when, and what is worth knowing."""
@@ -70,10 +76,15 @@ class Tree:
                 name = "  " * depth + span.name
                 yield f"{name:<{width}}  {_ms(span):>9}  {_bar(span, root)}  {_remark(span)}".rstrip()
 
-    def _rows(self, span: Span, depth: int) -> Iterator[tuple[int, Span]]:
-        yield depth, span
-        for below in self._below[span.id]:
-            yield from self._rows(below, depth + 1)
+    def _rows(self, root: Span, depth: int) -> Iterator[tuple[int, Span]]:
+        seen: set[bytes] = set()
+        todo = [(depth, root)]
+        while todo:
+            depth, span = todo.pop()
+            yield depth, span
+            if span.id not in seen:
+                seen.add(span.id)
+                todo += [(min(depth + 1, DEPTH_SHOWN), below) for below in reversed(self._below[span.id])]
 
     def sentence(self) -> str:
         """Where the time of the first operation went."""
@@ -82,20 +93,19 @@ class Tree:
         whole, part = root.ended_ns - root.began_ns, longest.ended_ns - longest.began_ns
         share = f"{part / 1e6:.1f} of {whole / 1e6:.1f} ms"
         if longest.name == "CommunicationLatency":
-            return f"{share} went into {_of(path)}: {_waited(longest, self._below[longest.id])}."
+            return f"{share} went into {_of(path)}: {_waited(longest)}."
         return f"{share} went into {_of([*path, longest])}."
 
     def _longest(self, root: Span) -> tuple[list[Span], Span]:
         """The longest of what a client's time is made of, and what it is part of."""
         best: tuple[list[Span], Span] = ([], root)
-        todo: list[tuple[list[Span], Span]] = [([], root)]
-        length = -1
-        while todo:
-            path, span = todo.pop()
-            below = [child for child in self._below[span.id] if child.kind != SERVER]
-            if not below and span.ended_ns - span.began_ns > length:
-                best, length = (path, span), span.ended_ns - span.began_ns
-            todo += [([*path, span], child) for child in below]
+        path: list[Span] = []
+        for depth, span in self._rows(root, 0):
+            path = [*path[:depth], span]
+            is_made_of_others = any(below.kind != SERVER for below in self._below[span.id])
+            is_longer = best[1] is root or span.ended_ns - span.began_ns > best[1].ended_ns - best[1].began_ns
+            if span.kind != SERVER and not is_made_of_others and is_longer:
+                best = (path[:-1], span)
         return best
 
 
@@ -103,23 +113,30 @@ def _of(path: Sequence[Span]) -> str:
     return " of ".join(span.name for span in reversed(path[-3:])) or "the operation itself"
 
 
-def _waited(round: Span, servers: Sequence[Span]) -> str:
+def _replies(round: Span) -> list[tuple[str, float, float | None]]:
+    """Who answered, after how many milliseconds, and how many of these the server says it needed."""
+    about: Any = round.attributes
+    servers, times, spent = (about.get(f"ares.quorum{what}") for what in ("", ".ms", ".server_ms"))
+    if not (isinstance(servers, list) and _are_numbers(times)):
+        return []
+    own = spent if _are_numbers(spent) and len(spent) == len(times) else [None] * len(times)
+    return [(str(server), ms, needed) for server, ms, needed in zip(servers, times, own, strict=False)]
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
+
+
+def _waited(round: Span) -> str:
     """Whom a round waited for, and who was not there."""
-    about = round.attributes
-    quorum, times, asked = about.get("ares.quorum", []), about.get("ares.quorum.ms", []), about.get("ares.asked", [])
-    silent = [server for server in asked if server not in quorum]
-    if not quorum:
-        return f"nobody answered of {', '.join(asked)}"
-    needed = min(about.get("ares.needed", len(quorum)), len(quorum))
-    last, spent = quorum[needed - 1], about.get("ares.quorum.server_ms", [])
-    told = f"{last} made the quorum of {needed}, after {times[needed - 1]:.1f} ms"
-    if len(spent) >= needed:
-        told += f", of which it worked {spent[needed - 1]:.1f} ms"
-        commit = next((span for span in servers if span.name == "Commit" and span.attributes.get("ares.server") == last), None)
-        told += f" ({_ms(commit)} for its disk)" if commit is not None else ""
-    if silent and len(quorum) < about.get("ares.needed", 0):
-        told += f"; {', '.join(silent)} did not answer"
-    return told
+    replies, asked, needed = _replies(round), round.attributes.get("ares.asked"), round.attributes.get("ares.needed")
+    answered = {server for server, _, _ in replies}
+    silent = ", ".join(str(server) for server in asked if server not in answered) if isinstance(asked, list) else ""
+    if not isinstance(needed, int) or not 1 <= needed <= len(replies):
+        return f"{len(replies)} answered of the {needed} needed" + (f"; no answer that counts came from {silent}" if silent else "")
+    server, ms, spent = replies[needed - 1]
+    own = f", of which it had the request for {spent:.1f} ms" if spent is not None else ""
+    return f"{server} made the quorum of {needed}, after {ms:.1f} ms{own}"
 
 
 def _ms(span: Span) -> str:
@@ -137,8 +154,8 @@ def _remark(span: Span) -> str:
     about = span.attributes
     if span.error:
         return f"failed: {span.error}"
-    if "ares.quorum" in about:
-        waits = " ".join(f"{server} {ms:.1f}" for server, ms in zip(about["ares.quorum"], about["ares.quorum.ms"], strict=True))
+    if replies := _replies(span):
+        waits = " ".join(f"{server} {ms:.1f}" for server, ms, _ in replies)
         again = f"; sent again {about['ares.sent_again']} times" if about.get("ares.sent_again") else ""
         return f"{about.get('ares.round', '')}: {waits}{again}"
     return str(about.get("ares.server", ""))

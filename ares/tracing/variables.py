@@ -1,32 +1,38 @@
 """OpenTelemetry's standard variables, which win over the table [tracing] of the cluster file."""
 
+import logging
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from ares.cluster.tables import TracingSettings, is_exporter
-from ares.model.errors import BadInput
+
+_log = logging.getLogger(__name__)
 
 SAMPLERS = ("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio")
 
 
 def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> TracingSettings:
-    """``settings`` as far as the variables do not say otherwise. Raises :class:`BadInput`, naming the variable."""
+    """``settings`` as far as the variables do not say otherwise. They may be meant for another program: what is not known here is passed over, and
+    the log says so."""
 
-    def said(name: str, otherwise: str = "") -> str:
-        return environment.get(name, "").strip() or otherwise
+    def said(name: str) -> str:
+        return environment.get(name, "").strip()
 
-    exporter = said("OTEL_TRACES_EXPORTER", settings.exporter)
-    if not is_exporter(exporter):
-        raise BadInput(f"OTEL_TRACES_EXPORTER: expected otlp, console, none or file:PATH, found {exporter!r}")
-    if said("OTEL_SDK_DISABLED").lower() == "true":
-        exporter = "none"
+    exporter = settings.exporter
+    if named := said("OTEL_TRACES_EXPORTER"):
+        known = [name for name in map(str.strip, named.split(",")) if is_exporter(name)]
+        exporter = known[0] if known else "none"
+        if [exporter] != known or "," in named:
+            _log.warning("OTEL_TRACES_EXPORTER: %r; of these, traces go to %s (ares has otlp, console, none and file:PATH)", named, exporter)
+    if exporter == "none" or said("OTEL_SDK_DISABLED").lower() == "true":
+        return replace(settings, exporter="none")
     share, parent, sampler = settings.share, settings.parent, said("OTEL_TRACES_SAMPLER")
-    if sampler:
-        if sampler not in SAMPLERS:
-            raise BadInput(f"OTEL_TRACES_SAMPLER: expected one of {', '.join(SAMPLERS)}, found {sampler!r}")
+    if sampler in SAMPLERS:
         parent, kind = sampler.startswith("parentbased_"), sampler.removeprefix("parentbased_")
-        share = _share(said("OTEL_TRACES_SAMPLER_ARG", "1")) if kind == "traceidratio" else float(kind == "always_on")
+        share = _share(said("OTEL_TRACES_SAMPLER_ARG") or "1") if kind == "traceidratio" else float(kind == "always_on")
+    elif sampler:
+        _log.warning("OTEL_TRACES_SAMPLER: %r is passed over; ares has %s", sampler, ", ".join(SAMPLERS))
     return replace(settings, exporter=exporter, share=share, parent=parent, service=said("OTEL_SERVICE_NAME") or settings.service)
 
 
@@ -36,5 +42,6 @@ def _share(said: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise BadInput(f"OTEL_TRACES_SAMPLER_ARG: expected a share of the operations, 0 to 1, found {said!r}")
+        _log.warning("OTEL_TRACES_SAMPLER_ARG: %r is no share of the operations, 0 to 1: all are traced", said)
+        return 1.0
     return share
