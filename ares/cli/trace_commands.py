@@ -83,8 +83,9 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
                 failed.append(error)
 
     loop.run(work())
-    last = max((span for span in spans if not span.parent), key=lambda span: span.began_ns)
-    _print(common, [span for span in spans if span.trace == last.trace])
+    if roots := [span for span in spans if not span.parent]:  # none where it was refused before it began
+        last = max(roots, key=lambda span: span.began_ns)
+        _print(common, [span for span in spans if span.trace == last.trace])
     if failed:
         raise failed[0]
 

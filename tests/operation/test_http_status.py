@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -108,10 +109,17 @@ def test_an_address_that_is_taken_is_refused(address):
 
 def test_it_can_be_closed_with_somebody_waiting(address):
     [other] = free_addresses(1)
-    pages = HttpStatus(other, {"/never": lambda: asyncio.sleep(3600)})
+    asked = threading.Event()
+
+    async def never():
+        asked.set()
+        await asyncio.sleep(3600)
+
+    pages = HttpStatus(other, {"/never": never})
     pages.start()
     with connection(other) as client:
         client.sendall(b"GET /never HTTP/1.1\r\n\r\n")
+        assert asked.wait(60)
         pages.close()
         pages.close()
         assert everything(client) == b""

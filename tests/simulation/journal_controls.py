@@ -22,7 +22,7 @@ from ares.testing.sim.model_disk import ModelDisk
 
 def replies_before_the_sync() -> Any:
     """No reply waits for the disk."""
-    return patch.object(Host, "_waits", lambda self, sender, request, reply: False)
+    return patch.object(Host, "_waits", lambda *_: False)
 
 
 def reads_that_show_what_is_not_durable() -> Any:
