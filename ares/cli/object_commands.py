@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from ares.model.configuration import Configuration
 
 Domain = Annotated[str, typer.Option("--domain", metavar="NAME", help="The domain that the object is in.")]
+Input = Annotated[Path, typer.Argument(metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's name: 1 to 1024 bytes of UTF-8.", show_default=False)]
 
 
 def write(
     common: Common,
     key: Key,
-    file: Annotated[Path, typer.Argument(metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False)] = STANDARD_STREAM,
+    file: Input = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
     """Store a file, or standard input, as the object KEY; prints the new version's tag."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.object_commands import Domain, Key, read_input
+from ares.cli.local_files import STANDARD_STREAM
+from ares.cli.object_commands import Domain, Input, Key, read_input
 from ares.cli.options import Common
 from ares.machine import loop
 from ares.model.errors import AresError, BadInput
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ares.client.store import ObjectStore
     from ares.tracing.spans import Span
 
-STANDARD_INPUT = Path("-")
 TRACES_SHOWN = 20
 
 
@@ -28,7 +28,7 @@ def read(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
 def write(
     common: Common,
     key: Key,
-    file: Annotated[Path, typer.Argument(metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False)] = STANDARD_INPUT,
+    file: Input = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
     """Store a file, or standard input, as the object KEY, and show where the time went."""
@@ -58,8 +58,7 @@ def show(
     if not traces:
         raise BadInput(f"{', '.join(map(str, files))}: no traces are in there, as OTEL_TRACES_EXPORTER=file:PATH writes them")
     longest = sorted(traces.values(), key=lambda spans: max(span.ended_ns - span.began_ns for span in spans), reverse=True)
-    for spans in longest[:most]:
-        _print(common, spans)
+    _print(common, longest[:most])
     if len(longest) > most and not common.json:
         typer.echo(f"{len(longest) - most} more traces are shorter; --most {len(longest)} shows all")
 
@@ -85,14 +84,16 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
     loop.run(work())
     if roots := [span for span in spans if not span.parent]:  # none where it was refused before it began
         last = max(roots, key=lambda span: span.began_ns)
-        _print(common, [span for span in spans if span.trace == last.trace])
+        _print(common, [[span for span in spans if span.trace == last.trace]])
     if failed:
         raise failed[0]
 
 
-def _print(common: Common, spans: "list[Span]") -> None:
+def _print(common: Common, traces: "list[list[Span]]") -> None:
+    """With --json: a list of spans for each trace."""
     from ares.tracing.export import as_otlp
     from ares.tracing.tree import Tree
 
-    tree = Tree(spans)
-    common.report([as_otlp(span) for span in spans], "\n".join([*tree.lines(), tree.sentence(), ""]))
+    trees = map(Tree, traces)
+    text = "\n\n".join("\n".join([*tree.lines(), tree.sentence()]) for tree in trees)
+    common.report([[as_otlp(span) for span in spans] for spans in traces], text)

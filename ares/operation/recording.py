@@ -98,7 +98,7 @@ class Recording:
         part.what, part.configuration, part.asked, part.needed = gather.what, gather.configuration, tuple(round.asked), round.needed
         part.heard = []
         self._rounds[round.call] = part
-        if self._contexts is not None:
+        if self._contexts is not None and self.parts[-1] is part:
             context = self._contexts()
             part.id = context
             if isinstance(round.requests, list):

@@ -310,10 +310,12 @@ class Host:
         if synced is not None:
             for sender, place, served in synced.traced:
                 synced.replies[sender][place] = served.answered(synced.replies[sender][place], time.perf_counter() - served.batch_s)
-                self.traced(served)
             for sender, replies in synced.replies.items():
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)
+        if synced is not None:
+            for _, _, served in synced.traced:
+                self.traced(served)
 
     def _after_replies(self) -> None:
         self._busy = False

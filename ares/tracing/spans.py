@@ -77,6 +77,8 @@ def spans_of(
         if name is None:
             continue
         about = {"ares.level": USER, **attributes} if whole else {"ares.level": DSMM, **_about(part, keys)}
+        if whole and recording.dropped:
+            about["ares.dropped"] = recording.dropped
         began_ns, ended_ns = (int(epoch_ns + 1e9 * (at_s or part.began_s)) for at_s in (part.began_s, part.ended_s))
         kind = CLIENT if part.name == "round" or whole else INTERNAL
         yield Span(name, trace, ids[part], above, began_ns, ended_ns, kind, about, part.failed)

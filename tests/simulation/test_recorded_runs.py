@@ -1,0 +1,60 @@
+"""Every operation of a run is recorded: what happens is the same, event by event, and the recordings hang together.
+
+Where servers are told, too, messages have other bytes and come at other moments: those runs are other runs, and keep every promise.
+"""
+
+from collections import deque
+
+import pytest
+
+from ares.model.messages import TRACE_BYTES
+from ares.operation.recording import Recording
+from ares.operation.session import Session
+from ares.testing.sim.plan import SCENARIOS, draw
+from ares.testing.sim.run import run_plan
+
+
+class Recorded:
+    """Gives each job of every session a recording of its own, by a clock that only counts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, context: bytes | None = None) -> None:
+        self.recordings: list[Recording] = []
+        self._now = 0
+        start, computed = Session.start, deque()
+
+        def recorded(session, operation, label, *arguments, **more):
+            self.recordings.append(Recording(str(label), self._clock, computed, None if context is None else lambda: context))
+            return start(session, operation, label, *arguments, **more, recording=self.recordings[-1])
+
+        monkeypatch.setattr(Session, "start", recorded)
+
+    def _clock(self) -> float:
+        self._now += 1
+        return float(self._now)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_run_whose_operations_are_recorded_is_the_same_run(scenario, monkeypatch):
+    plans = [draw(seed, scenario) for seed in range(2)]
+    plain = [run_plan(plan) for plan in plans]
+    recorded = Recorded(monkeypatch)
+    assert [run_plan(plan) for plan in plans] == plain
+    assert len(recorded.recordings) >= sum(verdict.operations for verdict in plain)
+    for recording in recorded.recordings:
+        ended = recording.operation.ended_s is not None
+        for part in recording.parts[1:]:
+            assert part.parent is not None
+            assert part.parent.began_s <= part.began_s
+            assert not ended or part.ended_s is not None
+        if ended:
+            assert (recording._of, recording._standing, recording._waiting) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_servers_that_are_told_keep_their_promises(scenario, monkeypatch):
+    recorded, plan = Recorded(monkeypatch, b"t" * TRACE_BYTES), draw(1, scenario)
+    assert run_plan(plan).violation is None
+    rounds = [part for recording in recorded.recordings for part in recording.parts if part.name == "round"]
+    waits = [heard.durable_s - heard.handled_s for part in rounds for heard in part.heard if heard.handled_s is not None]
+    assert bool(waits) == bool(plan.segment_bytes), "servers with a journal are whole ones, and tell what they spent"
+    assert all(wait >= 0 for wait in waits)
