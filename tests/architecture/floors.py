@@ -16,7 +16,7 @@ PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment
 
 PACKAGES = (
     *PURE,
-    *("machine", "security", "cluster", "net", "store", "consensus", "tracing"),
+    *("machine", "security", "cluster", "net", "store", "consensus", "tracing", "results"),
     *("client", "autopilot", "server", "filesystem", "testing", "cli"),
     *("sim", "torture", "__main__", "__init__"),
 )
