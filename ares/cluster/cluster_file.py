@@ -40,6 +40,9 @@ PASSWORD_NAME = "secrets/consensus.password"
 _PORTS = range(20_000, 32_000)
 """Below the ports that Linux hands out to outgoing connections: what is free here now is likely to stay so until the cluster starts."""
 
+BASE_PORT = 7400
+_BASE_PORTS = range(BASE_PORT, 20_000, 100)
+
 _HTTP_HOST = "127.0.0.1"
 """Figures are for this machine, until somebody writes another address."""
 
@@ -101,7 +104,7 @@ class Plan(Struct, frozen=True):
     k: int | None = None
     delta: int | None = None
     host: str = "127.0.0.1"
-    base_port: int = 7400
+    base_port: int = BASE_PORT
     security: str | None = None
     allow_no_faults: bool = False
     durability: Durability = "fsync"
@@ -117,6 +120,11 @@ class Plan(Struct, frozen=True):
     @property
     def member_ids(self) -> list[str]:
         return [f"r{index}" for index in range(self.consensus)]
+
+    @property
+    def ports(self) -> int:
+        """How many it takes: two a server, three a consensus member."""
+        return 2 * len(self.server_ids) + 3 * self.consensus
 
 
 def create(directory: Path, plan: Plan) -> Settings:
@@ -238,8 +246,7 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
 
 def _free_ports(plan: Plan) -> list[int]:
     """Neighbours: clusters that are made at the same time want the same port more seldom than if they chose each by chance."""
-    first = secrets.randbelow(len(_PORTS))
-    wanted = 2 * len(plan.server_ids) + 3 * plan.consensus
+    first, wanted = secrets.randbelow(len(_PORTS)), plan.ports
     free: list[int] = []
     for port in (*_PORTS[first:], *_PORTS[:first]):
         if len(free) == wanted:
@@ -249,12 +256,22 @@ def _free_ports(plan: Plan) -> list[int]:
     raise BadInput(f"fewer than {wanted} ports from {_PORTS.start} to {_PORTS.stop} are free on {plan.host}")
 
 
+def free_base_port(plan: Plan) -> int:
+    """The first of 7400, 7500, ... from which on all ports of the plan are free here; 7400 where ``host`` is another machine's address."""
+    if not is_free(plan.host, 0):
+        return BASE_PORT
+    for base in _BASE_PORTS:
+        if all(is_free(plan.host, port) and is_free(_HTTP_HOST, port) for port in range(base, base + plan.ports)):
+            return base
+    return 0
+
+
 def is_free(host: str, port: int) -> bool:
     """Whether this machine can listen there now: nobody else does, and ``host`` is one of its addresses."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
+        except (OSError, ValueError):
             return False
     return True

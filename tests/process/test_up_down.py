@@ -79,6 +79,32 @@ def test_up_detached_and_down(cluster: Path) -> None:
     assert (second.returncode, second.stdout) == (0, "nothing was running\n")
 
 
+@pytest.mark.parametrize("more", [(), ("--security", "curve")])
+def test_up_is_up_when_the_cluster_reads_writes_and_decides(tmp_path: Path, more: tuple[str, ...]) -> None:
+    for cluster in _made(tmp_path / "cluster", *more):
+        assert ares("up", cluster, "--detach").returncode == 0
+        file = cluster / "cluster.toml"
+        told = json.loads(ares("-c", file, "status", "--json").stdout)
+        assert [member["leader"] != "" for member in told["consensus"].values()] == [True] * 3
+        assert ares("-c", file, "reconfig", "--dap", "ec", "--servers", "s0,s1,s2").returncode == 0
+
+
+def test_up_says_what_does_not_work_when_everything_runs(cluster: Path) -> None:
+    assert ares("up", cluster, "--detach").returncode == 0
+    frozen = [pids(cluster)[id] for id in ("r0", "r1")]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(pids(cluster)["s0"], signal.SIGKILL)
+    try:
+        up = ares("up", cluster, "--detach", "--timeout", "4")
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+    assert up.returncode == 1
+    assert "the consensus service has no leader yet, so creating domains and reconfiguring wait" in up.stderr
+    assert "s0" in pids(cluster)
+
+
 def test_a_stopped_cluster_that_forgot_is_not_started_as_if_it_remembered(forgetful: Path) -> None:
     cluster = forgetful
     up = ares("up", cluster, "--detach")

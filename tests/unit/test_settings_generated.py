@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create, largest_k, renew_identities
+from ares.cluster import cluster_file
+from ares.cluster.cluster_file import Plan, create, free_base_port, largest_k, renew_identities
 from ares.cluster.home import claim_identity, is_new
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
@@ -119,6 +120,16 @@ def test_port_0_chooses_ports_for_all(tmp_path: Path) -> None:
     addresses = [server.address for server in settings.servers.values()]
     addresses += [address for member in settings.members.values() for address in (member.address, member.raft)]
     assert len(set(addresses)) == 11
+
+
+def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert free_base_port(Plan(host="192.0.2.1")) == 7400  # another machine's address: what is free there is not known here
+    monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port not in (7403, 7518))
+    assert Plan().ports == 19
+    assert free_base_port(Plan()) == 7600
+    assert free_base_port(Plan(servers=1, consensus=0)) == 7400
+    monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port == 0)
+    assert free_base_port(Plan()) == 0  # by chance, then
 
 
 def test_renewing_changes_the_identities_and_nothing_else(tmp_path: Path) -> None:

@@ -4,24 +4,29 @@ One server that cannot start, its disk gone for example, keeps none of the other
 out, by name and with the reason, and the exit status is 0 only if everything runs.
 """
 
+import asyncio
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from msgspec import structs
 
 from ares.cli.local_files import resolved
 from ares.cli.options import Common
 from ares.cluster import home
+from ares.machine import loop
 from ares.model.configuration import SERVERS_MAX
-from ares.model.errors import AresError, BadInput, DirectoryLost
+from ares.model.errors import AresError, BadInput, DirectoryLost, NotAuthorized, Uncertain
 
 if TYPE_CHECKING:
     from ares.cli.local.supervisor import Member, Supervisor
+    from ares.client.manager import Manager
     from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
 SPARES_MAX = 1000
@@ -30,6 +35,9 @@ MEMBERS_MAX = 15
 
 START_TIMEOUT_S = 60.0
 _REACH_S = 2.0
+_POLL_S = 0.05
+_PART_USABLE_S = 5.0
+"""How long `up` waits for the cluster to work when a part of it does not run."""
 
 LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
 KEPT = "what was stored in the cluster is on its servers' disks"
@@ -62,7 +70,12 @@ def init(
     k: Annotated[int | None, typer.Option(help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")] = None,
     delta: Annotated[int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")] = None,
     host: Annotated[str, typer.Option(help="The address that everything listens on.")] = "127.0.0.1",
-    base_port: Annotated[int, typer.Option(min=0, max=65535, help="The first of the ports, counted up from there; 0: choose free ones.")] = 7400,
+    base_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="The first of the ports, counted up from there; 0: free ones by chance. Default: 7400, or 7500, ... if taken."
+        ),
+    ] = None,
     security: Annotated[
         Literal["curve", "none"] | None, typer.Option(help="curve: everybody has a key. none: accept an address that others can reach.")
     ] = None,
@@ -73,11 +86,13 @@ def init(
     autopilot: Annotated[bool, typer.Option("--autopilot", help="Replace servers that are gone by spares, without being asked.")] = False,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
-    from ares.cluster.cluster_file import Plan, create
+    from ares.cluster.cluster_file import BASE_PORT, Plan, create, free_base_port
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
-    plan = Plan(servers, members, dap, k, delta, host, base_port, security, allow_no_faults, durability, endpoints, spares, autopilot)
+    plan = Plan(servers, members, dap, k, delta, host, base_port or 0, security, allow_no_faults, durability, endpoints, spares, autopilot)
+    if base_port is None:
+        plan = structs.replace(plan, base_port=free_base_port(plan))
     settings = create(directory, plan)
     initial = settings.initial
     deciders = f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"
@@ -91,6 +106,8 @@ def init(
         lines.append(f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}")
     elif unused:
         lines.append(f"spares, for `ares-cli reconfig`: {unused}")
+    if base_port is None and plan.base_port != BASE_PORT:
+        lines.append(f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones")
     lines += [f"note: {note}" for note in settings.notes]
     lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
     data = {
@@ -115,6 +132,8 @@ def up(
 ) -> None:
     """Run all processes of a cluster here, or those that do not run any more; logs are in DIR/logs. Each server and consensus member is a process.
 
+    The cluster is up when it reads, writes and decides: when its servers answer and a consensus member leads.
+
     With durability = "fsync" a server that starts again has everything that it ever acknowledged. What cannot start is left out and named; the exit
     status is 0 only if all run.
     """
@@ -135,12 +154,16 @@ def up(
         able = [member for member in missing if member.id not in lost]
         started, failed = supervisor.start_what_can(able, common.timeout_s or START_TIMEOUT_S, stop.is_set)
         pids = supervisor.running() | started
-    left_out = {str(process.id): why for process in settings.processes() if (why := (lost | failed).get(process.id))}
-    if not pids:
-        fresh_too = f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an empty cluster"
-        raise NotStarted(f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}")
+        left_out = {str(process.id): why for process in settings.processes() if (why := (lost | failed).get(process.id))}
+        if not pids:
+            fresh_too = f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an empty cluster"
+            raise NotStarted(f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}")
+        unable = _await_usable(settings, _PART_USABLE_S if left_out else common.timeout_s or START_TIMEOUT_S, stop)
+        if stop.is_set():
+            supervisor.stop(started)
+            raise NotStarted("interrupted: everything that this had started is stopped again")
     _show(common, settings, pids, list(started), left_out)
-    trouble = _trouble(directory, settings, pids, left_out)
+    trouble = _trouble(directory, settings, pids, left_out, unable)
     if trouble and detach:
         raise LeftOut(trouble)
     if not detach:
@@ -194,10 +217,46 @@ def _show(common: Common, settings: "Settings", pids: dict[str, int], started: l
     return None
 
 
-def _trouble(directory: Path, settings: "Settings", pids: dict[str, int], left_out: dict[str, str]) -> str:
-    """What does not run, why, what that means and what to do; empty if everything does."""
+def _await_usable(settings: "Settings", timeout_s: float, stop: threading.Event) -> list[str]:
+    """Until the cluster reads, writes and decides, or this was interrupted, or the time is over: what it does not do then, and why."""
+    from ares.client.connect import connect, settings_of
+
+    async def awaited() -> list[str]:
+        deadline = time.monotonic() + timeout_s
+        async with connect(settings_of(settings.path)) as manager:
+            while unable := await _unable(manager, settings):
+                if stop.is_set() or time.monotonic() > deadline:
+                    return unable
+                await asyncio.sleep(_POLL_S)
+            return []
+
+    try:
+        return loop.run(awaited())
+    except (BadInput, NotAuthorized) as error:  # there is no client's key here, or it may not look
+        typer.echo(f"note: whether the cluster can be used was not found out: {error}", err=True)
+        return []
+
+
+async def _unable(manager: "Manager", settings: "Settings") -> list[str]:
+    """What the cluster does not do now. Reads and writes wait for as many servers as asking for the configuration does."""
+    unable = []
+    try:
+        await manager.current(timeout_s=_REACH_S)
+    except NotAuthorized:
+        raise
+    except Uncertain as error:
+        unable.append(f"it does not read and write yet: {error}")
+    members = (await manager.status()).members
+    leading = sum(bool(member.leader) for member in members)
+    if leading <= len(settings.members) // 2 and (settings.members or settings.etcd is not None):
+        unable.append("the consensus service has no leader yet, so creating domains and reconfiguring wait")
+    return unable
+
+
+def _trouble(directory: Path, settings: "Settings", pids: dict[str, int], left_out: dict[str, str], unable: Sequence[str]) -> str:
+    """What does not run or work, why, what that means and what to do; empty if everything does."""
     if not left_out:
-        return ""
+        return "\n".join([*unable, f"All its processes run; their logs are in {directory / 'logs'}"]) if unable else ""
     lines = [f"some processes do not run; the others do.\n{_reasons(left_out)}"]
     serving = sum(id in pids for id in settings.initial.server_ids)
     if serving < settings.initial.quorum_size:
@@ -206,6 +265,8 @@ def _trouble(directory: Path, settings: "Settings", pids: dict[str, int], left_o
     members = sum(id in pids for id in settings.members)
     if members <= len(settings.members) // 2 and settings.members:
         lines.append(f"{members} of {len(settings.members)} consensus members run, which is no majority: creating domains and reconfiguring wait")
+    if len(lines) == 1:
+        lines += unable
     lines.append(f"Put that right, then `ares-cli up {directory}` starts what does not run")
     return "\n".join(lines)
 
