@@ -59,6 +59,9 @@ class Common(Struct, frozen=True):
     optimised: Annotated[
         bool | None, _switch("optimised", "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)")
     ] = None
+    operation_log: Annotated[
+        str | None, typer.Option("--log-operations", metavar="FILE", help="Add a line of JSON for each operation to this file (docs/tracing.md).")
+    ] = None
 
     def over(self, other: "Common") -> "Common":
         """What was given here, else what ``other`` says."""

@@ -24,7 +24,7 @@ from ares.model.errors import BadInput
 _END = object()
 
 
-def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None) -> "BlockingManager":
+def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None, *, operation_log: str | Path | None = None) -> "BlockingManager":
     """What :func:`ares.connect` gives, for programs without asyncio::
 
         with ares.connect_blocking("cluster.toml") as store:
@@ -34,7 +34,7 @@ def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = No
 
     Raises :class:`ares.BadInput` if the file is not a cluster file.
     """
-    connecting = connect(cluster, key)
+    connecting = connect(cluster, key, operation_log=operation_log)
     loop = _Loop()
     try:
         return BlockingManager(loop.wait(lambda: connecting), loop)

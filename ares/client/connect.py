@@ -20,6 +20,7 @@ from ares.net.port import Connections
 from ares.net.transports import connections
 from ares.reconfig.view import Switches
 from ares.tracing.export import tracer_of
+from ares.tracing.operation_log import OperationLog
 from ares.tracing.tracer import Tracer
 from ares.tracing.variables import tracing_of
 
@@ -48,16 +49,24 @@ class Connecting:
 
 
 def manager_of(
-    settings: Settings, connections: Connections, consensus: Consensus, switches: Switches | None = None, tracer: Tracer | None = None
+    settings: Settings,
+    connections: Connections,
+    consensus: Consensus,
+    switches: Switches | None = None,
+    tracer: Tracer | None = None,
+    service: str = "ares-client",
 ) -> Manager:
     """A client of this cluster under a new id. Call it on the event loop.
 
-    ``switches``: other ones than the cluster file's. ``tracer``: another one than the cluster file and the environment ask for.
+    ``switches``: other ones than the cluster file's. ``tracer``: another one than the cluster file and the environment ask for, which is called
+    ``service``. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
     """
     client = settings.client
     switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
-    tracer = tracer or tracer_of(tracing_of(settings.tracing, os.environ), "ares-client")
     id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
+    if tracer is None:
+        log = None if client.operation_log is None else OperationLog(client.operation_log, id)
+        tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log)
     return Manager(connections, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer)
 
 
@@ -89,10 +98,11 @@ def consensus_of(settings: Settings) -> Consensus:
     return EtcdConsensus(settings.etcd, settings.initial.cluster_id)
 
 
-def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Connecting:
+def connect(cluster: str | Path | Settings, key: str | Path | None = None, *, operation_log: str | Path | None = None) -> Connecting:
     """A connection to the cluster of a cluster file. Raises :class:`ares.BadInput` if the file is not one.
 
     ``key``: the file with this client's secret key, where the cluster wants one (default: ARES_KEY, else what the cluster file names).
+    ``operation_log``: a file that gets a line of JSON for each operation (docs/tracing.md); `%p` in its name becomes the process id.
 
     Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
     256 MiB of freed memory for large values from then on (ares/machine/memory.py tells why, and how the environment prevents it).
@@ -101,8 +111,13 @@ def connect(cluster: str | Path | Settings, key: str | Path | None = None) -> Co
         raise BadInput(f"a cluster is named by the path of its file, not by {type(cluster).__name__}")
     if not isinstance(key, str | os.PathLike | None):
         raise BadInput(f"a key is named by the path of its file, not by {type(key).__name__}")
+    if not isinstance(operation_log, str | os.PathLike | None):
+        raise BadInput(f"a log of operations is named by its path, not by {type(operation_log).__name__}")
     keep_freed_memory(CLIENT_BYTES)
-    return Connecting(with_key(cluster if isinstance(cluster, Settings) else settings_of(cluster), key))
+    settings = with_key(cluster if isinstance(cluster, Settings) else settings_of(cluster), key)
+    if operation_log is not None:
+        settings = structs.replace(settings, client=structs.replace(settings.client, operation_log=str(operation_log)))
+    return Connecting(settings)
 
 
 def settings_of(cluster: str | Path) -> Settings:

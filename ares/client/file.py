@@ -33,6 +33,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.operation.effects import Operation
+from ares.operation.jobs import About
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 
@@ -108,7 +109,7 @@ class File:
         """
         if not isinstance(path, str | os.PathLike):
             raise BadInput(f"a local file is named by its path, not by {type(path).__name__}")
-        genesis, _ = await self._run("read", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s)
+        genesis, _ = await self._run("stat", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s)
         copy = LocalCopy(Path(path), genesis.sizes, replacing)
         try:
             await asyncio.to_thread(copy.open)
@@ -229,7 +230,7 @@ class File:
         """``queue``: writes of one file by one client run one after the other."""
         store = await self._locate(False)
         key = genesis_name(self.name) if queue else None
-        return await store.run_on_blocks(make, f"{label} of file {self.name!r}", key, progress, timeout_s)
+        return await store.run_on_blocks(make, About(label, self.name, "file "), key, progress, timeout_s)
 
 
 @contextmanager

@@ -79,7 +79,9 @@ class Runner:
             raise ConnectionClosed
         if self._tracer is not None and recording is None and (traced := self._tracer.begin(label)) is not None:
             with self._tracer.until_end(traced):
-                return await self.run(operation, label, timeout_s, idle=idle, key=key, progress=progress, recording=traced.recording)
+                result = await self.run(operation, label, timeout_s, idle=idle, key=key, progress=progress, recording=traced.recording)
+                traced.result = result
+                return result
         future: asyncio.Future[Result] = self._loop.create_future()
         done = partial(_settle, future)
         job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)

@@ -14,14 +14,14 @@ from ares.fragment.read import FileProgress
 from ares.fragment.shared_memory import Blocks, list_files
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound
-from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName, fits, shown
+from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName, fits
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 from ares.objects.coverable import read_versioned, write_versioned
 from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
-from ares.operation.jobs import Key
+from ares.operation.jobs import About, Key
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
@@ -30,16 +30,6 @@ from ares.reconfig.view import View
 
 Result = TypeVar("Result")
 Identify = Callable[[Configuration], Any]
-
-
-class About(Struct, frozen=True, gc=False):
-    """The label of an operation on one object. Only error messages need it as text."""
-
-    what: str
-    name: ObjectName
-
-    def __str__(self) -> str:
-        return f"{self.what} of {shown(self.name)}"
 
 
 class ObjectStat(Struct, frozen=True):
@@ -199,7 +189,7 @@ class ObjectStore:
         return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
 
     async def _run(
-        self, operation: Operation[Result], label: str, progress: Callable[[Any], None] | None, timeout_s: float | None, key: Key | None = None
+        self, operation: Operation[Result], label: object, progress: Callable[[Any], None] | None, timeout_s: float | None, key: Key | None = None
     ) -> Result:
         if progress is not None and not callable(progress):  # found out now: the first call may come when something was changed
             raise BadInput(f"progress is a function to call, not {type(progress).__name__}; nothing was sent")
@@ -224,7 +214,7 @@ class ObjectStore:
     async def run_on_blocks(
         self,
         make: Callable[[Blocks], Operation[Result]],
-        label: str,
+        label: object,
         queue: ObjectName | None = None,
         progress: Callable[[FileProgress], None] | None = None,
         timeout_s: float | None = None,

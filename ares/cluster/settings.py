@@ -142,14 +142,14 @@ class _Checks:
         placed = {key: replace(table, data=self._home / (f"data/{table.id}" if table.data == NO_PATH else table.data)) for key, table in processes}
         self._check_unique((f"{key}.data", str(table.data)) for key, table in placed.items())
         security = security_settings(self._path, file)
-        key = file.client.key
+        paths = {name: str(self._home / path) for name in ("key", "operation_log") if (path := getattr(file.client, name)) is not None}
         return Settings(
             path=self._path.absolute(),
             name=file.name,
             servers={table.id: table for table in placed.values() if isinstance(table, ServerSettings)},
             members={table.id: table for table in placed.values() if isinstance(table, MemberSettings)},
             initial=self._initial(file.initial, {server.id: Server(server.id, server.address, server.identity) for server in file.server}),
-            client=file.client if key is None else replace(file.client, key=str(self._home / key)),
+            client=replace(file.client, **paths),
             password_path=None if file.consensus_password is None else self._home / file.consensus_password,
             etcd=None if file.etcd is None else self._etcd(file.etcd),
             security=security,

@@ -64,7 +64,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 class ClientSettings(Table, frozen=True):
     """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
 
-    ``key``: the path of the file with its secret key.
+    ``key``: the path of the file with its secret key. ``operation_log``: of the file that gets a line for each of its operations.
     """
 
     timeout_s: float = 30.0
@@ -74,6 +74,7 @@ class ClientSettings(Table, frozen=True):
     fast_read: bool = True
     optimised: bool = True
     key: str | None = None
+    operation_log: str | None = None
 
     def checks(self) -> Checks:
         yield "timeout_s", 0 < self.timeout_s < math.inf, f"expected seconds, more than 0, found {self.timeout_s}"

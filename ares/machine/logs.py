@@ -17,15 +17,17 @@ FIELDS = ("asctime", "levelname", "name", "message")
 _log = logging.getLogger(__name__)
 
 
-class _Formatter(JsonFormatter):
+class LineFormatter(JsonFormatter):
+    """A record as a line of JSON; ``asctime`` is UTC, and says so."""
+
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
 
 
 def set_up(server: str, level: int = logging.INFO) -> None:
     """Send what this process logs, from ``level`` on, to stderr as JSON lines that carry ``server``. Replaces any earlier set-up."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(list(FIELDS), static_fields={"server": server}))
+    handler.setFormatter(LineFormatter(list(FIELDS), static_fields={"server": server}))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 

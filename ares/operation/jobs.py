@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from ares.model.errors import ElementRefused, NotAuthorized, Unavailable, Uncertain
-from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId
+from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId, shown
 from ares.model.messages import REPLY_OF, PutData, Question, Reason
 from ares.model.quorum import Outcome, Tally
 from ares.operation.effects import Gather, Operation, Together
@@ -16,6 +16,17 @@ RESEND_S = 0.5
 SEND_BYTES_PER_S_EXPECTED = 50e6
 
 Key = tuple[DomainName, ObjectName]
+
+
+class About(Struct, frozen=True, gc=False):
+    """The label of an operation on one object, or on one file (its ``kind``). Errors need it as text."""
+
+    what: str
+    name: str
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.kind}{shown(self.name)}"
 
 
 class Task(Struct, eq=False):

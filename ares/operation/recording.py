@@ -14,7 +14,8 @@ from msgspec import Struct, structs
 
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import Keyed
+from ares.model.messages import DataReply, Keyed, PutData, TagReply
+from ares.model.tag import Tag
 
 if TYPE_CHECKING:
     from ares.operation.jobs import Round, Task
@@ -29,12 +30,16 @@ PARTS_MAX = 20_000
 
 
 class Heard(Struct, gc=False):
-    """A server's reply: when it came, and what the server says of it: seconds from the request's arrival until it was handled, and durable."""
+    """A server's reply: when it came, and what the server says of it: seconds from the request's arrival until it was handled, and durable.
+
+    ``tag``: the newest that it named.
+    """
 
     server: ServerId
     at_s: float
     handled_s: float | None
     durable_s: float | None
+    tag: Tag | None = None
 
 
 class RecordedPart(Struct, eq=False):
@@ -43,7 +48,7 @@ class RecordedPart(Struct, eq=False):
 
     ``parent``: the part that it belongs to, None of the operation itself. ``ended_s`` is None while it is under way. Of a round: ``what`` it is, in
     which ``configuration``, the servers ``asked`` and how many had to answer, the replies ``heard`` until it ended, how often it was ``sent_again``,
-    and why it ``failed``; ``id`` is what servers call it by, if they were told.
+    and why it ``failed``; ``id`` is what servers call it by, if they were told. Of put-data: the ``tag``, and the ``size`` of the whole value.
     """
 
     name: str
@@ -58,6 +63,8 @@ class RecordedPart(Struct, eq=False):
     sent_again: int = 0
     failed: str = ""
     id: bytes = b""
+    tag: Tag | None = None
+    size: int | None = None
 
 
 class Recording:
@@ -97,6 +104,9 @@ class Recording:
         part = self._wait(round.task, "round", now)
         part.what, part.configuration, part.asked, part.needed = gather.what, gather.configuration, tuple(round.asked), round.needed
         part.heard = []
+        request = round.request_for(round.asked[0])
+        if isinstance(request, PutData):
+            part.tag, part.size = request.tag, request.element.length
         self._rounds[round.call] = part
         if self._contexts is not None and self.parts[-1] is part:
             context = self._contexts()
@@ -110,7 +120,7 @@ class Recording:
         """A reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
-            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s))
+            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s, _tag_in(reply)))
 
     def sent_again(self, round: "Round") -> None:
         """To those that have not answered."""
@@ -193,6 +203,12 @@ class Recording:
         else:
             self.dropped += 1
         return part
+
+
+def _tag_in(reply: Any) -> Tag | None:
+    if isinstance(reply, DataReply):
+        return reply.tags[0] if reply.tags else None
+    return reply.tag if isinstance(reply, TagReply) else None
 
 
 def _with(request: Any, context: bytes) -> Any:

@@ -128,7 +128,8 @@ class Rebuilding:
         if self._runner is None:
             key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
             nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
-            self._runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody)
+            tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
+            self._runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody, tracer)
             self._runner.learn(list(settings.book().values()))
         rebuilt = rebuild_element(configuration, object, tag, length, server.id, self._runner.session.readiness.suspects)
         return await self._runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
@@ -154,7 +155,7 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
     key = None if settings.security is None else settings.security.process_key(member.id, member.public_key)
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
-        manager = manager_of(settings, connections(key, settings.transport), consensus, Switches())
+        manager = manager_of(settings, connections(key, settings.transport), consensus, Switches(), service="ares-autopilot")
         return Autopilot(manager, settings.book(), leads, asked)
 
     return make
@@ -262,7 +263,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
 
     def serving(host: "Host") -> None:
         if tracer is not None:
-            host.traced = partial(tracer.served, server.id)
+            host.traced = partial(tracer.served, server.id, _address_attributes(server))
         life.serving(WatchedServer(host, disk.syncs))
 
     keep_freed_memory(SERVER_BYTES)
@@ -277,6 +278,11 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
                 journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity), disk=disk)
                 plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
             await run_server(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan)
+
+
+def _address_attributes(server: ServerSettings) -> dict[str, str | int]:
+    host, port = split_address(server.address)
+    return {"server.address": host, "server.port": port}
 
 
 async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Guard) -> None:

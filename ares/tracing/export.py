@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ares.cluster.tables import TracingSettings
 from ares.model.errors import BadInput
 from ares.model.version import VERSION
+from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import CLIENT, SERVER, Span
 from ares.tracing.tracer import Export, Parent, Tracer
 
@@ -24,18 +27,17 @@ _INTERNAL_KIND = 1
 _ERROR = 2
 
 
-def tracer_of(settings: TracingSettings, service: str) -> Tracer | None:
-    """What traces a process that is called ``service``, unless the settings say otherwise; None where nothing is traced.
+def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None = None) -> Tracer | None:
+    """What traces a process that is called ``service``, unless the settings say otherwise, and logs operations; None where nothing of that is wanted.
 
-    Where the exporter cannot be had, the log says why, and nothing is traced.
+    Where the exporter cannot be had, the program's log says why, and nothing is traced.
     """
-    if settings.exporter == "none":
-        return None
-    try:
-        return Tracer(settings, _export_to(settings, service), _parent_of_caller())
-    except Exception as error:  # whatever the SDK and its exporters raise for the variables that they read
-        _log.warning("nothing is traced: %s", error)
-        return None
+    if settings.exporter != "none":
+        try:
+            return Tracer(settings, _export_to(settings, service), _parent_of_caller(), log)
+        except Exception as error:  # whatever the SDK and its exporters raise for the variables that they read
+            _log.warning("nothing is traced: %s", error)
+    return None if log is None else Tracer(replace(settings, share=0.0, parent=False), lambda spans: None, log=log)
 
 
 def _export_to(settings: TracingSettings, service: str) -> Export:

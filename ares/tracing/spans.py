@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ares.model.configuration import Configuration
-from ares.model.identity import FILE_DOMAINS, ServerId
+from ares.model.identity import ServerId
 from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
+from ares.tracing.summary import attributes_of, of_configuration
 
 NAMES = {
     **dict.fromkeys(("read", "read_versioned", "cvr_read", "stat"), "StartReadRequest-MEMORY"),
@@ -61,12 +61,19 @@ class Span(Struct, eq=False):
 
 
 def spans_of(
-    recording: Recording, trace: bytes, parent: bytes, epoch_ns: float, new_id: Callable[[], bytes], attributes: Mapping[str, Any], keys: bool
+    recording: Recording,
+    result: object,
+    trace: bytes,
+    parent: bytes,
+    epoch_ns: float,
+    new_id: Callable[[], bytes],
+    attributes: Mapping[str, Any],
+    keys: bool,
 ) -> Iterator[Span]:
     """The spans of an operation, the operation's own first.
 
-    ``parent``: the span of the caller, if it has one. ``epoch_ns``: nanoseconds since 1970 when the recording's clock was 0. ``attributes``: those of
-    the operation. ``keys``: files may be named.
+    ``result``: of the operation. ``parent``: the span of the caller, if it has one. ``epoch_ns``: nanoseconds since 1970 when the recording's clock
+    was 0. ``attributes``: more of the operation. ``keys``: files may be named.
     """
     ids: dict[RecordedPart, bytes] = {}
     for part in recording.parts:
@@ -76,7 +83,7 @@ def spans_of(
         ids[part] = (part.id[16:24] or new_id()) if name is not None else above
         if name is None:
             continue
-        about = {"ares.level": USER, **attributes} if whole else {"ares.level": DSMM, **_about(part, keys)}
+        about = {"ares.level": USER, **attributes_of(recording, result, keys), **attributes} if whole else {"ares.level": DSMM, **_about(part, keys)}
         if whole and recording.dropped:
             about["ares.dropped"] = recording.dropped
         began_ns, ended_ns = (int(epoch_ns + 1e9 * (at_s or part.began_s)) for at_s in (part.began_s, part.ended_s))
@@ -98,7 +105,7 @@ def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
         return {}
     about: dict[str, Any] = {
         "ares.round": part.what,
-        **_of_configuration(part.configuration, keys),
+        **of_configuration(part.configuration, keys),
         "ares.asked": list(part.asked),
         "ares.needed": part.needed,
         "ares.quorum": [heard.server for heard in part.heard],
@@ -111,23 +118,12 @@ def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
     return about
 
 
-def _of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]:
-    domain = configuration.domain
-    return {
-        "ares.domain": domain if keys or not domain.startswith(FILE_DOMAINS) else FILE_DOMAINS,
-        "ares.configuration": configuration.index,
-        "ares.dap": configuration.dap,
-        "ares.n": configuration.n,
-        "ares.k": configuration.k,
-    }
-
-
-def span_of(served: Served, server: ServerId, new_id: Callable[[], bytes], keys: bool) -> Iterator[Span]:
-    """What a server did for a traced request; below it, the wait for its disk. ``keys``: name the object."""
+def span_of(served: Served, server: ServerId, address: Mapping[str, Any], new_id: Callable[[], bytes], keys: bool) -> Iterator[Span]:
+    """What a server did for a traced request; below it, the wait for its disk. ``address``: its attributes. ``keys``: name the object."""
     trace, parent, id = served.trace[:16], served.trace[16:24], new_id()
     began_ns = int(1e9 * served.came_s)
     handled_ns, left_ns = (began_ns + int(1e9 * seconds) for seconds in (served.handled_s, served.left_s))
-    about: dict[str, Any] = {"ares.level": DSMM, "ares.server": server, "ares.configuration.id": served.configuration.hex()}
+    about: dict[str, Any] = {"ares.level": DSMM, "ares.server": server, **address, "ares.configuration.id": served.configuration.hex()}
     if keys and served.object:
         about["ares.object"] = served.object
     if served.tag is not None:

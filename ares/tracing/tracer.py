@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -23,8 +24,10 @@ from ares.dap.coding import Coding, Parts, coding_for
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import TRACE_BYTES
+from ares.operation.jobs import About
 from ares.operation.recording import Computed, Recording
 from ares.replica.unsynced import Served
+from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import Span, span_of, spans_of
 
 WAITING_PARTS_MAX = 100_000
@@ -37,7 +40,7 @@ CLOSE_S = 5.0
 
 SAMPLED = b"\x01"
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -71,19 +74,21 @@ class TimedCoding:
 
 
 class TracedOperation(Struct, eq=False):
-    """A traced operation: what it records, the id of its trace, and the caller's span."""
+    """An operation that is recorded: the id of its trace, empty where it is only logged, the caller's span, what it is, and what it gave."""
 
     recording: Recording
     trace: bytes
     parent: bytes
-    attributes: dict[str, Any]
+    label: object
+    result: Any = None
 
 
 class Tracer:
-    """``computed``: where codings write down what they computed."""
+    """``log``: has a line of each operation, traced or not. ``computed``: where codings write down what they computed."""
 
-    def __init__(self, settings: TracingSettings, export: Export, parent: Parent = lambda: None) -> None:
+    def __init__(self, settings: TracingSettings, export: Export, parent: Parent = lambda: None, log: OperationLog | None = None) -> None:
         self.settings = settings
+        self._log = log
         self.computed: deque[Computed] = deque(maxlen=64)
         self.dropped = 0
         self._share = settings.share
@@ -108,13 +113,14 @@ class Tracer:
     def begin(self, label: object) -> TracedOperation | None:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
-        if not (above[2] if above is not None else self._chance.random() < self._share):
+        sampled = above[2] if above is not None else self._chance.random() < self._share
+        if not sampled and self._log is None:
             return None
-        trace = above[0] if above is not None else secrets.token_bytes(16)
-        name, _, object = str(label).partition(" of ")
-        recording = Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED)
-        attributes = {"ares.object": object} if self.settings.keys and object else {}
-        return TracedOperation(recording, trace, above[1] if above is not None else b"", attributes)
+        name = label.what if isinstance(label, About) else str(label).partition(" of ")[0]
+        if not sampled:
+            return TracedOperation(Recording(name, time.perf_counter, self.computed), b"", b"", label)
+        trace, parent = (secrets.token_bytes(16), b"") if above is None else above[:2]
+        return TracedOperation(Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED), trace, parent, label)
 
     @contextmanager
     def until_end(self, begun: TracedOperation) -> Iterator[None]:
@@ -128,23 +134,30 @@ class Tracer:
 
     def _end(self, begun: TracedOperation, error: BaseException | None) -> None:
         recording, epoch_ns, keys = begun.recording, time.time_ns() - 1e9 * time.perf_counter(), self.settings.keys
+        if self._log is not None:
+            self._log.write(recording, begun.label, begun.result, error)
+        if not begun.trace:
+            return
+        about = str(begun.label).partition(" of ")[2]
+        attributes = {"ares.object": about} if keys and about else {}
         if error is not None:
-            begun.attributes["error.type"] = type(error).__name__
+            attributes["error.type"] = type(error).__name__
             recording.operation.failed = str(error) if keys else type(error).__name__
-        self._hand_in(len(recording.parts), lambda: spans_of(recording, begun.trace, begun.parent, epoch_ns, _new_id, begun.attributes, keys))
+        make = partial(spans_of, recording, begun.result, begun.trace, begun.parent, epoch_ns, _new_id, attributes, keys)
+        self._hand_in(len(recording.parts), make)
 
-    def served(self, server: ServerId, served: Served) -> None:
-        """A server did this for a request that its client traces."""
+    def served(self, server: ServerId, address: Mapping[str, Any], served: Served) -> None:
+        """A server did this for a request that its client traces. ``address``: the server's, as attributes."""
         context = served.trace
         if len(context) == TRACE_BYTES and context[-1] & SAMPLED[0] and any(context[:16]):
-            self._hand_in(2, lambda: span_of(served, server, _new_id, self.settings.keys))
+            self._hand_in(2, lambda: span_of(served, server, address, _new_id, self.settings.keys))
 
     def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
         with self._lock:
             if self._waiting_parts + parts > WAITING_PARTS_MAX and self._waiting:
                 self.dropped += 1
                 if self.dropped == 1:
-                    _log.warning("traces are made faster than they can be exported to %s: some are dropped", self.settings.exporter)
+                    _logger.warning("traces are made faster than they can be exported to %s: some are dropped", self.settings.exporter)
                 return
             self._waiting.append((parts, make))
             self._waiting_parts += parts
@@ -170,10 +183,10 @@ class Tracer:
             except Exception as error:
                 self._failed += 1
                 if self._failed == 1:
-                    _log.warning("traces cannot be exported to %s, and are lost until they can: %s", self.settings.exporter, error)
+                    _logger.warning("traces cannot be exported to %s, and are lost until they can: %s", self.settings.exporter, error)
             else:
                 if self._failed:
-                    _log.info("traces are exported again; %d exports failed", self._failed)
+                    _logger.info("traces are exported again; %d exports failed", self._failed)
                 self._failed = 0
 
     def _taken(self) -> Iterator[Span]:
@@ -188,7 +201,9 @@ class Tracer:
             yield from make()
 
     def close(self) -> None:
-        """Export what waits, for CLOSE_S at most."""
+        """Export what waits, for CLOSE_S at most, and close the log of operations."""
+        if self._log is not None:
+            self._log.close()
         with self._lock:
             thread, self._closing = self._thread, True
         if thread is not None:

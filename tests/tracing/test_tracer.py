@@ -18,6 +18,10 @@ from ares.tracing.variables import tracing_of
 ON = TracingSettings(exporter="console")
 
 
+def named(operation: str) -> dict[str, object]:
+    return {"db.system.name": "ares", "db.operation.name": operation, "ares.rounds": 0}
+
+
 def traced(tracer: Tracer, label: str = "read of 'x'", error: Exception | None = None) -> bool:
     begun = tracer.begin(label)
     if begun is None:
@@ -38,7 +42,7 @@ def test_an_operation_is_a_span_of_its_own_and_a_failed_one_says_why():
     assert traced(tracer, "write of 'x'", ValueError("no"))
     tracer.close()
     one, other = spans
-    assert (one.name, one.kind, one.parent, one.attributes, one.error) == ("read", CLIENT, b"", {"ares.level": USER}, "")
+    assert (one.name, one.kind, one.parent, one.attributes, one.error) == ("read", CLIENT, b"", {"ares.level": USER, **named("read")}, "")
     assert (other.name, other.attributes["error.type"], other.error) == ("write", "ValueError", "ValueError")
     assert (len(one.trace), len(one.id), one.trace != other.trace) == (16, 8, True)
 
@@ -164,7 +168,8 @@ def test_spans_in_a_file_are_the_spans_that_were_made(tmp_path: Path):
     [line] = path.read_text().splitlines()
     assert {"key": "service.name", "value": {"stringValue": "a test"}} in json.loads(line)["resourceSpans"][0]["resource"]["attributes"]
     [span] = read_spans(path.open("rb"), bad := [])
-    assert (span.name, span.attributes, span.error, bad) == ("write", {"ares.level": USER, "error.type": "ValueError"}, "ValueError", [])
+    about = {"ares.level": USER, **named("write"), "error.type": "ValueError"}
+    assert (span.name, span.attributes, span.error, bad) == ("write", about, "ValueError", [])
 
 
 def test_what_follows_a_line_that_was_cut_off_begins_a_line_of_its_own(tmp_path: Path):

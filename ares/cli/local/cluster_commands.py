@@ -91,8 +91,7 @@ def init(
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
     plan = Plan(servers, members, dap, k, delta, host, base_port or 0, security, allow_no_faults, durability, endpoints, spares, autopilot)
-    if base_port is None:
-        plan = structs.replace(plan, base_port=free_base_port(plan))
+    plan = structs.replace(plan, base_port=free_base_port(plan)) if base_port is None else plan
     settings = create(directory, plan)
     initial = settings.initial
     deciders = f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"

@@ -1,0 +1,74 @@
+"""The operation log: a line of JSON for each operation of a client that ended, done or failed. Experiments and `ares-cli results` read it."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections import OrderedDict
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+from ares.machine.logs import FIELDS, LineFormatter
+from ares.model.errors import BadInput
+from ares.model.identity import ClientId
+from ares.operation.recording import Recording
+from ares.tracing.summary import line_of
+
+FILE_BYTES = 256 * 1024 * 1024
+FILES = 16
+"""Then the oldest is removed. A line has about a kilobyte."""
+
+TAGS_REMEMBERED = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class OperationLog:
+    """``path``: the file, to which it adds; `%p` becomes the process id. Raises :class:`BadInput` where it cannot be written."""
+
+    def __init__(self, path: str | Path, client: ClientId) -> None:
+        self.path = Path(str(path).replace("%p", str(os.getpid())))
+        self._client = f"{client:016x}"
+        self._count = 0
+        self._tags: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        try:
+            self._file = _File(self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"operations cannot be logged to {self.path}: {error.strerror}; nothing was sent") from error
+
+    def write(self, recording: Recording, label: object, result: object, error: BaseException | None) -> None:
+        """The operation has ended; if it was seen to do too much to be kept, the line says how much is missing."""
+        line = line_of(recording, label, result, error)
+        self._count += 1
+        place = (line.get("domain", ""), line["objectID"])
+        line |= {"clientID": self._client, "opID": f"{line['op']}-{self._client}-{self._count}", "oldTag": self._tags.get(place)}
+        if recording.dropped:
+            line["parts_dropped"] = recording.dropped
+        if (known := line["newTag"] or line["maxTag"]) is not None and error is None:
+            self._tags[place] = known
+            self._tags.move_to_end(place)
+            if len(self._tags) > TAGS_REMEMBERED:
+                self._tags.popitem(last=False)
+        record = logging.LogRecord("ares.operations", logging.INFO, "", 0, line.pop("message"), None, None)
+        record.__dict__.update(line)
+        self._file.handle(record)
+
+    def close(self) -> None:
+        """Idempotent."""
+        with contextlib.suppress(OSError):  # a disk that is full is, at the end, too
+            self._file.close()
+
+
+class _File(RotatingFileHandler):
+    """A full disk costs lines, not operations, and is told once."""
+
+    def __init__(self, path: Path, **how: Any) -> None:
+        super().__init__(path, **how)
+        self.setFormatter(LineFormatter(list(FIELDS)))
+        self._failed = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self._failed += 1
+        if self._failed == 1:
+            _log.warning("lines are missing in %s from now on, and operations go on: %s", self.baseFilename, sys.exc_info()[1])

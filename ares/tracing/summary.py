@@ -1,0 +1,229 @@
+"""What an operation came to, from its recording: the attributes of its span, and the line of an operation log.
+
+The line has the attributes that the authors of ARES logged (python-json-logger, NGIatlantic 2022) under their names, and more.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import comb
+from typing import Any
+
+from msgspec import Struct
+
+from ares.dap.primitives import Found
+from ares.fragment.read import FileState
+from ares.fragment.report import WriteReport
+from ares.model.configuration import Configuration
+from ares.model.errors import Uncertain
+from ares.model.identity import FILE_DOMAINS, NO_DOMAIN, RESERVED, ServerId, shown
+from ares.model.tag import Tag
+from ares.model.value import TOMBSTONE
+from ares.objects.coverable import Covered
+from ares.operation.jobs import About
+from ares.operation.recording import RecordedPart, Recording
+from ares.reconfig.reconfigure import Reconfigured
+
+PHASE_1, PHASE_2, BEFORE = "phase1", "phase2", ""
+_PHASES = {"query": PHASE_1, "_first_phase": PHASE_1, "propagate": PHASE_2}
+_WAITS = ("round", "consensus", "pause", "queue")
+_CHANGING = ("write", "put", "delete", "reconfigure")
+
+OPERATIONS = {"reconfiguration": "reconfigure", "deletion": "delete", "listing": "list"}
+"""Operations whose label begins with another word than their name."""
+
+BOOKKEEPING = {"read": "lookup", "write": "record"}
+"""On objects with reserved names, which say where domains begin: what a client does for itself."""
+
+MESSAGES = {
+    "read": "READ-COMPLETE-DSMM",
+    "write": "WRITE-COMPLETE-DSMM",
+    "delete": "DELETE-COMPLETE-DSMM",
+    "reconfigure": "RECONFIG-COMPLETE-DSMM",
+    "get": "READ-COMPLETE",
+    "put": "WRITE-COMPLETE",
+    "list": "LIST-COMPLETE",
+}
+
+
+class OperationSummary(Struct):
+    """Times are in seconds; where parts ran side by side, the time they cover together.
+
+    ``parts``: by the phase and the name of what there was. ``configurations``: those that the operation went through. ``tag``: of the version that it
+    read or wrote, ``found``: the highest that the first phase met. ``size``: bytes of the value. ``moved``: objects, of a reconfiguration.
+    """
+
+    seconds: float
+    parts: dict[tuple[str, str], list[RecordedPart]]
+    configurations: list[Configuration]
+    tag: Tag | None
+    found: Tag | None
+    size: int | None
+    moved: int | None
+
+    def of(self, name: str, *phases: str) -> list[RecordedPart]:
+        """The parts of this name in these phases, or in any."""
+        return [part for phase in phases or (BEFORE, PHASE_1, PHASE_2) for part in self.parts.get((phase, name), ())]
+
+    @property
+    def fast(self) -> bool:
+        """Whether there was no second phase."""
+        return not self.of(PHASE_2)
+
+    def quorum(self, phase: str) -> RecordedPart | None:
+        """The last round of the phase that had one."""
+        return next((part for part in reversed(self.of("round", phase)) if part.heard and not part.failed), None)
+
+
+def summary_of(recording: Recording, result: object) -> OperationSummary:
+    """``result``: of the operation, None if it has none."""
+    parts: defaultdict[tuple[str, str], list[RecordedPart]] = defaultdict(list)
+    phases: dict[RecordedPart, str] = {}
+    for part in recording.parts[1:]:
+        above = phases.get(part.parent, BEFORE) if part.parent is not None else BEFORE
+        phase = phases[part] = above or _PHASES.get(part.name, BEFORE)
+        parts[phase, part.name].append(part)
+        if phase and not above:
+            parts[phase, phase].append(part)
+    rounds = [part for part in recording.parts if part.configuration is not None and part.configuration.domain != NO_DOMAIN]
+    configurations = list({part.configuration.id: part.configuration for part in rounds if part.configuration is not None}.values())
+    summary = OperationSummary((recording.operation.ended_s or 0.0) - recording.operation.began_s, parts, configurations, None, None, None, None)
+    summary.found = max((heard.tag for part in summary.of("round", PHASE_1) for heard in part.heard if heard.tag is not None), default=None)
+    written = {part.tag: part.size for part in rounds if part.tag is not None}
+    if len(written) == 1:
+        [(summary.tag, summary.size)] = written.items()
+    match result:
+        case Found():
+            summary.tag, summary.size = result.tag, result.length
+        case Covered(_, tag, value):
+            summary.tag = tag
+            summary.size = len(value) if isinstance(value, bytes) else summary.size
+        case Tag():
+            summary.tag = result
+        case (WriteReport(), FileState() as state):
+            summary.tag, summary.size = state.tag, state.length
+        case FileState():
+            summary.tag, summary.size = result.tag, result.length
+        case Reconfigured():
+            summary.moved, summary.size = result.moved, result.bytes
+        case bytes():
+            summary.size = len(result)
+    summary.size = None if summary.size is None else max(summary.size, 0)
+    return summary
+
+
+def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str, Any]:
+    """Of the operation's own span. ``keys``: files may be named."""
+    summary = summary_of(recording, result)
+    about: dict[str, Any] = {"db.system.name": "ares", "db.operation.name": recording.operation.name}
+    if summary.configurations:
+        last = of_configuration(summary.configurations[-1], keys)
+        about |= {"db.namespace": last["ares.domain"], **last, "ares.configurations": [each.index for each in summary.configurations]}
+    about["ares.rounds"] = len(summary.of("round"))
+    if summary.of(PHASE_1):
+        about["ares.fast"] = summary.fast
+    told = {"ares.tag": None if summary.tag is None else str(summary.tag), "ares.bytes": summary.size, "ares.objects_moved": summary.moved}
+    return about | {name: value for name, value in told.items() if value is not None}
+
+
+def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]:
+    """What spans say of a configuration. ``keys``: files may be named."""
+    domain = configuration.domain
+    return {
+        "ares.domain": domain if keys or not domain.startswith(FILE_DOMAINS) else FILE_DOMAINS,
+        "ares.configuration": configuration.index,
+        "ares.dap": configuration.dap,
+        "ares.n": configuration.n,
+        "ares.k": configuration.k,
+    }
+
+
+def line_of(recording: Recording, label: object, result: object, error: BaseException | None) -> dict[str, Any]:
+    """The line of an operation log, without what the log itself knows: the client, the operation's number, its earlier tag of the object."""
+    summary, whole = summary_of(recording, result), recording.operation
+    op, object = _named(whole.name, label)
+    communication_s = covered_s(part for name in _WAITS for part in summary.of(name))
+    line = {
+        "message": MESSAGES.get(op, f"{op.upper()}-COMPLETE"),
+        "op": op,
+        "objectID": object,
+        "status": "SUCCESS" if error is None else "UNSUCCESS",
+        "outcome": _outcome(op, error),
+        "error": None if error is None else f"{type(error).__name__}: {error}",
+        "op_latency_start": whole.began_s,
+        "op_latency_end": whole.ended_s,
+        "op_latency": summary.seconds,
+        "com_latency": communication_s,
+        "manager_comp_latency": max(summary.seconds - communication_s, 0.0),
+        "read_config_latency_total": covered_s(summary.of("read_config", BEFORE, PHASE_1)),
+        "phase1_latency": covered_s(summary.of(PHASE_1)) - covered_s(summary.of("read_config", PHASE_1)),
+        "phase2_latency": covered_s(summary.of(PHASE_2)),
+        "p2_read_config_time_total": covered_s(summary.of("read_config", PHASE_2)),
+        "p2_put_data_time_total": covered_s(summary.of("put_data", PHASE_2)),
+        "encode_latency": covered_s(summary.of("encode")),
+        "decode_latency": covered_s(summary.of("decode")),
+        "newTag": _tag(summary.tag) if op in ("write", "delete") else None,
+        "maxTag": _tag(summary.tag if op == "read" else summary.found),
+        "prop": not summary.fast,
+        "file_size": summary.size if error is None else 0,
+        "found": getattr(result, "value", None) is not TOMBSTONE,
+        "rounds": len(summary.of("round")),
+        **_of_configurations(summary.configurations),
+    }
+    for phase in (PHASE_1, PHASE_2):
+        if (quorum := summary.quorum(phase)) is not None and quorum.configuration is not None:
+            servers = [heard.server for heard in quorum.heard[: quorum.needed]]
+            line |= {f"quorum_{phase}": quorum_number(servers, quorum.configuration.server_ids), f"quorum_{phase}_servers": servers}
+    return line if summary.moved is None else line | {"objects_moved": summary.moved}
+
+
+def _named(name: str, label: object) -> tuple[str, str]:
+    """What the log calls the operation and its object."""
+    op = OPERATIONS.get(name, name)
+    if not isinstance(label, About):
+        return op, str(label).partition(" of ")[2].strip("'")
+    if label.name.startswith(RESERVED):
+        return BOOKKEEPING.get(op, op), shown(label.name)
+    return "get" if label.kind and op == "read" else op, label.name
+
+
+def _of_configurations(configurations: Sequence[Configuration]) -> dict[str, Any]:
+    if not configurations:
+        return {}
+    last, daps = configurations[-1], [each.dap.upper() for each in configurations]
+    return {
+        "domain": last.domain,
+        "dap_protocols": {dap: daps.count(dap) for dap in daps},
+        "params": {"dap_protocol": last.dap.upper()} | ({"m": last.n - last.k} if last.dap == "ec" else {}),
+        "servers_no": last.n,
+        "confs_no": len(configurations),
+        "configurations": [each.index for each in configurations],
+    }
+
+
+def _outcome(op: str, error: BaseException | None) -> str:
+    if error is None:
+        return "ok"
+    unknown = error.may_have_taken_effect if isinstance(error, Uncertain) else not isinstance(error, Exception)
+    return "unknown" if unknown and op in _CHANGING else "failed"
+
+
+def _tag(tag: Tag | None) -> list[Any] | None:
+    return None if tag is None else [tag.number, f"{tag.writer:016x}"]
+
+
+def covered_s(parts: Iterable[RecordedPart]) -> float:
+    """Seconds that the parts cover together."""
+    covered, until = 0.0, 0.0
+    for began, ended in sorted((part.began_s, part.ended_s or part.began_s) for part in parts):
+        covered += max(ended - max(began, until), 0.0)
+        until = max(until, ended)
+    return covered
+
+
+def quorum_number(quorum: Sequence[ServerId], servers: Sequence[ServerId]) -> int:
+    """The place of the quorum among the combinations of so many of ``servers``, in lexicographic order from 0, as the published logs have it."""
+    places, rank, after = sorted(servers.index(server) for server in quorum), 0, 0
+    for position, place in enumerate(places):
+        rank += sum(comb(len(servers) - 1 - skipped, len(places) - 1 - position) for skipped in range(after, place))
+        after = place + 1
+    return rank

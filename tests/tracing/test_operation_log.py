@@ -1,0 +1,224 @@
+"""The line that an operation leaves in a log, and the attributes of its span: computed from its recording."""
+
+import itertools
+import json
+import logging
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ares.client.connect import connect
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.tables import TracingSettings
+from ares.model.errors import BadInput, Unavailable
+from ares.model.identity import ClientId
+from ares.objects.operations import read, write
+from ares.operation.jobs import About
+from ares.tracing import operation_log as subject
+from ares.tracing.export import tracer_of
+from ares.tracing.operation_log import OperationLog
+from ares.tracing.summary import attributes_of, covered_s, line_of, quorum_number
+
+from ..unit.rig import once
+from .test_recording import EC, Traced
+
+PUBLISHED = [
+    "objectID",
+    "newTag",
+    "oldTag",
+    "maxTag",
+    "opID",
+    "dap_protocols",
+    "op_latency_start",
+    "op_latency_end",
+    "op_latency",
+    "read_config_latency_total",
+    "phase1_latency",
+    "phase2_latency",
+    "p2_read_config_time_total",
+    "p2_put_data_time_total",
+    "prop",
+    "status",
+    "file_size",
+    "quorum_phase1",
+    "quorum_phase2",
+    "params",
+    "servers_no",
+    "confs_no",
+    "clientID",
+    "com_latency",
+    "manager_comp_latency",
+    "message",
+    "asctime",
+    "levelname",
+    "name",
+]
+
+
+def written(name: str = "x", value: bytes = b"value") -> Traced:
+    rig = Traced()
+    rig.recording.operation.name = "write"
+    rig.run(write(rig.view, name, value))
+    rig.answer()
+    rig.answer()
+    return rig
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 2), (5, 3), (5, 5), (11, 9)])
+def test_a_quorum_has_the_number_that_the_published_logs_give_it(n, k):
+    servers = [f"s{number}" for number in range(n)]
+    numbers = [quorum_number(list(reversed(quorum)), servers) for quorum in itertools.combinations(servers, k)]
+    assert numbers == list(range(len(numbers)))
+
+
+def test_what_runs_side_by_side_counts_once():
+    class Part:
+        def __init__(self, began_s: float, ended_s: float) -> None:
+            self.began_s, self.ended_s = began_s, ended_s
+
+    assert covered_s([]) == 0
+    assert covered_s([Part(5, 6), Part(1, 3), Part(2, 4), Part(2, 3)]) == 4
+
+
+def test_the_line_of_a_write():
+    rig = written()
+    line = line_of(rig.recording, About("write", "x"), rig.value, None)
+    assert (line["message"], line["op"], line["objectID"], line["status"], line["outcome"]) == ("WRITE-COMPLETE-DSMM", "write", "x", "SUCCESS", "ok")
+    assert (line["op_latency_start"], line["op_latency_end"], line["op_latency"]) == (0.0, 9.0, 9.0)
+    assert (line["phase1_latency"], line["phase2_latency"], line["p2_put_data_time_total"], line["com_latency"]) == (4.0, 5.0, 5.0, 9.0)
+    assert (line["newTag"], line["maxTag"], line["file_size"], line["rounds"], line["prop"]) == ([1, f"{7:016x}"], [0, "0" * 16], 5, 2, True)
+    assert (line["dap_protocols"], line["params"], line["servers_no"]) == ({"EC": 1}, {"dap_protocol": "EC", "m": 2}, 5)
+    assert (line["confs_no"], line["configurations"], line["domain"]) == (1, [0], "default")
+    assert (line["quorum_phase1"], line["quorum_phase1_servers"]) == (0, ["s0", "s1", "s2", "s3"])
+    assert len(line["quorum_phase2_servers"]) == 4
+    assert list(itertools.combinations(EC.server_ids, 4))[line["quorum_phase2"]] == tuple(sorted(line["quorum_phase2_servers"]))
+
+
+def test_the_line_of_a_read_and_of_one_of_nothing():
+    rig = written()
+    reading = Traced()
+    reading.replicas, reading.recording.operation.name = rig.replicas, "read"
+    reading.run(read(reading.view, "x"))
+    reading.answer()
+    line = line_of(reading.recording, About("read", "x"), reading.value, None)
+    assert (line["maxTag"], line["newTag"], line["file_size"], line["found"], line["prop"]) == ([1, f"{7:016x}"], None, 5, True, False)
+    nothing = Traced()
+    nothing.recording.operation.name = "read"
+    nothing.run(read(nothing.view, "y"))
+    nothing.answer()
+    line = line_of(nothing.recording, About("read", "y"), nothing.value, None)
+    assert (line["found"], line["file_size"], line["status"]) == (False, 0, "SUCCESS")
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("read", "failed"), ("write", "unknown")])
+def test_the_line_of_a_failure_says_whether_it_may_have_happened(name, outcome):
+    rig = Traced()
+    rig.recording.operation.name = name
+    rig.run(once(give_up_s=3.0), timeout_s=10.0)
+    for _ in range(4):
+        rig.tick(1.0)
+    error = rig.error
+    assert isinstance(error, Unavailable)
+    error.may_have_taken_effect = True
+    line = line_of(rig.recording, About(name, "x"), None, error)
+    assert (line["status"], line["outcome"], line["file_size"]) == ("UNSUCCESS", outcome, 0)
+    assert line["error"].startswith("Unavailable: ")
+
+
+def test_the_attributes_of_the_operation():
+    rig = written()
+    about = attributes_of(rig.recording, rig.value, keys=False)
+    assert about == {
+        "db.system.name": "ares",
+        "db.operation.name": "write",
+        "db.namespace": "default",
+        "ares.domain": "default",
+        "ares.configuration": 0,
+        "ares.dap": "ec",
+        "ares.n": 5,
+        "ares.k": 3,
+        "ares.configurations": [0],
+        "ares.rounds": 2,
+        "ares.fast": False,
+        "ares.tag": f"1.{7:016x}",
+        "ares.bytes": 5,
+    }
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_log_has_every_attribute_of_the_published_format_with_a_zone(tmp_path):
+    log, rig = OperationLog(tmp_path / "ops-%p.log", ClientId(7)), written()
+    for name in ("x", "x", "y"):
+        log.write(rig.recording, About("write", name), rig.value, None)
+    log.close()
+    [path] = tmp_path.glob("ops-*.log")
+    first, second, other = lines(path)
+    assert set(PUBLISHED) <= set(first)
+    assert datetime.fromisoformat(str(first["asctime"])).utcoffset() == timedelta(0)
+    assert (first["opID"], second["opID"]) == (f"write-{7:016x}-1", f"write-{7:016x}-2")
+    assert (first["oldTag"], second["oldTag"], other["oldTag"]) == (None, first["newTag"], None)
+
+
+def test_tags_of_few_objects_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setattr(subject, "TAGS_REMEMBERED", 2)
+    log, rig = OperationLog(tmp_path / "ops.log", ClientId(7)), written()
+    for name in "abcabc":
+        log.write(rig.recording, About("write", name), rig.value, None)
+    log.close()
+    assert [line["oldTag"] for line in lines(tmp_path / "ops.log")] == [None] * 6
+
+
+def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(subject, "FILE_BYTES", 5_000)
+    log, rig = OperationLog(tmp_path / "ops.log", ClientId(7)), written()
+    for _ in range(20):
+        log.write(rig.recording, About("write", "x"), rig.value, None)
+    log.close()
+    files = list(tmp_path.iterdir())
+    assert len(files) > 2
+    assert all(file.stat().st_size <= 5_000 for file in files)
+    assert sum(len(lines(file)) for file in files) == 20
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path):
+    with pytest.raises(BadInput, match=r"operations cannot be logged to .*; nothing was sent"):
+        OperationLog(tmp_path / "no" / "ops.log", ClientId(7))
+
+
+def test_a_full_disk_costs_lines_and_is_told_once(caplog):
+    log, rig = OperationLog("/dev/full", ClientId(7)), written()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            log.write(rig.recording, About("write", "x"), rig.value, None)
+    log.close()
+    assert caplog.text.count("lines are missing in /dev/full from now on, and operations go on") == 1
+
+
+def test_operations_are_logged_whether_they_are_traced_or_not(tmp_path):
+    for share in (0.0, 1.0):
+        log = OperationLog(tmp_path / f"{share}.log", ClientId(7))
+        tracer = tracer_of(TracingSettings(exporter=f"file:{tmp_path}/{share}.spans", share=share), "a test", log)
+        assert tracer is not None
+        for name in ("one", "two"):
+            begun = tracer.begin(About("read", name))
+            assert begun is not None
+            with tracer.until_end(begun):
+                pass
+        tracer.close()
+        assert [line["objectID"] for line in lines(tmp_path / f"{share}.log")] == ["one", "two"]
+        assert (tmp_path / f"{share}.spans").exists() == (share == 1.0)
+
+
+async def test_connect_takes_the_path_of_the_log(tmp_path):
+    settings = create(tmp_path / "c", Plan(servers=3, consensus=0, base_port=0))
+    async with connect(settings, operation_log=tmp_path / "ops.log") as store:
+        with pytest.raises(Unavailable):
+            await store.read("x", timeout_s=0.1)
+    [line] = lines(tmp_path / "ops.log")
+    assert (line["message"], line["objectID"], line["status"], line["outcome"]) == ("READ-COMPLETE-DSMM", "x", "UNSUCCESS", "failed")
+    with pytest.raises(BadInput, match="named by its path"):
+        connect(settings, operation_log=7)
