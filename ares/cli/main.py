@@ -13,9 +13,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ares.cli import (
     domain_commands,
@@ -101,9 +102,21 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "log-level": (upkeep_commands.log_level, "debug --server s0", _PROCESSES),
     "scrub": (upkeep_commands.scrub, "--rate 50MiB", _PROCESSES),
 }
+
+
+class _Traces(TyperGroup):
+    """`trace FILE...` is `trace show FILE...`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = not args or args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["show", *args])
+
+
 _GROUPS = {
     "domain": typer.Typer(help="Make and list domains, sets of objects with a configuration.", rich_markup_mode=None),
-    "trace": typer.Typer(help="Show where the time of operations went.", rich_markup_mode=None),
+    "trace": typer.Typer(
+        cls=_Traces, help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).", rich_markup_mode=None
+    ),
     "keys": typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None),
 }
 for name, group in _GROUPS.items():

@@ -7,7 +7,7 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None 
 def _export_to(settings: TracingSettings, service: str) -> Export:
     service = settings.service or service
     if settings.exporter.startswith("file:"):
-        return _to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service)
+        return to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service)
     try:
         from ares.tracing.opentelemetry import sdk_export
 
@@ -62,7 +62,8 @@ def _parent_of_caller() -> Parent:
     return current_span
 
 
-def _to_file(path: Path, service: str) -> Callable[[Sequence[Span]], None]:
+def to_file(path: Path, service: str) -> Export:
+    """Adds lines of OTLP's JSON to a file."""
     resource = {"attributes": [_attribute("service.name", service), _attribute("service.version", VERSION), _attribute("process.pid", os.getpid())]}
 
     def export(spans: Sequence[Span]) -> None:

@@ -27,7 +27,10 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.process
 def test_the_whole_story(tmp_path: Path) -> None:
-    done = subprocess.run([*DEMO, "--json", "--dir", tmp_path], capture_output=True, text=True, check=False, timeout=240)
+    work, cache = tmp_path / "work", tmp_path / "cache"
+    work.mkdir()
+    environment = os.environ | {"ARES_CACHE": str(cache)}
+    done = subprocess.run([*DEMO, "--json", "--dir", work], capture_output=True, text=True, check=False, timeout=240, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert all(step["ok"] for step in told["steps"])
@@ -45,7 +48,11 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert moves[1]["leader_term"] > moves[1]["term"]
     assert told["operations"] == sum(phase[kind]["count"] for phase in told["phases"] for kind in ("reads", "writes"))
     assert all(phase["reads"]["count"] and phase["writes"]["count"] for phase in told["phases"])
-    assert list(tmp_path.iterdir()) == []
+    assert list(work.iterdir()) == []
+    assert told["trace"] == str(cache / "demo.spans")
+    shown = subprocess.run(python("-m", "ares", "trace", told["trace"]), capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("read ")
+    assert "made the quorum of" in shown
     assert not any(runs(pid) for pid in told["steps"][0]["pids"].values())
 
 

@@ -34,7 +34,8 @@ def demo(
 ) -> None:
     """Start a cluster, kill a server that comes back with its data, move everything elsewhere twice while clients read and write, lose the leader.
 
-    At the end every process is killed at once and started again: what was written is there. Then all is stopped and removed.
+    At the end every process is killed at once and started again: what was written is there. Then all is stopped and removed,
+    but for the trace of a read, a small file in the cache that `ares-cli trace` shows.
     """
     from rich.console import Console
 
@@ -91,6 +92,7 @@ def _summary(narrator: "Narrator", story: "Story", begin: float) -> dict[str, An
         "objects_compared": story.objects_read,
         "bytes": story.bytes,
         "crashes_survived": story.killed,
+        "trace": str(story.trace or ""),
         "phases": [story.traffic.summary(phase) for phase in story.phases],
         "steps": narrator.steps,
     }

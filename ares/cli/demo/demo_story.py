@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import itertools
 import os
+import shlex
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from rich.table import Table
 from ares.cli.local.cluster_commands import START_TIMEOUT_S
 from ares.cli.local.supervisor import Supervisor, members_of
 from ares.cli.terminal import size
-from ares.client.connect import connect
+from ares.client.connect import Connecting, connect
+from ares.client.local_copy import cache_directory
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.settings import Settings
+from ares.cluster.tables import TracingSettings
 from ares.fragment.report import WriteReport
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
@@ -30,6 +34,10 @@ from ares.model.identity import ServerId
 from ares.operation import session
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
+from ares.tracing.export import to_file
+from ares.tracing.spans import Span
+from ares.tracing.tracer import Tracer
+from ares.tracing.tree import Tree
 
 # -- how it is told ------------------------------------------------------------------------------------------------------
 
@@ -99,6 +107,9 @@ class Narrator:
             "crashes": f"kill -9 of {' and of '.join(summary['crashes_survived'])}: survived",
             "in all": f"{summary['seconds']} s; nothing is left running",
         }
+        if summary["trace"]:
+            command = sys.argv[0] if sys.argv[0].endswith("ares-cli") else "ares-cli"
+            lines["next"] = f"where the time of the last read went:  {shlex.join([command, 'trace', summary['trace']])}"
         for name, text in lines.items():
             self.console.print(f"[bold]{name:12}[/]{text}", soft_wrap=True)
 
@@ -264,6 +275,7 @@ class Story:
         self.bytes = 0
         self.objects_read = 0
         self.killed: list[str] = []
+        self.trace: Path | None = None
 
     async def run(self, settings: Settings, supervisor: Supervisor) -> None:
         """The whole story, of the processes that ``supervisor`` started. Raises :class:`AresError` at the first step that fails."""
@@ -292,6 +304,7 @@ class Story:
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
             await self._read_files(store, "a client that never heard of all this reads everything and compares SHA-256")
             await self._compare_file(newcomer)
+        await self._trace_a_read(settings)
 
     async def _create(self, manager: Manager) -> ObjectStore:
         with self._step("make a domain whose objects are replicated on three of the five servers") as step:
@@ -325,6 +338,25 @@ class Story:
             step.data = {"objects": len(values), "bytes": total, "bytes_per_s": round(total / seconds)}
         self.bytes += total
         self.objects_read += len(values)
+
+    async def _trace_a_read(self, settings: Settings) -> None:
+        """Read the largest object, and keep where the time went, for `ares-cli trace`."""
+        with self._step(f"read the {self._mib} MiB once more, with a trace") as step:
+            spans: list[Span] = []
+            async with Connecting(settings, Tracer(TracingSettings(exporter="console", parent=False), spans.extend)) as manager:
+                value = await (await manager.domain(DOMAIN)).read("files/random")
+            last = max((span for span in spans if not span.parent), key=lambda span: span.began_ns)
+            trace = [span for span in spans if span.trace == last.trace]
+            self.bytes += len(value)
+            step.note = Tree(trace).sentence()
+            step.data = {"spans": len(trace)}
+            if (directory := cache_directory(os.environ)) is not None:
+                with suppress(OSError):  # it is only shown
+                    directory.mkdir(parents=True, exist_ok=True)
+                    path = directory / "demo.spans"
+                    path.unlink(missing_ok=True)
+                    to_file(path, "demo")(trace)
+                    self.trace = path
 
     async def _edit_file(self, manager: Manager) -> None:
         """Put the file, change a line in the middle, put it again."""
