@@ -1,5 +1,6 @@
 """Spans as OpenTelemetry's SDK has them, for its exporters; and the span of whoever calls ares. The only module that imports it."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from ares.model.errors import BadInput
 from ares.model.version import VERSION
 from ares.tracing.spans import CLIENT, SERVER, Span
-from ares.tracing.tracer import Export
+from ares.tracing.tracer import THREAD, Export
 
 _KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("ares", VERSION)
@@ -25,14 +26,32 @@ class NotExported(Exception):
     """The collector did not take them."""
 
 
+class _Hushed(logging.Filter):
+    """Keeps what an exporter logs of each of its tries in the tracer's threads from the program's log: the tracer tells of it once.
+
+    ``said``: the last of that.
+    """
+
+    said = "it did not take them"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not (record.threadName or "").startswith(THREAD):
+            return True
+        self.said = record.getMessage().partition(", retrying in")[0]
+        return False
+
+
 def sdk_export(exporter: str, service: str) -> Export:
     """``exporter``: ``otlp`` or ``console``; the rest of OpenTelemetry's variables are read by the exporter itself. Raises :class:`BadInput`."""
     resource = Resource.create({"service.name": service, "service.version": VERSION})
     to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp()
+    hushed = _Hushed()
+    for module in {kind.__module__ for kind in type(to).__mro__}:
+        logging.getLogger(module).addFilter(hushed)
 
     def export(spans: Sequence[Span]) -> None:
         if to.export([_readable(span, resource) for span in spans]) is not SpanExportResult.SUCCESS:
-            raise NotExported("it did not take them")
+            raise NotExported(hushed.said)
 
     return export
 

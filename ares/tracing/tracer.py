@@ -35,8 +35,11 @@ WAITING_PARTS_MAX = 100_000
 
 EXPORT_SPANS = 512
 EXPORT_S = 1.0
-CLOSE_S = 5.0
+CLOSE_S = 2.0
 """How long an end waits for what is not exported yet."""
+
+THREAD = "ares-tracing"
+"""What the threads are called in which spans are made and exported."""
 
 SAMPLED = b"\x01"
 
@@ -162,7 +165,7 @@ class Tracer:
             self._waiting.append((parts, make))
             self._waiting_parts += parts
             if self._thread is None and not self._closing:
-                thread = threading.Thread(target=self._run, name="ares-tracing", daemon=True)
+                thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
                 with contextlib.suppress(RuntimeError):  # no more threads may be started: later, perhaps
                     thread.start()
                     self._thread = thread
@@ -207,9 +210,11 @@ class Tracer:
         with self._lock:
             thread, self._closing = self._thread, True
         if thread is not None:
-            last = threading.Thread(target=self._end_with, args=(thread,), daemon=True)
+            last = threading.Thread(target=self._end_with, args=(thread,), name=THREAD, daemon=True)
             last.start()
             last.join(CLOSE_S)
+            if last.is_alive():
+                _logger.warning("%s did not take the last traces within %g s: they are lost", self.settings.exporter, CLOSE_S)
 
     def _end_with(self, thread: threading.Thread) -> None:
         self._wake.set()
