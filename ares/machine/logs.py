@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from pythonjsonlogger.json import JsonFormatter
+from pythonjsonlogger.msgspec import MsgspecFormatter
 
 from ares.model.errors import BadInput
 
@@ -17,7 +17,7 @@ FIELDS = ("asctime", "levelname", "name", "message")
 _log = logging.getLogger(__name__)
 
 
-class LineFormatter(JsonFormatter):
+class LineFormatter(MsgspecFormatter):
     """A record as a line of JSON; ``asctime`` is UTC, and says so."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:

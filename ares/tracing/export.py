@@ -4,13 +4,13 @@ The lines are OTLP's own JSON, as its file exporter writes it: collectors read i
 """
 
 import base64
-import json
 import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ares.cluster.tables import TracingSettings
@@ -72,7 +72,7 @@ def to_file(path: Path, service: str) -> Export:
             end = file.seek(0, os.SEEK_END)
             if end and os.pread(file.fileno(), 1, end - 1) != b"\n":  # a line was cut off: this one is not to go on with it
                 file.write(b"\n")
-            file.write(json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}).encode() + b"\n")
+            file.write(msgspec.json.encode({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}) + b"\n")
 
     return export
 

@@ -50,9 +50,7 @@ class OperationLog:
             self._tags.move_to_end(place)
             if len(self._tags) > TAGS_REMEMBERED:
                 self._tags.popitem(last=False)
-        record = logging.LogRecord("ares.operations", logging.INFO, "", 0, line.pop("message"), None, None)
-        record.__dict__.update(line)
-        self._file.handle(record)
+        self._file.handle(logging.LogRecord("ares.operations", logging.INFO, "", 0, line, None, None))
 
     def close(self) -> None:
         """Idempotent."""
@@ -67,6 +65,9 @@ class _File(RotatingFileHandler):
         super().__init__(path, **how)
         self.setFormatter(LineFormatter(list(FIELDS)))
         self._failed = 0
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # the library's makes the line once more to know its length
+        return self.stream is not None and self.stream.tell() >= self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
         self._failed += 1

@@ -4,7 +4,8 @@ The line has the attributes that the authors of ARES logged (python-json-logger,
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from math import comb
 from typing import Any
 
@@ -62,7 +63,10 @@ class OperationSummary(Struct):
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:
         """The parts of this name in these phases, or in any."""
-        return [part for phase in phases or (BEFORE, PHASE_1, PHASE_2) for part in self.parts.get((phase, name), ())]
+        found: list[RecordedPart] = []
+        for phase in phases or (BEFORE, PHASE_1, PHASE_2):
+            found += self.parts.get((phase, name), ())
+        return found
 
     @property
     def fast(self) -> bool:
@@ -141,7 +145,7 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
     """The line of an operation log, without what the log itself knows: the client, the operation's number, its earlier tag of the object."""
     summary, whole = summary_of(recording, result), recording.operation
     op, object = _named(whole.name, label)
-    communication_s = covered_s(part for name in _WAITS for part in summary.of(name))
+    communication_s = covered_s([part for name in _WAITS for part in summary.of(name)])
     line = {
         "message": MESSAGES.get(op, f"{op.upper()}-COMPLETE"),
         "op": op,
@@ -172,7 +176,7 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
     for phase in (PHASE_1, PHASE_2):
         if (quorum := summary.quorum(phase)) is not None and quorum.configuration is not None:
             servers = [heard.server for heard in quorum.heard[: quorum.needed]]
-            line |= {f"quorum_{phase}": quorum_number(servers, quorum.configuration.server_ids), f"quorum_{phase}_servers": servers}
+            line |= {f"quorum_{phase}": quorum_number(tuple(servers), quorum.configuration.server_ids), f"quorum_{phase}_servers": servers}
     return line if summary.moved is None else line | {"objects_moved": summary.moved}
 
 
@@ -211,8 +215,10 @@ def _tag(tag: Tag | None) -> list[Any] | None:
     return None if tag is None else [tag.number, f"{tag.writer:016x}"]
 
 
-def covered_s(parts: Iterable[RecordedPart]) -> float:
+def covered_s(parts: Sequence[RecordedPart]) -> float:
     """Seconds that the parts cover together."""
+    if len(parts) < 2:
+        return sum((part.ended_s or part.began_s) - part.began_s for part in parts)
     covered, until = 0.0, 0.0
     for began, ended in sorted((part.began_s, part.ended_s or part.began_s) for part in parts):
         covered += max(ended - max(began, until), 0.0)
@@ -220,7 +226,8 @@ def covered_s(parts: Iterable[RecordedPart]) -> float:
     return covered
 
 
-def quorum_number(quorum: Sequence[ServerId], servers: Sequence[ServerId]) -> int:
+@lru_cache
+def quorum_number(quorum: tuple[ServerId, ...], servers: tuple[ServerId, ...]) -> int:
     """The place of the quorum among the combinations of so many of ``servers``, in lexicographic order from 0, as the published logs have it."""
     places, rank, after = sorted(servers.index(server) for server in quorum), 0, 0
     for position, place in enumerate(places):

@@ -1,13 +1,14 @@
 """Decides which operations are traced, and hands what they did to an exporter in a thread of its own.
 
 The decision is one comparison for an operation, and what is not traced costs nothing more. What is traced is recorded as plain data; spans are made
-of it in the exporter's thread. What waits for an exporter is bounded: what comes beyond is dropped and counted, and the first time is logged.
+of it in the exporter's thread. That works a fraction of a millisecond at a time and rests three times as long, for an event loop lets go of the
+interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. What waits for an exporter is bounded:
+what comes beyond is not traced and counted, and the first time is logged.
 """
 
 import contextlib
 import logging
 import random
-import secrets
 import threading
 import time
 from collections import deque
@@ -33,8 +34,12 @@ from ares.tracing.spans import Span, span_of, spans_of
 WAITING_PARTS_MAX = 100_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
-EXPORT_SPANS = 512
+EXPORT_SPANS = 128
 EXPORT_S = 1.0
+SLICE_S = 0.0002
+RESTS = 3.0
+"""The exporter's thread has a quarter of a processor, at most."""
+
 CLOSE_S = 2.0
 """How long an end waits for what is not exported yet."""
 
@@ -101,6 +106,7 @@ class Tracer:
         self._waiting: deque[tuple[int, Callable[[], Iterable[Span]]]] = deque()
         self._waiting_parts = 0
         self._failed = 0
+        self._rested_s = 0.0
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -117,12 +123,15 @@ class Tracer:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
         sampled = above[2] if above is not None else self._chance.random() < self._share
+        if sampled and self._waiting_parts > WAITING_PARTS_MAX:
+            self._drop()
+            sampled = False
         if not sampled and self._log is None:
             return None
         name = label.what if isinstance(label, About) else str(label).partition(" of ")[0]
         if not sampled:
             return TracedOperation(Recording(name, time.perf_counter, self.computed), b"", b"", label)
-        trace, parent = (secrets.token_bytes(16), b"") if above is None else above[:2]
+        trace, parent = (_new_id() + _new_id(), b"") if above is None else above[:2]
         return TracedOperation(Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED), trace, parent, label)
 
     @contextmanager
@@ -157,10 +166,8 @@ class Tracer:
 
     def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
         with self._lock:
-            if self._waiting_parts + parts > WAITING_PARTS_MAX and self._waiting:
-                self.dropped += 1
-                if self.dropped == 1:
-                    _logger.warning("traces are made faster than they can be exported to %s: some are dropped", self.settings.exporter)
+            if self._waiting_parts > WAITING_PARTS_MAX:
+                self._drop()
                 return
             self._waiting.append((parts, make))
             self._waiting_parts += parts
@@ -171,6 +178,11 @@ class Tracer:
                     self._thread = thread
         if self._waiting_parts >= EXPORT_SPANS:
             self._wake.set()
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if self.dropped == 1:
+            _logger.warning("operations come faster than their traces can be exported to %s: some are not traced", self.settings.exporter)
 
     def _run(self) -> None:
         while not self._closing:
@@ -183,6 +195,7 @@ class Tracer:
             try:
                 for spans in batched(self._taken(), EXPORT_SPANS):
                     self._export(spans)
+                    self._rest()
             except Exception as error:
                 self._failed += 1
                 if self._failed == 1:
@@ -202,6 +215,14 @@ class Tracer:
                 self._waiting_parts -= parts
             taken += parts
             yield from make()
+            self._rest()
+
+    def _rest(self) -> None:
+        """In the exporter's thread: after some work, let others go on."""
+        worked_s = time.thread_time() - self._rested_s
+        if worked_s > SLICE_S and not self._closing:
+            time.sleep(RESTS * worked_s)
+            self._rested_s = time.thread_time()
 
     def close(self) -> None:
         """Export what waits, for CLOSE_S at most, and close the log of operations."""
@@ -229,5 +250,9 @@ def batched(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
         yield some
 
 
+_ids = random.Random()
+"""No secrets: the kernel's would cost a system call for each, in which the interpreter's lock is let go."""
+
+
 def _new_id() -> bytes:
-    return secrets.token_bytes(8)
+    return _ids.getrandbits(64).to_bytes(8, "big")

@@ -68,7 +68,7 @@ def written(name: str = "x", value: bytes = b"value") -> Traced:
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 2), (5, 3), (5, 5), (11, 9)])
 def test_a_quorum_has_the_number_that_the_published_logs_give_it(n, k):
     servers = [f"s{number}" for number in range(n)]
-    numbers = [quorum_number(list(reversed(quorum)), servers) for quorum in itertools.combinations(servers, k)]
+    numbers = [quorum_number(tuple(reversed(quorum)), tuple(servers)) for quorum in itertools.combinations(servers, k)]
     assert numbers == list(range(len(numbers)))
 
 
