@@ -8,6 +8,7 @@ what comes beyond is not traced and counted, and the first time is logged.
 
 import contextlib
 import logging
+import os
 import random
 import threading
 import time
@@ -123,7 +124,7 @@ class Tracer:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
         sampled = above[2] if above is not None else self._chance.random() < self._share
-        if sampled and self._waiting_parts > WAITING_PARTS_MAX:
+        if sampled and self._waiting_parts >= WAITING_PARTS_MAX:
             self._drop()
             sampled = False
         if not sampled and self._log is None:
@@ -166,7 +167,7 @@ class Tracer:
 
     def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
         with self._lock:
-            if self._waiting_parts > WAITING_PARTS_MAX:
+            if self._waiting_parts >= WAITING_PARTS_MAX:
                 self._drop()
                 return
             self._waiting.append((parts, make))
@@ -251,7 +252,9 @@ def batched(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
 
 
 _ids = random.Random()
-"""No secrets: the kernel's would cost a system call for each, in which the interpreter's lock is let go."""
+"""No secrets: the kernel's would cost a system call for each, in which the interpreter's lock is let go. A child of a fork begins with others."""
+
+os.register_at_fork(after_in_child=_ids.seed)
 
 
 def _new_id() -> bytes:

@@ -1,6 +1,7 @@
 """Which operations are traced, what their spans are, and what an exporter that fails, hangs or is slow costs: nothing but spans."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -65,6 +66,17 @@ def test_a_span_of_the_caller_decides_and_is_the_parent(sampled):
     assert traced(tracer) == sampled
     tracer.close()
     assert [(span.trace, span.parent) for span in spans] == [(b"t" * 16, b"p" * 8)] * sampled
+
+
+def test_a_child_of_a_fork_gives_other_ids_than_its_parent():
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        os.write(write_end, subject._new_id())
+        os._exit(0)
+    os.wait()
+    assert os.read(read_end, 8) != subject._new_id()
+    os.close(read_end)
+    os.close(write_end)
 
 
 def test_names_are_told_only_where_that_is_wanted():
