@@ -109,6 +109,8 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
             summary.tag, summary.size = result.tag, result.length
         case Reconfigured():
             summary.moved, summary.size = result.moved, result.bytes
+        case (_, Reconfigured() as done):  # the autopilot's, with its verdict
+            summary.moved, summary.size = done.moved, done.bytes
         case bytes():
             summary.size = len(result)
     summary.size = None if summary.size is None else max(summary.size, 0)

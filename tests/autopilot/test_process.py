@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ares import connect_blocking
+from ares.tracing.tree import read_spans
 from tests.process.command_line import Cli
 from tests.process.warm_start import ares_cli
 
@@ -21,8 +22,9 @@ LOOKS_MAX = 60
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Iterator[Cli]:
-    """Five servers, two of them spares, with an autopilot that needs seconds to move a domain."""
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """Five servers, two of them spares, with an autopilot that needs seconds to move a domain. All are traced."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", f"file:{tmp_path}/%p.spans")
     directory = tmp_path / "cluster"
     words = ["--servers", "3", "--spares", "2", "--consensus", "3", "--base-port", "0", "--autopilot", "--durability", "memory"]
     ares("init", directory, *words)
@@ -79,3 +81,10 @@ def test_a_spare_takes_over_though_the_leader_dies_in_the_middle(cli: Cli) -> No
     begun = [line for line in logged if line["message"].startswith("replacing s1 by")]
     assert [(line["server"], line["domain"]) for line in begun] == [(killed, "default")]
     assert "autopilot: " in cli.ok("status").decode()
+    ares("down", cli.directory)
+    traced = b"".join(path.read_bytes() for path in cli.directory.parent.glob("*.spans"))
+    spans = list(read_spans(traced.splitlines(), []))
+    [move] = [span for span in spans if span.name == "repair" and not span.parent and "ares.objects_moved" in span.attributes]
+    assert move.attributes["ares.objects_moved"] > 0
+    assert {"StartReconRequest-MEMORY", "Consensus", "UpdateConfig", "FinalizeConfig"} <= {span.name for span in spans if span.trace == move.trace}
+    assert b"ares-autopilot" in traced

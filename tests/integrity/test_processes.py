@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ares
+from ares.tracing.tree import read_spans
 
 from ..process.command_line import Cli
 from ..process.warm_start import ares_cli
@@ -18,7 +19,8 @@ FLIPS = 40
 
 
 @pytest.fixture(params=["abd", "ec"])
-def cluster(request, tmp_path):
+def cluster(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", f"file:{tmp_path}/%p.spans")
     directory = tmp_path / "c"
     init = ["init", directory, "--servers", "5", "--consensus", "0", "--dap", request.param, "--base-port", "0"]
     for words in (init, ["up", directory, "--detach"]):
@@ -60,6 +62,11 @@ def test_scrub(cluster, tmp_path):
     cluster.ok("up", cluster.directory, "--detach")
     assert {server["quarantined"] for server in cluster.json("scrub")["servers"].values()} == {0}
     check(cluster, values)
+    traced = b"".join(path.read_bytes() for path in tmp_path.glob("*.spans"))
+    repairs = [span for span in read_spans(traced.splitlines(), []) if span.name == "repair"]
+    assert repairs
+    assert {"GetData"} <= {span.name for span in read_spans(traced.splitlines(), []) if span.trace == repairs[0].trace}
+    assert b"ares-repair" in traced
 
 
 def check(cluster, values):
