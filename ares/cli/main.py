@@ -26,13 +26,13 @@ from ares.cli import (
     object_commands,
     status_command,
     torture_command,
-    trace_commands,
     upkeep_commands,
 )
 from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, command, say, taking_options
+from ares.cli.seeing import results_commands, trace_commands
 from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
@@ -96,6 +96,8 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "trace read": (trace_commands.read, "greeting", ALL),
     "trace write": (trace_commands.write, "greeting hello.txt", ALL),
     "trace show": (trace_commands.show, "spans.json", _JSON),
+    "results import": (results_commands.import_, "runs/ --into results.db", _JSON),
+    "results summary": (results_commands.summary, "results.db --csv", _JSON),
     "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
     "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
     "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),
@@ -117,6 +119,7 @@ _GROUPS = {
     "trace": typer.Typer(
         cls=_Traces, help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).", rich_markup_mode=None
     ),
+    "results": typer.Typer(help="Import operation logs of runs, and show their figures.", rich_markup_mode=None),
     "keys": typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None),
 }
 for name, group in _GROUPS.items():

@@ -13,7 +13,7 @@ from ares.machine.logs import FIELDS, LineFormatter
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
 from ares.operation.recording import Recording
-from ares.tracing.summary import line_of
+from ares.tracing.outcomes import line_of
 
 FILE_BYTES = 256 * 1024 * 1024
 FILES = 16

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ares.model.identity import ServerId
 from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
-from ares.tracing.summary import attributes_of, of_configuration
+from ares.tracing.outcomes import attributes_of, of_configuration
 
 NAMES = {
     **dict.fromkeys(("read", "read_versioned", "cvr_read", "stat"), "StartReadRequest-MEMORY"),

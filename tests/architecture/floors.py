@@ -45,6 +45,7 @@ OWNERS = {
     "fsspec": "ares.filesystem",
     "prometheus_client": "ares.server.prometheus",
     "rapidfuzz": "ares.fragment.match",
+    "influxdb_client": "ares.results.influx",
     "opentelemetry": "ares.tracing.opentelemetry",
 }
 """The only modules (by prefix) that may import a library."""

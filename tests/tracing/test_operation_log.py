@@ -18,7 +18,7 @@ from ares.operation.jobs import About
 from ares.tracing import operation_log as subject
 from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog
-from ares.tracing.summary import attributes_of, covered_s, line_of, quorum_number
+from ares.tracing.outcomes import attributes_of, covered_s, line_of, quorum_number
 
 from ..unit.rig import once
 from .test_recording import EC, Traced

@@ -1,0 +1,1 @@
+"""Seeing inside: traces, a live view of a cluster, and the results of runs."""

@@ -1,0 +1,131 @@
+"""Operation logs of runs into a database, and the figures in it."""
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import to_builtins
+
+from ares.cli.local_files import check_output, telling_interruption
+from ares.cli.options import Common, say
+from ares.cli.terminal import printable, progress_bar
+from ares.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from ares.results.importing import Flaws, ImportReport
+    from ares.results.influx import InfluxTarget
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The database of results, which `results import` made.", show_default=False)]
+Directories = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories with operation logs, at whatever depth.", show_default=False)]
+_COUNTS = {"clients": "n_clients", "ops": "n_ops", "failed": "n_unsuccessful"}
+_FIGURES = {"mean ms": "mean_s", "p50 ms": "p50_s", "p99 ms": "p99_s", "max ms": "max_s"}
+_RATE = "throughput_ops_s_per_client"
+
+
+def import_(
+    common: Common,
+    directories: Directories,
+    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The database; made if it is not there.", show_default=False)],
+    influx: Annotated[str, typer.Option("--influx", metavar="URL", help="Also send what this InfluxDB lacks, http://HOST:8086?org=O&bucket=B.")] = "",
+) -> None:
+    """Import operation logs into a database: our own, and those that the authors of ARES published.
+
+    Importing again adds only what is new; what was interrupted goes on where it was. INFLUXDB_V2_TOKEN is the token for --influx.
+    """
+    from ares.results.database import ResultsFailed, opened
+    from ares.results.importing import import_runs
+
+    check_output(into)
+    target = _target(influx) if influx else None
+    sent, failed = 0, None
+    kept = "what was imported is kept; the same command goes on from there"
+    with telling_interruption(lambda: kept), opened(into, create=True) as database, progress_bar("importing") as show:
+        report = import_runs(database, directories, lambda done, total, name: show("importing", done >> 20, total >> 20, f"MiB, {printable(name)}"))
+        if target:
+            from ares.results.influx import send
+
+            def so_far(count: int) -> None:
+                nonlocal sent
+                sent = count
+                show("sending", count, 0, "operations")
+
+            try:
+                send(database, target, so_far)
+            except ResultsFailed as error:  # what was imported is told all the same
+                failed = error
+    sending = [f"{sent} operations were sent to {target.shown}"] if target else []
+    common.report(to_builtins(report) | {"sent": sent}, "\n".join([*_told(report), *sending]))
+    if failed:
+        raise failed
+
+
+def _target(url: str) -> "InfluxTarget":
+    try:
+        from ares.results.influx import parse_target
+    except ImportError as error:
+        raise BadInput(f"--influx: {error.name} is not installed here: pip install 'ares-storage[results]'. Nothing was imported") from error
+    return parse_target(url)
+
+
+def _told(report: "ImportReport") -> list[str]:
+    lines = [
+        f"{report.runs} runs; {report.files} files had something new: {report.operations} operations, {report.events} events, {report.spans} spans"
+    ]
+    if report.read_again:
+        lines.append(f"{report.read_again} files had been replaced, and were read again")
+    if report.passed_over:
+        lines.append(f"{report.passed_over} lines are of no operation")
+    if report.left_out:
+        lines.append(f"{report.left_out} spans are more than the database takes of one run, and were left out")
+    for what, flaws in (("malformed lines", report.malformed), ("lines without an end", report.unfinished), ("unreadable", report.unreadable)):
+        lines += _flawed(what, flaws)
+    return lines
+
+
+def _flawed(what: str, flaws: "Flaws") -> list[str]:
+    lines = [f"{flaws.count} {what}:"] if flaws.count else []
+    lines += [f"  {printable(path)}{f':{line}' if line else ''}: {why}" for path, line, why in flaws.first]
+    more = flaws.count - len(flaws.first)
+    return [*lines, f"  and {more} more; the table bad_lines has the first of each file"] if more else lines
+
+
+def summary(
+    common: Common,
+    file: File,
+    as_csv: Annotated[bool, typer.Option("--csv", help="All columns, as lines of comma-separated values.")] = False,
+) -> None:
+    """Show the figures of each run and operation."""
+    from ares.results.database import opened
+    from ares.results.summary import COLUMNS, cell, summarise
+
+    if as_csv and common.json:
+        raise BadInput("--csv and --json: choose one")
+    with opened(file) as database:
+        rows = list(summarise(database))
+    if common.json:
+        common.report(rows, "")
+    elif as_csv:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([cell(row[name]) for name in COLUMNS] for row in rows)
+        say(text.getvalue().removesuffix("\n"))
+    else:
+        say("\n".join(_table(rows)) or "no operations were measured in these runs")
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    """By scenario; a run by the last part of its path."""
+    table = [("run", "op", *_COUNTS, *_FIGURES, "client ops/s")]
+    for row in rows:
+        figures = ["-" if row[name] is None else f"{1000 * row[name]:.3f}" for name in _FIGURES.values()]
+        rate = "-" if row[_RATE] is None else f"{row[_RATE]:.3f}"
+        run = printable(row["run_dir"].rpartition("/")[2].removeprefix("logs_"))
+        table.append((run, row["op"], *(str(row[name]) for name in _COUNTS.values()), *figures, rate))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(f"{text:{'<' if place < 2 else '>'}{widths[place]}}" for place, text in enumerate(line)) for line in table]
+    scenarios = [printable(f"{row['scenario']}") for row in rows]
+    told = [f"\n{here}\n{line}" if here != before else line for line, here, before in zip(lines[1:], scenarios, [None, *scenarios], strict=False)]
+    return [lines[0], *told] if rows else []

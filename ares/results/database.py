@@ -1,0 +1,145 @@
+"""The database of results: one SQLite file, its tables, and what is said when it cannot be used.
+
+Operations of a run are found by its files, `file_id IN (SELECT id FROM files WHERE run_id = ?)`: the table is in the order of `file_id, line`.
+The view `measured` has those that figures are taken from: neither preparations nor the final read, and one level of each operation.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from ares.model.errors import AresError, BadInput
+
+VERSION = 1
+APPLICATION = int.from_bytes(b"ares", "big")
+BUSY_S = 10.0
+"""How long is waited for another program that has the database."""
+
+TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS runs (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, name TEXT, -- name: the path as people know it, in the published collection from raw_data on
+    scenario TEXT, algorithm TEXT, servers INT, writers INT, readers INT, reconfigurers INT, object_size INT, k INT, m INT, topology TEXT,
+    iteration INT,
+    level TEXT, -- 'client' or 'user': the level that figures are taken from
+    parameters TEXT, provenance TEXT); -- JSON
+CREATE TABLE IF NOT EXISTS files (
+    id INTEGER PRIMARY KEY, run_id INT NOT NULL, path TEXT UNIQUE NOT NULL,
+    kind TEXT NOT NULL, -- 'main', 'phase1', 'read_file', 'events', 'trace'
+    client TEXT, shift_s INT, -- shift_s: what its host's clock is ahead of that of the run's first client, by time zones
+    inode INT, modified_ns INT, -- of the file when it was read to its end
+    read_bytes INT NOT NULL DEFAULT 0, digest TEXT NOT NULL DEFAULT '', -- how far it was read, and XXH3 (128 bits) of that
+    lines INT NOT NULL DEFAULT 0, malformed INT NOT NULL DEFAULT 0,
+    passed_over INT NOT NULL DEFAULT 0); -- lines that are no operations; spans beyond the bound of a run
+CREATE INDEX IF NOT EXISTS files_of_run ON files (run_id);
+CREATE TABLE IF NOT EXISTS operations (
+    file_id INT, line INT, run_id INT, level TEXT, -- 'client' or 'user'
+    op TEXT, client TEXT, ok INT,
+    began_s REAL, -- seconds since 1970 by the clock of the run, which is that of its first client
+    clock_s REAL, -- when it began by the monotonic clock of its client: comparable within one client of a run only
+    latency_s REAL, size INT, read_config_s REAL, phase1_s REAL, phase2_s REAL, p2_read_config_s REAL, p2_put_data_s REAL,
+    error TEXT, more TEXT, -- more: JSON of all else that the line says
+    PRIMARY KEY (file_id, line)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bad_lines (file_id INT, line INT, why TEXT, PRIMARY KEY (file_id, line)) WITHOUT ROWID; -- the first of each file
+CREATE TABLE IF NOT EXISTS events (
+    file_id INT, line INT, run_id INT, at_s REAL, what TEXT, server TEXT, detail TEXT, PRIMARY KEY (file_id, line)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spans (
+    file_id INT, line INT, run_id INT, trace BLOB, id BLOB, parent BLOB, name TEXT, began_ns INT, ended_ns INT, kind TEXT,
+    attributes TEXT, error TEXT);
+CREATE INDEX IF NOT EXISTS spans_of_file ON spans (file_id);
+CREATE TABLE IF NOT EXISTS sent (target TEXT, file_id INT, line INT, PRIMARY KEY (target, file_id)) WITHOUT ROWID; -- the last line that InfluxDB has
+CREATE VIEW IF NOT EXISTS measured AS SELECT o.* FROM runs r CROSS JOIN files f ON f.run_id = r.id CROSS JOIN operations o ON o.file_id = f.id
+    WHERE f.kind = 'main' AND (o.level = r.level OR o.op IN ('put', 'get', 'list'));
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+
+OF_A_FILE = ("operations", "bad_lines", "events", "spans", "sent")
+"""Tables whose rows go when their file is read again."""
+
+
+class ResultsFailed(AresError):
+    """The database of results could not be read or written. What was committed before is kept."""
+
+
+@contextmanager
+def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """The database at ``path``; ``create``: to be written, and made if it is not there.
+
+    Raises :class:`BadInput` if it is another program's or another version's, and :class:`ResultsFailed`.
+    """
+    if not create and not path.is_file():
+        raise BadInput(f"there is no file {path}; `ares-cli results import DIR --into {path}` makes it")
+    with _telling(path):
+        mode = "rwc" if create else "rw"
+        where = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
+        database = sqlite3.connect(where, uri=True, timeout=BUSY_S, isolation_level=None)
+        try:
+            if _is_empty(database, path):
+                if not create:
+                    raise BadInput(f"{path} is empty: no results were imported into it yet")
+                database.executescript(TABLES)
+            if create:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA synchronous = NORMAL")
+                database.execute("PRAGMA wal_autocheckpoint = 8000")  # pages of 4 KiB: they are written twice, and forced out this often
+            yield database
+        finally:
+            if create:
+                with suppress(sqlite3.Error):  # some other program reads; the last one that closes it does this
+                    database.execute("PRAGMA journal_mode = DELETE")
+            database.close()
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
+    [(application,)], [(version,)], [(things,)] = (
+        database.execute(question).fetchall() for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
+    )
+    if not (application or version or things):
+        return True
+    if application != APPLICATION:
+        raise BadInput(f"{path} is a database of another program; it was not changed. Name another file")
+    if version != VERSION:
+        raise BadInput(
+            f"{path} holds results in format {version}, and this release of ares knows format {VERSION}; it was not changed. "
+            "Use the release that wrote it, or import the logs into a new file"
+        )
+    return False
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """What SQLite says, as a person needs it."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        kept = "what was imported before is kept; the same command goes on from there"
+        if code == sqlite3.SQLITE_NOTADB:
+            raise BadInput(f"{path} is no database of results; it was not changed. Name another file") from error
+        if code == sqlite3.SQLITE_CANTOPEN:
+            raise BadInput(f"{path} cannot be opened, or made there; nothing was imported. Name a file in a directory that may be written") from error
+        if code == sqlite3.SQLITE_CORRUPT:
+            raise ResultsFailed(f"{path} is damaged: {error}. Import the logs into a new file; they are all that it was made of") from error
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CONSTRAINT):
+            raise ResultsFailed(f"another program is using {path}, and was waited for {BUSY_S:g} s; {kept}") from error
+        if code == sqlite3.SQLITE_FULL:
+            raise ResultsFailed(f"{path}: the disk is full; {kept} when there is room") from error
+        raise ResultsFailed(f"{path} cannot be used: {error}; {kept}") from error

@@ -1,0 +1,333 @@
+"""Importing directories of runs into the database of results, from where the last import stopped.
+
+Rows of a file and how far it was read are committed together, some thousand lines at a time, so a kill loses nothing and doubles nothing. A file that
+still begins with what was read of it is read on; else it was replaced: its rows go, and it is read from its start.
+"""
+
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from ares.model.errors import BadInput
+from ares.results.database import OF_A_FILE, ResultsFailed, transaction
+from ares.results.log_file import LINE_BYTES_MAX, LogLines, digest_of, open_log
+from ares.results.log_line import BEGAN, read_event, read_operation
+from ares.results.run_description import DESCRIPTIONS, RunDescription, describe, shown_path
+from ares.tracing.tree import printable, read_spans
+
+BATCH_LINES = 5_000
+BATCH_BYTES = 8 << 20
+BAD_LINES_KEPT = 20
+"""Of each file; and so many does a report name."""
+
+SPANS_MAX = 50_000
+"""Of each run."""
+
+HOUR_S = 3600
+_PUBLISHED = re.compile(r"(?:client|user)-(\d{1,9})-(.+?)(_phase1)?\.log")
+_OWN = re.compile(r".+\.(?:log|jsonl)(?:\.\d+)?")
+_LEVEL = 3
+_TABLES = {"events": "events", "trace": "spans"}
+
+Progress = Callable[[int, int, str], None]
+"""Called with the bytes done, those there are, and the name of the run."""
+
+
+class Flaws(Struct):
+    """What could not be used: how much, and the first: path, line (0: the file as such) and why."""
+
+    count: int = 0
+    first: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def add(self, path: str, line: int, why: str) -> None:
+        self.count += 1
+        if len(self.first) < BAD_LINES_KEPT:
+            self.first.append((path, line, why))
+
+
+class ImportReport(Struct):
+    """What an import did. ``files``: that had something new; ``read_again``: those that were replaced. ``unfinished``: those whose last line has no
+    end yet. ``passed_over``: lines that are of no operation. ``left_out``: spans beyond SPANS_MAX of a run.
+    """
+
+    runs: int = 0
+    files: int = 0
+    read_again: int = 0
+    operations: int = 0
+    events: int = 0
+    spans: int = 0
+    passed_over: int = 0
+    left_out: int = 0
+    malformed: Flaws = field(default_factory=Flaws)
+    unfinished: Flaws = field(default_factory=Flaws)
+    unreadable: Flaws = field(default_factory=Flaws)
+
+
+class LogFile(Struct):
+    """A row of `files`."""
+
+    id: int
+    path: str
+    kind: str
+    client: str | None
+    inode: int
+    shift_s: int | None = None
+    modified_ns: int = 0
+    read_bytes: int = 0
+    digest: str = ""
+    lines: int = 0
+    malformed: int = 0
+    passed_over: int = 0
+
+
+_COLUMNS = ", ".join(LogFile.__struct_fields__)
+_CHANGING = LogFile.__struct_fields__[5:]
+
+
+class RunDirectory(Struct):
+    """A directory with logs. ``sizes``: bytes of its logs and descriptions by name."""
+
+    path: Path
+    sizes: dict[str, int]
+
+
+def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDirectory]:
+    """Directories at or below those given that hold logs or a `run.json`. Links to directories are not followed."""
+
+    def failed(error: OSError) -> None:
+        unreadable.add(shown_path(error.filename), 0, str(error.strerror))
+
+    for top in directories:
+        for where, below, names in os.walk(top, onerror=failed):
+            below.sort()
+            sizes = {}
+            for name in sorted(name for name in names if _OWN.fullmatch(name) or name in DESCRIPTIONS):
+                try:
+                    status = os.stat(os.path.join(where, name))
+                except OSError as error:
+                    failed(error)
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    sizes[name] = status.st_size
+                else:
+                    unreadable.add(shown_path(os.path.join(where, name)), 0, "no regular file")
+            if any(_OWN.fullmatch(name) or name == "run.json" for name in sizes):
+                yield RunDirectory(Path(where), sizes)
+
+
+def import_runs(database: sqlite3.Connection, directories: Sequence[Path], progress: Progress) -> ImportReport:
+    """Raises :class:`BadInput` where there are none, and what the database raises."""
+    if other := next((directory for directory in directories if not directory.is_dir()), None):
+        raise BadInput(f"{shown_path(other)} is no directory: name one that holds operation logs, at whatever depth; nothing was imported")
+    tops = [directory.resolve() for directory in directories]
+    total = sum(sum(run.sizes.values()) for run in find_runs(tops, Flaws()))
+    importer = _Importer(database, total, progress)
+    for run in find_runs(tops, importer.report.unreadable):
+        importer.add(run)
+    if not importer.report.runs:
+        raise BadInput(
+            f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, *.jsonl or *.log.1, as --log-operations writes "
+            "them, and for those that the authors of ARES published; nothing was imported"
+        )
+    return importer.report
+
+
+class _Importer:
+    """Takes in one run after the other."""
+
+    def __init__(self, database: sqlite3.Connection, total: int, progress: Progress) -> None:
+        self.report = ImportReport()
+        self._database, self._total, self._progress = database, total, progress
+        self._done = 0
+
+    def add(self, directory: RunDirectory) -> None:
+        self.report.runs += 1
+        name = shown_path(directory.path)
+        self._label = shown_path(directory.path.name)
+        run = describe(directory.path, set(directory.sizes), lambda file, why: self.report.malformed.add(f"{name}/{file}", 0, why))
+        self._run, self._is_published = self._register(name, run), run.published
+        self._follow_rotation(directory)
+        self._recall()
+        for file, kind, client in sorted(self._logs(directory, run.published), key=_in_order):
+            self._file(directory.path / file, kind, client)
+            self._done += directory.sizes[file]
+
+    def _register(self, path: str, run: RunDescription) -> int:
+        columns = [name for name in run.__struct_fields__ if name != "published"]
+        values = [getattr(run, name) if name != "level" else run.level or "user" for name in columns]
+        sentence = f"INSERT INTO runs (path, {', '.join(columns)}) VALUES (?{', ?' * len(columns)}) ON CONFLICT (path) DO UPDATE SET "
+        kept = [f"{name} = excluded.{name}" for name in columns if run.level or name != "level"]
+        self._database.execute(sentence + ", ".join(kept), [path, *values])
+        return int(self._database.execute("SELECT id FROM runs WHERE path = ?", (path,)).fetchone()[0])
+
+    def _logs(self, directory: RunDirectory, published: bool) -> Iterator[tuple[str, str, str | None]]:
+        """Name, kind and client of each log."""
+        for name in directory.sizes:
+            if name in DESCRIPTIONS:
+                continue
+            if not published:
+                yield name, "events" if name == "events.jsonl" else "trace" if ".otlp.jsonl" in name else "main", None
+            elif found := _PUBLISHED.fullmatch(name):
+                yield name, "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main", found[1]
+            elif directory.sizes[name]:
+                self.report.unreadable.add(shown_path(directory.path / name), 0, "it is not named as a client's log of such a run")
+
+    def _known(self, condition: str, value: object) -> list[LogFile]:
+        return [LogFile(*row) for row in self._database.execute(f"SELECT {_COLUMNS} FROM files WHERE {condition} ORDER BY id", (value,))]
+
+    def _follow_rotation(self, directory: RunDirectory) -> None:
+        """Files that were renamed keep their rows; so does the oldest, for which there was no room."""
+        known = self._known("run_id = ?", self._run)
+        paths = {shown_path(directory.path / name): directory.path / name for name in directory.sizes} if known else {}
+        inodes = {_inode(path): shown for shown, path in paths.items()}
+        renamed = {file.id: inodes[file.inode] for file in known if inodes.get(file.inode, file.path) != file.path}
+        renamed = {file.id: renamed[file.id] for file in known if file.id in renamed and _begins_with(paths[renamed[file.id]], file)}
+        with transaction(self._database):
+            for file in known:
+                if file.id in renamed or file.path in renamed.values():
+                    self._database.execute("UPDATE files SET path = ? WHERE id = ?", (f"{file.path} (rotated away, {file.id})", file.id))
+            self._database.executemany("UPDATE files SET path = ? WHERE id = ?", [(path, id) for id, path in renamed.items()])
+
+    def _recall(self) -> None:
+        """The clock of the run and the number of its spans, as earlier imports left them."""
+        self._shifts: dict[str | None, int] = {}
+        self._first_s: float | None = None
+        for file in self._known("run_id = ? AND shift_s IS NOT NULL", self._run):
+            self._shifts[file.client] = file.shift_s or 0
+            first = self._database.execute("SELECT began_s FROM operations WHERE file_id = ? ORDER BY line LIMIT 1", (file.id,)).fetchone()
+            self._first_s = first[0] if first and self._first_s is None else self._first_s
+        count = "SELECT count(*) FROM files f JOIN spans s ON s.file_id = f.id WHERE f.run_id = ?"
+        self._spans = int(self._database.execute(count, (self._run,)).fetchone()[0])
+
+    def _file(self, path: Path, kind: str, client: str | None) -> None:
+        shown = shown_path(path)
+        try:
+            with open_log(path) as opened:
+                status = os.fstat(opened.fileno())
+                file = next(iter(self._known("path = ?", shown)), None)
+                if file and (file.inode, file.modified_ns, file.read_bytes) == (status.st_ino, status.st_mtime_ns, status.st_size):
+                    return
+                if not file and not status.st_size:
+                    return
+                hasher = digest_of(opened, file.read_bytes if file else 0)
+                if file and file.read_bytes and (status.st_size < file.read_bytes or hasher.hexdigest() != file.digest):
+                    self.report.read_again += 1
+                    self._forget(file.id)
+                    file, hasher = None, digest_of(opened, 0)
+                if not file:
+                    row = (self._run, shown, kind, client, status.st_ino)
+                    made = self._database.execute("INSERT INTO files (run_id, path, kind, client, inode) VALUES (?, ?, ?, ?, ?)", row)
+                    file = LogFile(int(made.lastrowid or 0), shown, kind, client, status.st_ino)
+                file.modified_ns = status.st_mtime_ns
+                self.report.files += 1
+                self._read(file, LogLines(opened, hasher, file.read_bytes))
+        except OSError as error:
+            self.report.unreadable.add(shown, 0, str(error.strerror))
+
+    def _forget(self, id: int) -> None:
+        with transaction(self._database):
+            for table in OF_A_FILE:
+                self._database.execute(f"DELETE FROM {table} WHERE file_id = ?", (id,))
+            self._database.execute("DELETE FROM files WHERE id = ?", (id,))
+
+    def _read(self, file: LogFile, lines: LogLines) -> None:
+        rows: list[tuple[Any, ...]] = []
+        bad: list[tuple[int, int, str]] = []
+        begin = file.lines
+        for line in lines:
+            file.lines += 1
+            try:
+                if line is None:
+                    raise ValueError(f"longer than {LINE_BYTES_MAX >> 20} MiB")
+                if not line.isspace():
+                    rows += self._rows(file, line)
+            except (ValueError, RecursionError) as error:
+                file.malformed += 1
+                why = printable(str(error))
+                self.report.malformed.add(file.path, file.lines, why)
+                if file.malformed <= BAD_LINES_KEPT:
+                    bad.append((file.id, file.lines, why))
+            if file.lines - begin >= BATCH_LINES or lines.position - file.read_bytes >= BATCH_BYTES:
+                self._commit(file, lines, rows, bad)
+                rows, bad, begin = [], [], file.lines
+        self._commit(file, lines, rows, bad)
+        if lines.is_unfinished:
+            self.report.unfinished.add(file.path, file.lines + 1, "the line has no end yet, and is read when it has")
+
+    def _rows(self, file: LogFile, line: bytes) -> list[tuple[Any, ...]]:
+        """Those of a line. Raises ValueError where it is none of such a file."""
+        place = (file.id, file.lines, self._run)
+        if file.kind == "trace":
+            bad: list[int] = []
+            spans = list(read_spans([line], bad))
+            if bad:
+                raise ValueError("no line of spans, or cut off")
+            taken = spans[: max(SPANS_MAX - self._spans, 0)]
+            self._spans += len(taken)
+            self.report.spans += len(taken)
+            self.report.left_out += len(spans) - len(taken)
+            file.passed_over += len(spans) - len(taken)
+            about = [(s, msgspec.json.encode(s.attributes).decode()) for s in taken]
+            return [(*place, s.trace, s.id, s.parent, s.name, s.began_ns, s.ended_ns, s.kind, text, s.error or None) for s, text in about]
+        if file.kind == "events":
+            event = read_event(line)
+            self.report.events += 1
+            return [(*place, *event)]
+        if (row := read_operation(line, file.client)) is None:
+            file.passed_over += 1
+            self.report.passed_over += 1
+            return []
+        self.report.operations += 1
+        if self._is_published and (shift_s := self._shift_s(file, row[BEGAN])):
+            row = (*row[:BEGAN], row[BEGAN] - shift_s, *row[BEGAN + 1 :])
+        return [place + row]
+
+    def _shift_s(self, file: LogFile, began_s: float) -> int:
+        """What the clock of the file's host is ahead: whole hours, since clients of a run begin together and differ by their time zones."""
+        if file.shift_s is None:
+            self._first_s = began_s if self._first_s is None else self._first_s
+            file.shift_s = self._shifts.setdefault(file.client, round((began_s - self._first_s) / HOUR_S) * HOUR_S)
+        return file.shift_s
+
+    def _commit(self, file: LogFile, lines: LogLines, rows: list[tuple[Any, ...]], bad: list[tuple[int, int, str]]) -> None:
+        before, file.read_bytes, file.digest = file.read_bytes, lines.position, lines.hasher.hexdigest()
+        sentence = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ? AND read_bytes = ?"
+        values = [*(getattr(file, name) for name in _CHANGING), file.id, before]
+        with transaction(self._database):
+            if self._database.execute(sentence, values).rowcount != 1:
+                raise ResultsFailed(f"another import reads {file.path} into the same database; nothing was lost: wait for it, then import again")
+            if rows:
+                self._database.executemany(f"INSERT INTO {_TABLES.get(file.kind, 'operations')} VALUES (?{', ?' * (len(rows[0]) - 1)})", rows)
+            if file.kind == "main" and not self._is_published and any(row[_LEVEL] == "client" for row in rows):
+                self._database.execute("UPDATE runs SET level = 'client' WHERE id = ?", (self._run,))
+            self._database.executemany("INSERT INTO bad_lines VALUES (?, ?, ?)", bad)
+        self._progress(self._done + lines.position, self._total, self._label)
+
+
+def _in_order(log: tuple[str, str, str | None]) -> tuple[bool, int, str]:
+    """What was measured first, by client: the first one's clock is that of the run."""
+    name, kind, client = log
+    return kind in ("phase1", "read_file"), int(client or 0), name
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _begins_with(path: Path, file: LogFile) -> bool:
+    """Whether ``path`` begins with what was read of ``file``."""
+    try:
+        with open_log(path) as opened:
+            return bool(file.read_bytes) and digest_of(opened, file.read_bytes).hexdigest() == file.digest
+    except OSError:
+        return False

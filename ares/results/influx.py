@@ -1,0 +1,109 @@
+"""Operations in the database of results as points in InfluxDB, by its own client: the extra `results`.
+
+What was sent is noted for each file and InfluxDB, so that the next time goes on there. A point sent twice is one: its time and tags say which.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from influxdb_client import InfluxDBClient, Point
+from influxdb_client.client.exceptions import InfluxDBError
+from influxdb_client.client.write_api import SYNCHRONOUS
+from msgspec import Struct
+from urllib3.exceptions import HTTPError
+
+from ares.model.errors import BadInput
+from ares.results.database import ResultsFailed, transaction
+from ares.tracing.tree import printable
+
+BATCH = 5_000
+TIMEOUT_MS = 10_000
+_RUN = ("name", "scenario", "algorithm", "servers", "writers", "readers", "reconfigurers", "object_size", "k", "m", "topology", "iteration")
+_FIELDS = ("latency_s", "read_config_s", "phase1_s", "phase2_s", "p2_read_config_s", "p2_put_data_s")
+
+
+class InfluxTarget(Struct, frozen=True):
+    """Where points go. ``shown``: as the user is told, and as it is noted what was sent there."""
+
+    url: str
+    org: str
+    bucket: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.url} (bucket {self.bucket})"
+
+
+def parse_target(url: str) -> InfluxTarget:
+    """`http://HOST:8086?org=ORG&bucket=BUCKET`. Raises :class:`BadInput`."""
+    try:
+        parts, about = urlsplit(url), parse_qs(urlsplit(url).query, strict_parsing="?" in url and not url.endswith("?"))
+        right = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True) and not parts.fragment
+    except ValueError:
+        right = False
+    if not right or parts.username is not None or not about.keys() <= {"org", "bucket"}:
+        raise BadInput(
+            "--influx: expected http://HOST:PORT, or https, and nothing else but ?org=ORG&bucket=BUCKET behind it; a token, or USER:PASSWORD "
+            "for InfluxDB 1.8, is taken from the variable INFLUXDB_V2_TOKEN. Nothing was imported"
+        )
+    org, bucket = (about.get(name, [default])[0] for name, default in (("org", os.environ.get("INFLUXDB_V2_ORG", "ares")), ("bucket", "ares")))
+    return InfluxTarget(urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", "")), org, bucket)
+
+
+def send(database: sqlite3.Connection, target: InfluxTarget, progress: Callable[[int], None]) -> int:
+    """Send what ``target`` does not have yet; returns how many operations. Raises :class:`ResultsFailed`: what was sent stays noted."""
+    token, sent = os.environ.get("INFLUXDB_V2_TOKEN", ""), 0
+    try:
+        with InfluxDBClient(target.url, token, org=target.org, timeout=TIMEOUT_MS, ssl_ca_cert=os.environ.get("INFLUXDB_V2_SSL_CA_CERT")) as client:
+            api = client.write_api(write_options=SYNCHRONOUS)
+            points = _points(database, target.shown)
+            while batch := list(islice(points, BATCH)):
+                api.write(target.bucket, record=[point for _, _, point in batch])
+                with transaction(database):
+                    ends = {file: line for file, line, _ in batch}
+                    database.executemany("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", [(target.shown, *end) for end in ends.items()])
+                sent += len(batch)
+                progress(sent)
+    except (InfluxDBError, HTTPError, OSError, ValueError) as error:
+        raise ResultsFailed(
+            f"InfluxDB at {target.shown} {_why(error)}. {sent} operations were sent to it now; all that was imported is kept, and the same command "
+            "sends the rest"
+        ) from error
+    return sent
+
+
+def _why(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    if response is None:
+        return f"did not answer as it should: {printable(str(error))[:300]}"
+    advice = {401: " (is INFLUXDB_V2_TOKEN right?)", 403: " (may this token write?)", 404: " (is there such a bucket, and the API of version 2?)"}
+    return f"answered {response.status} {printable(str(response.reason))[:100]}{advice.get(response.status, '')}"
+
+
+def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, int, str]]:
+    """File, line and point of each operation that was not sent; of what was measured, no preparations."""
+    run = ", ".join(f"r.{name}" for name in _RUN)
+    files = f"""SELECT f.id, coalesce(s.line, 0), {run} FROM files f JOIN runs r ON r.id = f.run_id
+        LEFT JOIN sent s ON s.file_id = f.id AND s.target = ? WHERE f.kind = 'main' AND f.lines > coalesce(s.line, 0) ORDER BY f.id"""
+    operations = f"""SELECT line, began_s, ok, size, level, op, client, {", ".join(_FIELDS)} FROM operations WHERE file_id = ? AND line > ?"""
+    for file, after, *about in database.execute(files, (target,)).fetchall():
+        for line, began_s, ok, size, level, op, client, *values in database.execute(operations + " ORDER BY line", (file, after)):
+            fields = [f"{name}={value!r}" for name, value in zip(_FIELDS, values, strict=True) if value is not None]
+            fields += [f"ok={'true' if ok else 'false'}", f"count={ok}i", *([f"size={size}i"] if size is not None else [])]
+            time_ns = int(began_s * 1e6) * 1000 + line % 1000  # a float has no nanoseconds: neighbours of one microsecond stay apart
+            yield file, line, f"{_head(*about, level, op, client)} {','.join(fields)} {time_ns}"
+
+
+@lru_cache(1000)
+def _head(*values: Any) -> str:
+    """Measurement and tags."""
+    point = Point("operation").field("ok", True)
+    for name, value in zip(("run", *_RUN[1:], "level", "op", "client"), values, strict=True):
+        if value is not None:
+            point = point.tag(name, printable(str(value)).replace("\\", "/"))  # a backslash would escape what ends the tag
+    return str(point.to_line_protocol()).removesuffix(" ok=true")

@@ -1,0 +1,78 @@
+"""A log file as lines that an import can leave and come back to: a digest of what was read says whether the file still begins so."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import xxhash
+
+LINE_BYTES_MAX = 1 << 20
+_PIECE_BYTES = 1 << 18
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Opened without waiting for anybody: it may have become a pipe."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb", buffering=_PIECE_BYTES)
+
+
+def digest_of(file: BinaryIO, length: int) -> xxhash.xxh3_128:
+    """Of its first ``length`` bytes, or of all if it has fewer."""
+    hasher = xxhash.xxh3_128()
+    while length > 0 and (piece := file.read(min(length, _PIECE_BYTES))):
+        hasher.update(piece)
+        length -= len(piece)
+    return hasher
+
+
+class LogLines:
+    """The lines of a file from ``position`` on, None for one that is too long. ``hasher``: the digest of all before ``position``.
+
+    A last line without its end counts if it is whole JSON, in which nothing can follow. Else it is left for later: ``is_unfinished``.
+    """
+
+    def __init__(self, file: BinaryIO, hasher: xxhash.xxh3_128, position: int) -> None:
+        self._file = file
+        self.hasher = hasher
+        self.position = position
+        self.is_unfinished = False
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        end = os.fstat(self._file.fileno()).st_size  # it may grow faster than it is read
+        self._file.seek(max(self.position - 1, 0))
+        if self.position and re.fullmatch(rb"[^\n]\n", self._file.read(2)):  # the end of a line that was taken without it
+            self.hasher.update(b"\n")
+            self.position += 1
+        self._file.seek(self.position)
+        while self.position < end and (line := self._file.readline(LINE_BYTES_MAX)):
+            if line.endswith(b"\n") or (len(line) < LINE_BYTES_MAX and _is_json(line)):
+                self.hasher.update(line)
+                self.position += len(line)
+                yield line
+            elif len(line) < LINE_BYTES_MAX or not self._skip(line):
+                self.is_unfinished = True
+                return
+            else:
+                yield None
+
+    def _skip(self, line: bytes) -> bool:
+        """Pass over the rest of a line that is too long; whether it has an end."""
+        hasher, position = self.hasher.copy(), self.position
+        while line:
+            hasher.update(line)
+            position += len(line)
+            if line.endswith(b"\n"):
+                self.hasher, self.position = hasher, position
+                return True
+            line = self._file.readline(LINE_BYTES_MAX)
+        return False
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line, type=dict)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,114 @@
+"""A line of an operation log as a row of the table `operations`: our own format, and that of the authors' published logs (DSMM and user level).
+
+One line for each operation that ended. What is no line of an operation (a connection that was made, a file that was not there) has no row.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+DAY_S = 24 * 3600
+SECONDS_MAX = 9e9
+"""In the year 2255; nanoseconds in 64 bits end soon after."""
+
+TEXT_MAX = 500
+"""Characters of an error that are kept."""
+
+BEGAN = 4
+Row = tuple[Any, ...]
+"""level, op, client, ok, began_s, clock_s, latency_s, size, five phases, error, more: `operations` after its first columns. BEGAN: of began_s."""
+
+_MESSAGE = re.compile(r"(READ|WRITE|DELETE|RECONFIG|LIST)-COMPLETE(-DSMM)?")
+_OPS = {"RECONFIG": "recon", "reconfigure": "recon"}
+_OP = re.compile(r"[a-z][a-z_]{0,31}")
+_Seconds = Annotated[float, Meta(ge=0, lt=SECONDS_MAX)]
+
+
+class _Line(Struct, frozen=True, gc=False):
+    """What of a line has columns of its own."""
+
+    message: str
+    asctime: str = ""
+    levelname: Any = None
+    name: Any = None
+    status: Literal["SUCCESS", "UNSUCCESS"] | list[str | None] | None = None
+    outcome: str = "ok"
+    op: str | None = None
+    client: str | int | None = field(default=None, name="clientID")
+    op_latency_start: _Seconds | None = None
+    op_latency_end: Any = None
+    op_latency: _Seconds | None = None
+    file_size: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+    read_config_latency_total: _Seconds | None = None
+    phase1_latency: _Seconds | None = None
+    phase2_latency: _Seconds | None = None
+    p2_read_config_time_total: _Seconds | None = None
+    p2_put_data_time_total: _Seconds | None = None
+    error: Any = None
+
+
+_TAKEN = frozenset(_Line.__struct_encode_fields__)
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def read_operation(line: bytes, client: str | None) -> Row | None:
+    """The row of a line, None where it is of no operation. ``client``: whose log it is, where the name of the file says so.
+
+    ``began_s``: a time without a zone is taken for UTC. Raises ValueError, or RecursionError, where the line is none of a log.
+    """
+    told = _decode_line(line)
+    if (found := _MESSAGE.fullmatch(told.message)) is None:
+        return None
+    status = (
+        told.status if not isinstance(told.status, list) else next(iter(told.status), None)
+    )  # it may be ["SUCCESS", null]; reconfigurations have none
+    ok = status in (None, "SUCCESS") and told.outcome == "ok"
+    if ok and told.op_latency is None:
+        raise ValueError("an operation that succeeded, without op_latency")
+    who = told.client if client is None else client
+    op = told.op or found[1]
+    op = _OPS.get(op, op.lower())
+    if who is None or not _OP.fullmatch(op):
+        raise ValueError("no clientID" if who is None else "op is no name of an operation")
+    return (
+        *("client" if found[2] else "user", op, str(who)[:TEXT_MAX], int(ok)),
+        *(max(_seconds(told.asctime, "asctime") - (told.op_latency or 0), 0), told.op_latency_start, told.op_latency, told.file_size),
+        *(told.read_config_latency_total, told.phase1_latency, told.phase2_latency, told.p2_read_config_time_total, told.p2_put_data_time_total),
+        *(None if told.error is None else str(told.error)[:TEXT_MAX], _rest(line)),
+    )
+
+
+def _rest(line: bytes) -> str | None:
+    """What has no column of its own. Early logs list the DAPs that were met; later ones count the configurations of each, as here."""
+    rest = _decode(line)
+    for name in _TAKEN:
+        rest.pop(name, None)
+    if isinstance(daps := rest.get("dap_protocols"), list):
+        rest["dap_protocols"] = {str(dap): daps.count(dap) for dap in daps}
+    return _encode(rest).decode() if rest else None
+
+
+def read_event(line: bytes) -> Row:
+    """at_s, what, server and detail of a line of `events.jsonl`. Raises ValueError."""
+    told = msgspec.json.decode(line)
+    if not isinstance(told, dict) or not isinstance(what := told.get("event"), str):
+        raise ValueError("no object with an event")
+    server, detail = (None if told.get(name) is None else str(told[name]) for name in ("server", "detail"))
+    return _seconds(told.get("time"), "time"), what, server, detail
+
+
+def _seconds(text: Any, name: str) -> float:
+    """Since 1970, of a time in ISO 8601, also with a comma; UTC if it has no zone. Raises ValueError."""
+    try:
+        at = datetime.fromisoformat(text)
+        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is no time") from None
+    if not DAY_S < seconds < SECONDS_MAX:
+        raise ValueError(f"{name} is out of all bounds")
+    return seconds

@@ -1,0 +1,80 @@
+"""The figures of each run and operation: means, percentiles, throughput, and what failed."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+COLUMNS = (
+    *(
+        "run_dir",
+        "scenario",
+        "algorithm",
+        "servers",
+        "writers",
+        "readers",
+        "reconfigurers",
+        "object_size",
+        "k",
+        "m",
+        "topology",
+        "iteration",
+        "level",
+    ),
+    *("op", "n_clients", "n_ops", "n_unsuccessful", "mean_s", "mean_over_ops_s", "p50_s", "p99_s", "min_s", "max_s", "throughput_ops_s_per_client"),
+    *("n_ops_excluded_phase1_readfile", "user_level_n_ops", "user_level_mean_s"),
+)
+_ORDER = ("write", "read", "recon")
+
+_CLIENTS = """
+    SELECT o.level, o.op, sum(ok) n, sum(1 - ok) bad, avg(iif(ok, latency_s, NULL)) mean, total(iif(ok, latency_s, 0)) whole,
+        min(iif(ok, latency_s, NULL)) least, max(iif(ok, latency_s, NULL)) most,
+        max(iif(ok, coalesce(clock_s, began_s) + latency_s, NULL)) - min(iif(ok, coalesce(clock_s, began_s), NULL)) span_s
+    FROM files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = ? AND f.kind = 'main' GROUP BY o.level, o.op, o.client"""
+_FIGURES = f"""
+    SELECT level, op, sum(n > 0) n_clients, sum(n) n_ops, sum(bad) n_unsuccessful, avg(mean) mean_s, sum(whole) / nullif(sum(n), 0) mean_over_ops_s,
+        min(least) min_s, max(most) max_s, avg(n / nullif(span_s, 0)) throughput_ops_s_per_client
+    FROM ({_CLIENTS}) GROUP BY level, op"""
+_LATENCIES = """
+    SELECT latency_s FROM files f CROSS JOIN operations o ON o.file_id = f.id
+    WHERE f.run_id = ? AND f.kind = 'main' AND o.level = ? AND o.op = ? AND ok ORDER BY latency_s"""
+_EXCLUDED = """
+    SELECT count(*) FROM files f CROSS JOIN operations o ON o.file_id = f.id
+    WHERE f.run_id = ? AND f.kind IN ('phase1', 'read_file') AND o.level = ? AND o.op = ?"""
+
+
+def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    """A row for each run and operation, by COLUMNS; runs by their names, writes before reads before reconfigurations before others."""
+    of_run = COLUMNS[1 : COLUMNS.index("op")]
+    for id, *values in database.execute(f"SELECT id, name, {', '.join(of_run)} FROM runs ORDER BY name, id").fetchall():
+        run = dict(zip(("run_dir", *of_run), values, strict=True))
+        cursor = database.execute(_FIGURES, (id,))
+        names = [column[0] for column in cursor.description]
+        figures = {row[:2]: dict(zip(names, row, strict=True)) for row in cursor}
+        for level, op in sorted(figures, key=lambda key: (_ORDER.index(key[1]) if key[1] in _ORDER else len(_ORDER), key[1])):
+            if level != run["level"] and op not in ("put", "get", "list"):
+                continue
+            [(excluded,)] = database.execute(_EXCLUDED, (id, level, op)).fetchall()
+            user = figures.get(("user", op), {"n_ops": 0, "mean_s": None}) if level == "client" else {}
+            row = run | figures[level, op] | percentiles(database, id, level, op, figures[level, op]["n_ops"])
+            row |= {"n_ops_excluded_phase1_readfile": excluded, "user_level_n_ops": user.get("n_ops"), "user_level_mean_s": user.get("mean_s")}
+            yield {name: row[name] for name in COLUMNS}
+
+
+def percentiles(database: sqlite3.Connection, run: int, level: str, op: str, count: int) -> dict[str, float | None]:
+    """Of all operations that succeeded together, with straight lines between neighbours (type 7 of Hyndman and Fan, numpy's default)."""
+    places = {"p50_s": 0.50 * (count - 1), "p99_s": 0.99 * (count - 1)}
+    wanted = {int(place) + more: None for place in places.values() for more in (0, 1)} if count else {}
+    found: dict[int, float] = {}
+    for position, (latency_s,) in enumerate(database.execute(_LATENCIES, (run, level, op)) if wanted else ()):
+        if position in wanted:
+            found[position] = latency_s
+    result: dict[str, float | None] = {}
+    for name, place in places.items():
+        low = int(place)
+        result[name] = None if not count else found[low] + (place - low) * (found.get(low + 1, found[low]) - found[low])
+    return result
+
+
+def cell(value: Any) -> str:
+    """A value of a row as text: times and rates with nine decimals, nothing for what is not known."""
+    return "" if value is None else f"{value:.9f}" if isinstance(value, float) else str(value)
