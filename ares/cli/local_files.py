@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -100,6 +101,24 @@ def check_output(output: Path) -> None:
         raise BadInput(f"{output} is a directory: name the file to write; nothing was read")
     if not output.parent.is_dir():
         raise BadInput(f"there is no directory {output.parent} to write {output.name} in; nothing was read")
+
+
+def write_output(output: Path, value: bytes) -> None:
+    """Through a temporary file in the same directory, unless ``output`` is a device or a pipe."""
+    if output.exists() and not output.is_file():
+        output.write_bytes(value)
+        return
+    target = resolved(output)
+    temporary = target.with_name(f".ares-{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as stream:
+            if target.exists():
+                os.fchmod(stream.fileno(), target.stat().st_mode & 0o777)
+            stream.write(value)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -98,6 +98,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "trace show": (trace_commands.show, "spans.json", _JSON),
     "results import": (results_commands.import_, "runs/ --into results.db", _JSON),
     "results summary": (results_commands.summary, "results.db --csv", _JSON),
+    "results report": (results_commands.report, "results.db -o report.html", _JSON),
     "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
     "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
     "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),

@@ -1,15 +1,13 @@
 """Commands about single objects: write, read, delete, ls, stat."""
 
 import base64
-import os
-import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.local_files import STANDARD_STREAM, check_output, naming, opened_source, resolved, standard_output
+from ares.cli.local_files import STANDARD_STREAM, check_output, naming, opened_source, standard_output, write_output
 from ares.cli.options import Common, Result, say, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
@@ -50,7 +48,7 @@ def read(
     about = _about(key, domain) | {"bytes": len(value)}
     if output != STANDARD_STREAM:
         with naming(output):
-            _write(output, value)
+            write_output(output, value)
         common.report(about | {"file": str(output)}, f"{printable(key)}: {size(len(value))}, in {output}")
     elif common.json:
         common.report(about | {"base64": base64.b64encode(value).decode("ascii")}, "")
@@ -128,21 +126,3 @@ def read_input(file: Path) -> bytes:
         name = "standard input" if file == STANDARD_STREAM else file
         raise BadInput(f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing was sent")
     return value
-
-
-def _write(output: Path, value: bytes) -> None:
-    """Through a temporary file in the same directory, unless ``output`` is a device or a pipe."""
-    if output.exists() and not output.is_file():
-        output.write_bytes(value)
-        return
-    target = resolved(output)
-    temporary = target.with_name(f".ares-{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as stream:
-            if target.exists():
-                os.fchmod(stream.fileno(), target.stat().st_mode & 0o777)
-            stream.write(value)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -50,7 +50,7 @@ class _Line(Struct, frozen=True, gc=False):
     error: Any = None
 
 
-_TAKEN = frozenset(_Line.__struct_encode_fields__)
+_TAKEN = frozenset(_Line.__struct_encode_fields__) - {"outcome"}
 _decode_line = msgspec.json.Decoder(_Line).decode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -88,6 +88,8 @@ def _rest(line: bytes) -> str | None:
     rest = _decode(line)
     for name in _TAKEN:
         rest.pop(name, None)
+    if rest.get("outcome") != "unknown":
+        rest.pop("outcome", None)  # the column `ok` says it
     if isinstance(daps := rest.get("dap_protocols"), list):
         rest["dap_protocols"] = {str(dap): daps.count(dap) for dap in daps}
     return _encode(rest).decode() if rest else None

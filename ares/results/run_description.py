@@ -36,6 +36,8 @@ _HOST = re.compile(r"\s(?:ansible_ssh_host|ansible_host)=(\S+)")
 _PARITIES = {3: 1, 11: 5}
 """Parity by servers, where no `config.ini` has it (final report, 5.1)."""
 
+_PUBLISHED = '{"published":"operation logs of the authors of ARES (NGIatlantic, 2022)"}'
+
 Told = Callable[[str, str], None]
 """Called with a file's name and what is wrong with it."""
 
@@ -99,6 +101,7 @@ def _published(directory: Path, found: re.Match[str], names: set[str], told: Tol
     run = RunDescription("/".join(["raw_data", *parts[place:]]) if place is not None else shown_path(directory), published=True)
     run.servers, run.writers, run.readers, run.reconfigurers = servers, int(found[3]), int(found[4]), int(found[5] or 0)
     run.iteration = int(found[6])
+    run.provenance = _PUBLISHED
     scenario = _scenario_of_folder(folder) or next((row for row in _SCENARIOS if re.match(row[2], experiment)), None)
     number = int(last[1]) if (last := re.search(r"_(\d{1,15})$", experiment)) else None
     if scenario is not None:

@@ -47,17 +47,26 @@ def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     of_run = COLUMNS[1 : COLUMNS.index("op")]
     for id, *values in database.execute(f"SELECT id, name, {', '.join(of_run)} FROM runs ORDER BY name, id").fetchall():
         run = dict(zip(("run_dir", *of_run), values, strict=True))
-        cursor = database.execute(_FIGURES, (id,))
-        names = [column[0] for column in cursor.description]
-        figures = {row[:2]: dict(zip(names, row, strict=True)) for row in cursor}
-        for level, op in sorted(figures, key=lambda key: (_ORDER.index(key[1]) if key[1] in _ORDER else len(_ORDER), key[1])):
-            if level != run["level"] and op not in ("put", "get", "list"):
-                continue
+        figures = figures_of(database, id)
+        for level, op in measured(figures, run["level"]):
             [(excluded,)] = database.execute(_EXCLUDED, (id, level, op)).fetchall()
             user = figures.get(("user", op), {"n_ops": 0, "mean_s": None}) if level == "client" else {}
             row = run | figures[level, op] | percentiles(database, id, level, op, figures[level, op]["n_ops"])
             row |= {"n_ops_excluded_phase1_readfile": excluded, "user_level_n_ops": user.get("n_ops"), "user_level_mean_s": user.get("mean_s")}
             yield {name: row[name] for name in COLUMNS}
+
+
+def figures_of(database: sqlite3.Connection, run: int) -> dict[tuple[str, str], dict[str, Any]]:
+    """By level and kind of operation; all but percentiles."""
+    cursor = database.execute(_FIGURES, (run,))
+    names = [column[0] for column in cursor.description]
+    return {row[:2]: dict(zip(names, row, strict=True)) for row in cursor}
+
+
+def measured(figures: dict[tuple[str, str], dict[str, Any]], level: str | None) -> list[tuple[str, str]]:
+    """The levels and kinds of operations that a run of this ``level`` is judged by, in the order in which they are shown."""
+    found = [key for key in figures if key[0] == level or key[1] in ("put", "get", "list")]
+    return sorted(found, key=lambda key: (_ORDER.index(key[1]) if key[1] in _ORDER else len(_ORDER), key[1]))
 
 
 def percentiles(database: sqlite3.Connection, run: int, level: str, op: str, count: int) -> dict[str, float | None]:

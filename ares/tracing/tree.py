@@ -70,13 +70,14 @@ class Tree:
     def lines(self) -> Iterator[str]:
         """A line for each span: its name, how long it took, a bar that shows when, and what is worth knowing."""
         for root in self.roots:
-            rows = list(self._rows(root, 0))
+            rows = list(self.rows(root))
             width = max(2 * depth + len(span.name) for depth, span in rows)
             for depth, span in rows:
                 name = "  " * depth + span.name
-                yield f"{name:<{width}}  {_ms(span):>9}  {_bar(span, root)}  {_remark(span)}".rstrip()
+                yield f"{name:<{width}}  {_ms(span):>9}  {_bar(span, root)}  {remark(span)}".rstrip()
 
-    def _rows(self, root: Span, depth: int) -> Iterator[tuple[int, Span]]:
+    def rows(self, root: Span, depth: int = 0) -> Iterator[tuple[int, Span]]:
+        """The spans at and below ``root``, each after the one that it is part of, with how deep it is."""
         seen: set[bytes] = set()
         todo = [(depth, root)]
         while todo:
@@ -100,7 +101,7 @@ class Tree:
         """The longest of what a client's time is made of, and what it is part of."""
         best: tuple[list[Span], Span] = ([], root)
         path: list[Span] = []
-        for depth, span in self._rows(root, 0):
+        for depth, span in self.rows(root):
             path = [*path[:depth], span]
             is_made_of_others = any(below.kind != SERVER for below in self._below[span.id])
             is_longer = best[1] is root or span.ended_ns - span.began_ns > best[1].ended_ns - best[1].began_ns
@@ -150,7 +151,8 @@ def _bar(span: Span, root: Span) -> str:
     return " " * begin + "█" * (end - begin) + " " * (BAR - end)
 
 
-def _remark(span: Span) -> str:
+def remark(span: Span) -> str:
+    """What is worth knowing of a span: its error, or who answered and when."""
     about = span.attributes
     if span.error:
         return f"failed: {span.error}"

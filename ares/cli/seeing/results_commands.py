@@ -1,4 +1,4 @@
-"""Operation logs of runs into a database, and the figures in it."""
+"""Operation logs of runs into a database, the figures in it, and a page of them."""
 
 import csv
 import io
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import to_builtins
 
-from ares.cli.local_files import check_output, telling_interruption
+from ares.cli.local_files import check_output, naming, telling_interruption, write_output
 from ares.cli.options import Common, say
-from ares.cli.terminal import printable, progress_bar
+from ares.cli.terminal import printable, progress_bar, size
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -129,3 +129,24 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     scenarios = [printable(f"{row['scenario']}") for row in rows]
     told = [f"\n{here}\n{line}" if here != before else line for line, here, before in zip(lines[1:], scenarios, [None, *scenarios], strict=False)]
     return [lines[0], *told] if rows else []
+
+
+def report(
+    common: Common,
+    file: File,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write, wholly or not at all.", show_default=False)],
+) -> None:
+    """Make a page of the figures, timelines and traces in a database: one HTML file that needs no network.
+
+    For every scenario: latencies and throughput over its parameters, distributions, phases, timelines with faults, traces, and the runs behind each
+    point.
+    """
+    from ares.results.database import opened
+    from ares.results.page import render
+
+    check_output(output)
+    with telling_interruption(lambda: f"{output} is as it was"), opened(file) as database, progress_bar("making the page") as show:
+        page = render(database, file.name, lambda done, total, name: show("making the page", done, total, f"runs, {printable(name)[-40:]}")).encode()
+    with naming(output):
+        write_output(output, page)
+    common.report({"file": str(output), "bytes": len(page)}, f"{output}: {size(len(page))}; open it in a browser")

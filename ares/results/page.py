@@ -1,0 +1,228 @@
+"""The page of a database of results: one HTML file that needs nothing else. How it looks and what it does is in the folder `page` beside this module.
+
+What goes in is bounded: of every run the figures, of its operations at most some hundred points of a line, of its traces a few.
+"""
+
+import base64
+import hashlib
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from ares.model.version import VERSION
+from ares.results import chosen_traces, over_time
+from ares.results.over_time import shortened
+from ares.results.published_figures import published
+from ares.results.summary import figures_of, measured
+from ares.tracing.tree import printable
+
+RUNS_MAX = 2000
+PARAMETERS_MAX = 12
+"""Of a run, beside those that every run has; and twice as many of all runs."""
+
+OBJECT_MAX = 20_000
+"""Characters of JSON; longer parameters and provenance are not in the page."""
+
+TRACES_MAX = 48
+POINTS_MAX = 120_000
+"""Of all lines over time together."""
+
+MANY_RUNS = 100
+"""From so many on a run has fewer percents, and fewer intervals of quorums."""
+
+TEXT_TOTAL = 1_000_000
+"""Characters of what all runs say of themselves."""
+
+OF_A_RUN = ("servers", "writers", "readers", "reconfigurers", "object_size", "topology", "clients", "k", "m")
+_COLUMNS = (
+    "id",
+    "path",
+    "name",
+    "scenario",
+    "algorithm",
+    "servers",
+    "writers",
+    "readers",
+    "reconfigurers",
+    "object_size",
+    "k",
+    "m",
+    "topology",
+    "iteration",
+    "level",
+)
+_SHORT = ", ".join(f"substr({name}, 1, 1000)" if name in ("name", "scenario", "algorithm", "topology") else name for name in _COLUMNS)
+_TOO_LONG = '{"note":["too long for a page; the database has it"]}'
+_OBJECTS = ", ".join(f"iif(length({name}) <= {OBJECT_MAX}, {name}, '{_TOO_LONG}')" for name in ("parameters", "provenance"))
+_PHASES = ("read_config_s", "phase1_s", "p2_read_config_s", "p2_put_data_s", "phase2_s")
+
+Progress = Callable[[int, int, str], None]
+"""Called with the runs done, how many there are, and the name of one."""
+
+
+def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
+    """The page. ``name``: what the database is called."""
+    data = _data(database, name, progress)
+    content = {
+        "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
+        "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",
+    }
+    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "figures.js", "runs.js"))
+    content["HASHES"] = " ".join(_hash(content[script]) for script in ("UPLOT", "SCRIPT"))
+    page = _read("report.html")
+    for place, text in content.items():
+        page = page.replace(f"/*{place}*/", text)
+    before, after = page.split("/*DATA*/")
+    return before + msgspec.json.encode(data).decode().replace("<", "\\u003c") + after
+
+
+def _read(part: str) -> str:
+    return files("ares.results").joinpath(f"page/{part}").read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """As a browser wants it, which then runs no other script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[str, Any]:
+    [(count,)] = database.execute("SELECT count(*) FROM runs").fetchall()
+    rows = database.execute(f"SELECT {_SHORT}, {_OBJECTS} FROM runs ORDER BY name, id LIMIT ?", (RUNS_MAX,)).fetchall()
+    [(with_traces,)] = database.execute("SELECT count(DISTINCT run_id) FROM files WHERE kind = 'trace'").fetchall()
+    points = min(400, max(20, POINTS_MAX // (3 * len(rows) or 1)))
+    percents = over_time.ALL_PERCENTS if len(rows) <= MANY_RUNS else over_time.FEW_PERCENTS
+    detail = over_time.Detail(points, percents, quorum_bins=40 if len(rows) <= MANY_RUNS else 12)
+    text_max = min(4000, TEXT_TOTAL // (len(rows) or 1))
+    runs, traces = [], TRACES_MAX
+    for done, (*columns, parameters, provenance) in enumerate(rows):
+        row = dict(zip(_COLUMNS, columns, strict=True))
+        progress(done, len(rows), str(row["name"]))
+        run = _described(row, _object(parameters), _object(provenance), text_max)
+        database.execute("BEGIN")  # what is told of a run fits together, also while an import goes on
+        run["operations"] = _operations(database, row, detail)
+        run |= over_time.timeline(database, {"run": row["id"], "level": row["level"], "servers": row["servers"], "m": row["m"]}, detail)
+        run |= chosen_traces.choose(database, row["id"], min(traces, max(4, TRACES_MAX // (with_traces or 1))))
+        database.execute("ROLLBACK")
+        traces -= len(run["traces"])
+        runs.append(run)
+    [(malformed,)] = database.execute("SELECT coalesce(sum(malformed), 0) FROM files").fetchall()
+    operations = [operation for run in runs for operation in run["operations"].values()]
+    totals = {
+        "runs": count,
+        "operations": sum(each["ok"] + each["failed"] for each in operations),
+        "failed": sum(each["failed"] for each in operations),
+    }
+    return {
+        "file": printable(name),
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": VERSION,
+        "totals": totals | {"malformed": malformed},
+        "percents": percents,
+        "scenarios": sorted({run["scenario"] for run in runs}),
+        "parameters": _varied(runs),
+        "runs": runs,
+        "published": published(),
+        "notes": _notes(runs, count, malformed, totals["failed"]),
+    }
+
+
+def _varied(runs: list[dict[str, Any]]) -> list[str]:
+    """The names of parameters among which a reader chooses: those of every run, then the most frequent of others."""
+    counts = Counter(key for run in runs for key in run["parameters"])
+    others = [key for key, _ in counts.most_common() if key not in OF_A_RUN]
+    return [*(key for key in OF_A_RUN if key in counts), *sorted(others[: 2 * PARAMETERS_MAX])]
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[str, Any], text_max: int) -> dict[str, Any]:
+    """What a run was. Settings of one value are parameters, too; all of them are in ``settings`` as text."""
+    parameters = {key: row[key] for key in OF_A_RUN if row.get(key) is not None}
+    if (places := row["topology"]) and " " in places:
+        parameters["topology"], parameters["clients"] = (printable(part)[:60] for part in places.split(" ", 1))
+    for key, value in list(settings.items())[:PARAMETERS_MAX]:
+        if isinstance(value, bool | int | float | str) and key not in (*_COLUMNS, *OF_A_RUN):
+            parameters[printable(key)[:40]] = (
+                printable(value)[:60] if isinstance(value, str) else value if isinstance(value, int | float) else str(value)
+            )
+    texts = [_lines(each, text_max // 2) for each in (settings, provenance)]
+    return {
+        "path": printable(str(row["name"] or row["path"]))[:300],
+        "scenario": printable(str(row["scenario"] or "(no scenario)"))[:80],
+        "algorithm": printable(str(row["algorithm"] or "(no algorithm)"))[:60],
+        "iteration": row["iteration"],
+        "level": row["level"],
+        "published": "published" in provenance,
+        "parameters": parameters,
+        "settings": texts[0],
+        "provenance": texts[1],
+    }
+
+
+def _lines(told: dict[str, Any], most: int) -> str:
+    """One line for each key."""
+    lines = [printable(f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}") for key, value in told.items()]
+    text = "\n".join(lines)
+    return text if len(text) <= most else f"{text[:most]} ... (cut off)"
+
+
+def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_time.Detail) -> dict[str, Any]:
+    """For each kind of operation its figures, as `results summary` has them, its distribution, and its phases."""
+    found = figures_of(database, row["id"])
+    told = [found[key] for key in measured(found, row["level"])][: over_time.KINDS_MAX]
+    run = {"run": row["id"], "level": row["level"]}
+    spread = over_time.distributions(database, run, {each["op"]: each["n_ops"] for each in told}, detail.percents)
+    averages = ", ".join(f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))" for column in ("latency_s", *_PHASES))
+    counts = f"sum({over_time.OUTCOME} = 2), sum(ok AND phase1_s IS NOT NULL)"
+    more = {op: values for op, *values in database.execute(f"SELECT op, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run)}
+    return {
+        each["op"]: {
+            "clients": each["n_clients"],
+            "ok": each["n_ops"],
+            "failed": each["n_unsuccessful"],
+            **{name: shortened(each[column], 9) for name, column in _FIGURES.items()},
+            "quantiles": (quantiles := spread.get(each["op"])) and [shortened(latency_s) for latency_s in quantiles],
+            **{name: quantiles and shortened(quantiles[detail.percents.index(percent)], 9) for name, percent in (("p50", 50), ("p99", 99))},
+            **_phases(*more[each["op"]]),
+        }
+        for each in told
+    }
+
+
+_FIGURES = {"mean": "mean_s", "min": "min_s", "max": "max_s", "throughput": "throughput_ops_s_per_client"}
+
+
+def _phases(unknown: int, timed: int, latency_s: float | None, *parts: float | None) -> dict[str, Any]:
+    """``phases``: mean seconds of read-config, phase 1, in phase 2 read-config, put-data and the rest, and of the rest of the operation."""
+    read_config, phase1, again, put, phase2 = (part or 0.0 for part in parts)
+    phases = (read_config, phase1, again, put, max(0.0, phase2 - again - put), max(0.0, (latency_s or 0.0) - read_config - phase1 - phase2))
+    return {"unknown": unknown, "timed": timed, "phases": [shortened(round(phase, 9)) for phase in phases] if timed else None}
+
+
+def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) -> list[str]:
+    """What is missing, and what was left out."""
+    empty = [run["path"] for run in runs if not run["operations"]]
+    without = [run for run in runs if run["untimed"]]
+    cut = sum(bool(run["traces_of"]) and not run["traces"] for run in runs)
+    return [
+        *([f"{failed} operations failed. They are counted wherever they are left out of a figure."] if failed else []),
+        *([f"{malformed} lines of the logs could not be read, and are in no figure."] if malformed else []),
+        *(
+            [f"Of {count} runs the first {len(runs)} by their names are here. Import fewer into a file of its own to see others."]
+            if count > len(runs)
+            else []
+        ),
+        *([f"{len(empty)} runs have no operations, for example {empty[0]}."] if empty else []),
+        *([f"{len(without)} runs have operations without a time; they are in no timeline."] if without else []),
+        *([f"{cut} more runs have traces that are not here: a page has at most {TRACES_MAX}."] if cut else []),
+    ]
