@@ -18,6 +18,7 @@ from msgspec import Struct
 from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.cluster.tables import AutopilotSettings
+from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
@@ -49,7 +50,8 @@ class Bulletin:
     What is wrong is logged when it is new, and may be told again after it was not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counted: Autopiloted) -> None:
+        self.counted = counted
         self._doing = self._did = ""
         self._deeds: dict[str, list[DomainName]] = {}
         self._troubles: dict[str, list[DomainName]] = {}
@@ -84,12 +86,14 @@ class Bulletin:
     def show(self, progress: Progress) -> None:
         """How far it is."""
         begun, _, _ = self._doing.partition("; ")
+        self.counted.seen, self.counted.total = progress.moved + progress.skipped, progress.total
         self._doing = f"{begun}; {progress.moved + progress.skipped} of {progress.total} objects seen to, {progress.bytes} bytes moved"
 
     def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
         """The domain has its configuration."""
         own = f"replaced {verdict.describe()}" if isinstance(verdict, Replace) else "completed what was left half done"
         action = own if result.ours else "completed what somebody else decided"
+        self.counted.done += 1
         self._deeds.setdefault(action, []).append(domain)
         self._did = f"{_now()}: {', '.join(f'{action} in {_named(domains)}' for action, domains in self._deeds.items())}"
         more = {"domain": domain, "index": result.configuration.index, "moved": result.moved, "bytes": result.bytes}
@@ -108,6 +112,7 @@ class Bulletin:
         for why in self._standing.keys() - self._troubles.keys():
             log.info("no longer so: %s", why)
         self._standing, self._troubles, self._deeds, self._doing = self._troubles, {}, {}, ""
+        self.counted.troubled, self.counted.seen, self.counted.total = sum(map(len, self._standing.values())), 0, 0
 
 
 def _named(domains: Sequence[DomainName]) -> str:
@@ -131,14 +136,14 @@ class _Stuck(Struct, frozen=True):
 class _Patrol:
     """What the autopilot does and knows while its member leads. ``manager`` stays open; ``book``: the servers of the cluster file."""
 
-    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], settings: AutopilotSettings) -> None:
+    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], settings: AutopilotSettings, counted: Autopiloted) -> None:
         self._manager = manager
         self._book = book
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
         self._throttle = Throttle(settings.bytes_per_s)
-        self._bulletin = Bulletin()
+        self._bulletin = Bulletin(counted)
         self._domains: dict[DomainName, list[Configuration]] = {manager.name: [manager.configuration]}
         self._loads: Counter[ServerId] = Counter()
         self._pending_since: dict[ConfigurationId, float] = {}
@@ -178,6 +183,7 @@ class _Patrol:
         cluster = self._manager.configuration.cluster_id
         answers = {id: says.identity for id, says in described.items() if says.server == id and says.cluster == cluster}
         self._watch.look(self._loop.time(), answers, members)
+        self._bulletin.counted.absent = sum(not self._watch.is_here(server) for server in members)
 
     def _members(self) -> set[Server]:
         """Every member of a configuration in use."""
@@ -286,6 +292,7 @@ class Autopilot:
         self._leads = leads
         self._settings = settings
         self._patrol: _Patrol | None = None
+        self.counted = Autopiloted()
 
     def sentence(self) -> str:
         """What it does, or did last."""
@@ -304,7 +311,7 @@ class Autopilot:
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
         log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
-        self._patrol = _Patrol(self._manager, self._book, self._settings)
+        self._patrol = _Patrol(self._manager, self._book, self._settings, self.counted)
         task = asyncio.create_task(self._patrol.run())
         try:
             while self._leads() and not task.done():
@@ -317,4 +324,5 @@ class Autopilot:
             self._patrol = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            self.counted.absent = self.counted.troubled = self.counted.seen = self.counted.total = 0
         log.info("the autopilot here rests")

@@ -32,7 +32,7 @@ from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, command, say, taking_options
-from ares.cli.seeing import results_commands, trace_commands
+from ares.cli.seeing import results_commands, top_command, trace_commands
 from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
@@ -93,6 +93,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "keys list": (keys_commands.list_, "", _KEYS),
     "keys revoke": (keys_commands.revoke, "backup", _KEYS),
     "status": (status_command.status, "", ALL),
+    "top": (top_command.top, "--once --json", ("cluster", "key_file", "json")),
     "trace read": (trace_commands.read, "greeting", ALL),
     "trace write": (trace_commands.write, "greeting hello.txt", ALL),
     "trace show": (trace_commands.show, "spans.json", _JSON),

@@ -19,7 +19,7 @@ from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ObjectName, ServerId, shown
-from ares.model.messages import ConsensusDescription, Description
+from ares.model.messages import ConsensusDescription, Description, Hosted
 from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -110,13 +110,11 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
     Unless ``every``, the domains of single files are not asked one by one: what the servers say that they hold must do.
     """
     status, (stores, troubles, others) = await asyncio.gather(manager.status(), _probe(manager, every))
-    known = _Known()
+    known = Known()
     marks: dict[ConfigurationId, list[ObjectName]] = {}
     for description in status.servers.values():
         for hosted in description.hosted if description is not None else ():
-            known.note(hosted.configuration, hosted.configuration.index == 0)
-            if hosted.successor is not None:
-                known.note(hosted.successor.configuration, hosted.successor.finalized)
+            known.note_hosted(hosted)
             marks.setdefault(hosted.configuration.id, []).extend(hosted.left_names)
     for store in stores:
         known.note(store.configuration, True)
@@ -127,20 +125,32 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
     full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
-    standings = []
-    for domain, some in active.items():
-        missing: dict[ServerId, str] = {}
-        margins, reading = [], []
-        for configuration in some:
-            absent = {server.id for server in configuration.servers if identities.get(server.id) != server.identity}
-            lacking_room = full.intersection(configuration.server_ids) - absent
-            missing |= {server: FORGETFUL if server in identities else status.troubles.get(server, NO_ANSWER) for server in sorted(absent)}
-            missing |= dict.fromkeys(sorted(lacking_room), FULL)
-            reading.append(configuration.n - len(absent) - configuration.quorum_size)
-            margins.append(reading[-1] - len(lacking_room))
-        left = _left_behind(status, marks, some)
-        standings.append(Standing(domain, some, missing, min(margins), min(reading), troubles.get(domain, ""), left))
+    standings = [
+        standing_of(some, identities, full, status.troubles, troubles.get(domain, ""), _left_behind(status, marks, some))
+        for domain, some in active.items()
+    ]
     return status, standings
+
+
+def standing_of(
+    active: list[Configuration],
+    identities: Mapping[ServerId, str],
+    full: set[ServerId],
+    troubles: Mapping[ServerId, str],
+    trouble: str = "",
+    left: Sequence[ObjectName] = (),
+) -> Standing:
+    """How the domain of these configurations stands. ``identities``: of those that answer; ``full``: whose disks are; ``troubles``: of the others."""
+    missing: dict[ServerId, str] = {}
+    margins, reading = [], []
+    for configuration in active:
+        absent = {server.id for server in configuration.servers if identities.get(server.id) != server.identity}
+        lacking_room = full.intersection(configuration.server_ids) - absent
+        missing |= {server: FORGETFUL if server in identities else troubles.get(server, NO_ANSWER) for server in sorted(absent)}
+        missing |= dict.fromkeys(sorted(lacking_room), FULL)
+        reading.append(configuration.n - len(absent) - configuration.quorum_size)
+        margins.append(reading[-1] - len(lacking_room))
+    return Standing(active[0].domain, active, missing, min(margins), min(reading), trouble, list(left))
 
 
 def _left_behind(status: "ClusterStatus", marks: Mapping[ConfigurationId, Sequence[ObjectName]], active: Sequence[Configuration]) -> list[ObjectName]:
@@ -157,7 +167,7 @@ def _left_behind(status: "ClusterStatus", marks: Mapping[ConfigurationId, Sequen
     return sorted(left)
 
 
-class _Known:
+class Known:
     """Every configuration heard of, by domain and index, and the last finalized index of each domain."""
 
     def __init__(self) -> None:
@@ -173,6 +183,12 @@ class _Known:
         self._seen.setdefault(domain, {})[index] = configuration
         if finalized:
             self._finalized[domain] = max(index, self._finalized.get(domain, 0))
+
+    def note_hosted(self, hosted: Hosted) -> None:
+        """What a server says."""
+        self.note(hosted.configuration, hosted.configuration.index == 0)
+        if hosted.successor is not None:
+            self.note(hosted.successor.configuration, hosted.successor.finalized)
 
     def active(self, domain: DomainName) -> list[Configuration]:
         """From the last one known to be finalized; from the first one known if none is."""
@@ -252,8 +268,8 @@ def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Stand
     return {
         "name": settings.name,
         "servers": {id: {"address": settings.servers[id].address} | _server_data(said, _why(found, id)) for id, said in found.servers.items()},
-        "consensus": {id: _member_data(members.get(id), _why(found, id)) for id in _members(settings)},
-        "autopilot": _autopilot(settings, found.members),
+        "consensus": {id: _member_data(members.get(id), _why(found, id)) for id in members_of(settings)},
+        "autopilot": autopilot_sentence(settings, found.members),
         "domains": [
             {
                 "domain": standing.domain,
@@ -272,7 +288,7 @@ def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Stand
     }
 
 
-def _autopilot(settings: "Settings", members: Sequence[ConsensusDescription]) -> str | None:
+def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescription]) -> str | None:
     """What the autopilot does, in the words of the member that leads; None where there is none."""
     if settings.autopilot is None:
         return None
@@ -280,7 +296,7 @@ def _autopilot(settings: "Settings", members: Sequence[ConsensusDescription]) ->
     return ", ".join(said) or "no consensus member leads, so that nothing is replaced now"
 
 
-def _members(settings: "Settings") -> dict[ServerId, str]:
+def members_of(settings: "Settings") -> dict[ServerId, str]:
     """Where those who decide serve their clients, by the name that they have in a description."""
     if settings.etcd is not None:
         return {ServerId(endpoint): endpoint for endpoint in settings.etcd.endpoints}
@@ -334,7 +350,7 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
         for line in [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description):
             console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print()
-    if addresses := _members(settings):
+    if addresses := members_of(settings):
         members = {member.member: member for member in found.members}
         consensus = Table("id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for member, address in addresses.items():
@@ -343,13 +359,8 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
         for member in addresses:
             if member not in members:
                 console.print(Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True)
-        outlook = (
-            _consensus_outlook(len(members), len(addresses), any(standing.serves for standing in [*standings, *files]))
-            if settings.etcd is None
-            else _etcd_outlook(found.members, len(addresses))
-        )
-        console.print(outlook, soft_wrap=True)
-    if (flown := _autopilot(settings, found.members)) is not None:
+        console.print(consensus_outlook(settings, found.members, [*standings, *files]), soft_wrap=True)
+    if (flown := autopilot_sentence(settings, found.members)) is not None:
         console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
     _show_domains(console, standings, files)
 
@@ -384,7 +395,7 @@ def _server_cells(description: Description | None) -> list[str]:
     data = _server_data(description)
     memory, stored = size(description.memory_bytes), size(data["bytes"])
     state = "[red]disk full[/red]" if description.stored is not None and description.stored.full else "[green]up[/green]"
-    return [state, description.identity[:SHORT], memory, str(data["objects"]), stored, _duration(description.uptime_s)]
+    return [state, description.identity[:SHORT], memory, str(data["objects"]), stored, duration(description.uptime_s)]
 
 
 def _disks(servers: Mapping[ServerId, Description | None]) -> str:
@@ -413,7 +424,15 @@ def _member_cells(member: ConsensusDescription | None) -> list[str]:
     return [f"[green]{role}[/green]", str(member.term), str(member.decisions)]
 
 
-def _consensus_outlook(answering: int, total: int, serves: bool) -> str:
+def consensus_outlook(settings: "Settings", members: list[ConsensusDescription], standings: Iterable[Standing]) -> str:
+    """One sentence: whether there are decisions, and what could fail next. ``members``: those that answer."""
+    total = len(members_of(settings))
+    if settings.etcd is not None:
+        return _etcd_outlook(members, total)
+    return _raft_outlook(len(members), total, any(standing.serves for standing in standings))
+
+
+def _raft_outlook(answering: int, total: int, serves: bool) -> str:
     """``serves``: some domain has its quorum."""
     spare = answering - (total // 2 + 1)
     if spare < 0:
@@ -433,7 +452,7 @@ def _etcd_outlook(members: list[ConsensusDescription], endpoints: int) -> str:
     return of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

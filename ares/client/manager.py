@@ -164,9 +164,17 @@ class Manager(ObjectStore):
     async def status(self) -> ClusterStatus:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
         described = await self.describe(list(self._book.values()))
-        members = await self._consensus.describe(DESCRIBE_S)
-        troubles = {**self._consensus.troubles, **self._runner.troubles}
-        return ClusterStatus({server: described.get(server) for server in self._book}, members, troubles)
+        members = await self.describe_members()
+        return ClusterStatus({server: described.get(server) for server in self._book}, members, self.troubles)
+
+    async def describe_members(self) -> list[ConsensusDescription]:
+        """What the members of the consensus service that answer say of themselves; takes up to a second when one is silent."""
+        return await self._consensus.describe(DESCRIBE_S)
+
+    @property
+    def troubles(self) -> dict[ServerId, str]:
+        """Why servers and members are silent, where that is known."""
+        return {**self._consensus.troubles, **self._runner.troubles}
 
     async def identified(self, configuration: Configuration) -> Configuration:
         """``configuration`` with addresses and with the identities that its servers have *now*.

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ares.consensus.port import Consensus
 from ares.consensus.raft.member import RaftMember
 from ares.machine.logs import set_level
+from ares.machine.metrics import Autopiloted
 from ares.model.errors import AresError, BadInput, ConsensusUnavailable
 from ares.model.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
 from ares.model.messages import (
@@ -53,6 +54,10 @@ class Pilot(Protocol):
     def sentence(self) -> str:
         """What it does, or did last."""
 
+    @property
+    def counted(self) -> Autopiloted:
+        """The same in numbers."""
+
     async def run(self) -> None:
         """Until cancelled."""
 
@@ -76,15 +81,17 @@ class ConsensusHost:
         """Begin to serve; returns the address bound. Raises :class:`ares.BadInput` if it cannot be bound."""
         return await self._listener.serve(self._handle)
 
-    async def describe(self) -> tuple[ConsensusDescription, int, int]:
-        """What the member says of itself, how many requests are under way, and how many attempts to connect with an unknown key there were.
+    async def describe(self) -> tuple[ConsensusDescription, int, int, Autopiloted | None]:
+        """What the member says of itself, how many requests are under way, how many attempts to connect with an unknown key there were, and what
+        its pilot counts.
 
         Raises :class:`ConsensusUnavailable` when the member stopped.
         """
         [description] = await self._consensus.describe(PATIENCE_S)
         if self._pilot is not None:
             description = replace(description, autopilot=self._pilot.sentence())
-        return description, len(self._under_way), self._admission.unknown_keys if self._admission is not None else 0
+        unknown_keys = self._admission.unknown_keys if self._admission is not None else 0
+        return description, len(self._under_way), unknown_keys, None if self._pilot is None else self._pilot.counted
 
     async def finish(self) -> None:
         """Take nothing more, as if the network had lost it, and wait for what is under way: as long as a member tries, at most."""
@@ -154,7 +161,7 @@ class ConsensusHost:
             case GetHint(call, domain):
                 return Hint(call, await self._consensus.hint(domain, PATIENCE_S))
             case DescribeConsensus(call):
-                description, _, _ = await self.describe()
+                description, *_ = await self.describe()
                 return replace(description, call=call)
             case SetLogLevel(call, level):
                 set_level(level)

@@ -9,7 +9,21 @@ from typing import get_args
 
 from msgspec import Struct
 
-from ares.model.messages import AnyMessage, Description, Reason, Refused
+from ares.model.configuration import SERVERS_MAX
+from ares.model.messages import (
+    Ack,
+    AnyMessage,
+    DataReply,
+    Description,
+    Durations,
+    GetData,
+    GetTag,
+    PutData,
+    Reason,
+    Refused,
+    ServerWork,
+    TagReply,
+)
 from ares.replica.hosting import Hosting
 
 BATCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -17,6 +31,9 @@ BATCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 
 
 DISK_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Bounds for what waits for a disk."""
+
+REPLY_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Bounds for what a client waits for."""
 
 LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Bounds for what the event loop is late by."""
@@ -32,16 +49,20 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.sum_s = 0.0
 
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum_s += seconds
+    def add(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += times
+        self.sum_s += seconds * times
+
+    def told(self) -> Durations:
+        return Durations(tuple(self.bounds), tuple(self.counts))
 
 
 class Traffic:
     """What came to a listener and left it: requests by type, refusals by reason, bytes, and the seconds that a batch, or what of it is
     answered at a stretch, took to be handled.
 
-    A batch of requests that wait for a disk, or for a decision, is handled as soon as they wait.
+    A batch of requests that wait for a disk, or for a decision, is handled as soon as they wait. ``reading``, ``writing``: of each tag, value or
+    acknowledgement, the seconds from the arrival of its request until it left, or at a stretch with others.
     """
 
     def __init__(self) -> None:
@@ -50,6 +71,8 @@ class Traffic:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.batches = Histogram(BATCH_S)
+        self.reading = Histogram(REPLY_S)
+        self.writing = Histogram(REPLY_S)
 
     def count_batch(self, messages: Sequence[AnyMessage], frames: Sequence[bytes]) -> None:
         """What came."""
@@ -60,20 +83,57 @@ class Traffic:
 
     def count_turn(self, replies: Sequence[AnyMessage], seconds: float) -> None:
         """The replies to a batch, or to a part of it, that were given at once, and how long that took."""
-        self.count_replies(replies)
-        batches = self.batches
-        batches.counts[bisect_left(BATCH_S, seconds)] += 1
-        batches.sum_s += seconds
+        self.batches.add(seconds)
+        reads = writes = 0
+        for reply in replies:
+            kind = type(reply)
+            if kind is DataReply or kind is TagReply:
+                reads += 1
+            elif kind is Ack:
+                writes += 1
+            elif kind is Refused:
+                self.count_replies((reply,))
+        if reads:
+            self.reading.add(seconds, reads)
+        if writes:
+            self.writing.add(seconds, writes)
+
+    def count_waited(self, reply: AnyMessage, seconds: float) -> None:
+        """A reply that waited for the disk."""
+        if type(reply) is Ack:
+            self.writing.add(seconds)
+        elif type(reply) is DataReply or type(reply) is TagReply:
+            self.reading.add(seconds)
 
     def count_replies(self, messages: Iterable[AnyMessage]) -> None:
         for message in messages:
             if type(message) is Refused:
                 self.refused[message.reason] += 1
 
+    def work(self) -> ServerWork:
+        """For a description."""
+        asked = self.requests
+        return ServerWork(
+            asked[GetTag], asked[GetData], asked[PutData], self.received_bytes, self.sent_bytes, self.reading.told(), self.writing.told()
+        )
+
+
+class Autopiloted(Struct):
+    """What an autopilot counts. ``absent``: members that do not answer; ``troubled``: domains for which nothing can be done; ``seen`` of ``total``
+    objects of the move under way; ``done``: moves completed since the process was started.
+    """
+
+    absent: int = 0
+    troubled: int = 0
+    seen: int = 0
+    total: int = 0
+    done: int = 0
+
 
 class Holding(Struct, frozen=True):
     """What a server holds, in all its configurations together. ``withheld``: objects that a finalized successor has, too, and that nobody is given
-    any more; ``collected``: configurations whose objects are gone; ``bytes``: of element data.
+    any more; ``collected``: configurations whose objects are gone; ``bytes``: of element data. ``moving``: configurations, and ``moving_objects`` of
+    theirs, whose successor is pending. ``spare_servers``: how many the configuration in use with the fewest can lose; -1 without any.
     """
 
     configurations: int
@@ -82,6 +142,9 @@ class Holding(Struct, frozen=True):
     withheld: int
     elements: int
     bytes: int
+    moving: int
+    moving_objects: int
+    spare_servers: int
 
 
 class Vitals(Struct, frozen=True):
@@ -95,7 +158,8 @@ class Vitals(Struct, frozen=True):
 
 def holding(hosted: Iterable[Hosting]) -> Holding:
     """Summed up; takes about a microsecond for each configuration."""
-    configurations = collected = objects = withheld = elements = size = 0
+    configurations = collected = objects = withheld = elements = size = moving = moving_objects = 0
+    spare_servers = SERVERS_MAX
     for hosting in hosted:
         held = len(hosting.objects)
         configurations += 1
@@ -105,4 +169,11 @@ def holding(hosted: Iterable[Hosting]) -> Holding:
         size += hosting.bytes
         if hosting.successor is not None and hosting.successor.finalized:
             withheld += held
-    return Holding(configurations, collected, objects, withheld, elements, size)
+            continue
+        spare_servers = min(spare_servers, hosting.configuration.n - hosting.configuration.quorum_size)
+        if hosting.successor is not None:
+            moving += 1
+            moving_objects += held
+    return Holding(
+        configurations, collected, objects, withheld, elements, size, moving, moving_objects, -1 if spare_servers == SERVERS_MAX else spare_servers
+    )

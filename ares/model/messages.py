@@ -23,6 +23,9 @@ LEFT = -2
 PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
 """Objects in a reply that lists them; names of objects that a move left behind in a description, for each configuration."""
 
+BOUNDS_MAX = 64
+"""Of a histogram in a description."""
+
 PARTS_MAX = 256
 """Of an element: as many stripes as the largest value has (ares/dap/coding.py)."""
 
@@ -304,7 +307,7 @@ class Stored(Struct, frozen=True, array_like=True):
     """What a durable server's store takes, in bytes on its disk, and how much of that is still needed, about.
 
     ``quarantined``: versions whose element was found damaged and is not repaired yet; ``repaired``: since the server was started. ``full``: the disk
-    is, so that what would change something is refused.
+    is, so that what would change something is refused. ``free_bytes``: room on its file system; -1: not told.
     """
 
     disk_bytes: int
@@ -312,12 +315,35 @@ class Stored(Struct, frozen=True, array_like=True):
     quarantined: int = 0
     repaired: int = 0
     full: bool = False
+    free_bytes: int = -1
+
+
+class Durations(Struct, frozen=True, array_like=True):
+    """A histogram: ``counts[i]`` were at most ``bounds_s[i]`` and more than the bound before; the last count is of those beyond all bounds."""
+
+    bounds_s: Annotated[tuple[float, ...], Meta(max_length=BOUNDS_MAX)]
+    counts: Annotated[tuple[int, ...], Meta(max_length=BOUNDS_MAX + 1)]
+
+
+class ServerWork(Struct, frozen=True, array_like=True):
+    """What a server did since it was started. ``queries``, ``fetches`` and ``puts``: requests GetTag, GetData and PutData that came.
+
+    ``reading``, ``writing``: from a request's arrival until its reply left, what waits for the disk included.
+    """
+
+    queries: int
+    fetches: int
+    puts: int
+    received_bytes: int
+    sent_bytes: int
+    reading: Durations
+    writing: Durations
 
 
 class Description(Message, frozen=True, tag=37):
     """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
 
-    ``stored``: None if the server keeps everything in memory.
+    ``stored``: None if the server keeps everything in memory. ``work``: None from a release that does not tell.
     """
 
     server: ServerId
@@ -329,6 +355,7 @@ class Description(Message, frozen=True, tag=37):
     hosted: tuple[Hosted, ...]
     unknown_keys: int = 0
     stored: Stored | None = None
+    work: ServerWork | None = None
 
 
 class ScrubReply(Message, frozen=True, tag=38):

@@ -70,7 +70,8 @@ def served_of(request: Any, came_s: float, batch_s: float) -> Served:
 class Unsynced:
     """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts.
 
-    ``traced``: those of the replies that were traced, by the sender and their place.
+    ``came_s``: when the requests of the replies came, by the host's clock. ``traced``: those of the replies that were traced, by the sender and their
+    place.
     """
 
     def __init__(self) -> None:
@@ -78,6 +79,7 @@ class Unsynced:
         self.listings: set[ConfigurationId] = set()
         self.pointers: set[ConfigurationId] = set()
         self.replies: dict[Hashable, list[AnyMessage]] = {}
+        self.came_s: dict[Hashable, list[float]] = {}
         self.traced: list[tuple[Hashable, int, Served]] = []
         self._rows: dict[Hashable, int] = {}
         self.appended = False
@@ -93,13 +95,14 @@ class Unsynced:
             self.objects.add((fact.configuration, fact.object))
             self.listings.add(fact.configuration)
 
-    def keep(self, sender: Hashable, reply: Reply, served: Served | None = None) -> None:
+    def keep(self, sender: Hashable, reply: Reply, came_s: float, served: Served | None = None) -> None:
         """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
         rows = self._rows.get(sender, 0) + _rows(reply)
         if rows <= ROWS_MAX:
             self._rows[sender] = rows
             replies = self.replies.setdefault(sender, [])
             replies.append(reply)
+            self.came_s.setdefault(sender, []).append(came_s)
             if served is not None:
                 self.traced.append((sender, len(replies) - 1, served))
 

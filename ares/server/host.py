@@ -23,7 +23,7 @@ import msgspec
 
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
-from ares.machine.metrics import DISK_S, Histogram, Vitals, holding
+from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
@@ -82,7 +82,8 @@ class Host:
 
     ``respond``: the listener's reply, for what has to wait. ``fail`` is called once, when the disk fails. ``admission``: what each client may ask;
     None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
-    disk. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request that was traced, when its reply leaves.
+    disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
+    that was traced, when its reply leaves.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -99,6 +100,7 @@ class Host:
         loop: Loop | None = None,
         limits: CompactionLimits = USUAL,
         throttle: Intake | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.replica = replica
         self.traced: Callable[[Served], None] = lambda served: None
@@ -109,6 +111,7 @@ class Host:
         self._admission = admission
         self._loop = loop or asyncio.get_running_loop()
         self._throttle = throttle
+        self._traffic = traffic
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
         self._failed = False
@@ -226,9 +229,9 @@ class Host:
         """Keep the reply until what it shows is durable."""
         gathering, syncing = self._gathering, self._syncing
         if gathering.appended and gathering.shown_by(request):
-            gathering.keep(sender, reply, served)
+            gathering.keep(sender, reply, self._batch_s, served)
         elif syncing is not None and syncing.shown_by(request):
-            syncing.keep(sender, reply, served)
+            syncing.keep(sender, reply, self._batch_s, served)
         else:
             return False
         return True
@@ -258,9 +261,12 @@ class Host:
         replica, unknown_keys, stored = self.replica, self._admission.unknown_keys if self._admission is not None else 0, None
         if replica.journaled:
             live, full = sum(replica.account.live.values()), self._trouble() == _FULL
-            stored = Stored(self._journal.bytes_on_disk, live, len(replica.quarantined), replica.account.repaired, full)
-        uptime_s = self._loop.time() - self._started
-        return msgspec.structs.replace(description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored)
+            free_bytes = self._journal.free_bytes
+            stored = Stored(self._journal.bytes_on_disk, live, len(replica.quarantined), replica.account.repaired, full, free_bytes)
+        uptime_s, work = self._loop.time() - self._started, self._traffic.work() if self._traffic is not None else None
+        return msgspec.structs.replace(
+            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work
+        )
 
     def _trouble(self) -> str:
         """Why it cannot do all that it is for; empty if it can."""
@@ -314,8 +320,17 @@ class Host:
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)
         if synced is not None:
+            self._count(synced)
             for _, _, served in synced.traced:
                 self.traced(served)
+
+    def _count(self, synced: Unsynced) -> None:
+        """How long the replies took that left just now."""
+        if self._traffic is not None:
+            now_s = time.perf_counter()
+            for sender, replies in synced.replies.items():
+                for reply, came_s in zip(replies, synced.came_s[sender], strict=True):
+                    self._traffic.count_waited(reply, now_s - came_s)
 
     def _after_replies(self) -> None:
         self._busy = False

@@ -167,17 +167,17 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
 class Life:
     """What one process does beside its work: says that it starts, serves and stops, to systemd and over HTTP, and hears when it is to stop.
 
-    ``listener`` is for the work, ``stop`` is set when it is to end.
+    ``listener`` is for the work, ``traffic`` what it counts, ``stop`` is set when it is to end.
     """
 
     def __init__(self, settings: Settings, own: ServerSettings | MemberSettings, lock: Lock | None) -> None:
         self.stop = asyncio.Event()
-        traffic = Traffic() if own.http else None
-        self.listener = listener_at(own.address, lock, fitting(settings.limits), traffic, settings.transport)
+        self.traffic = Traffic()
+        self.listener = listener_at(own.address, lock, fitting(settings.limits), self.traffic, settings.transport)
         self._id = own.id
         self._monitor: Monitor | None = None
-        if traffic is not None:
-            self._monitor = Monitor(own.id, own.http, traffic, self.listener)
+        if own.http:
+            self._monitor = Monitor(own.id, own.http, self.traffic, self.listener)
 
     def told(self) -> contextlib.AbstractContextManager[object]:
         """Over HTTP, as long as this lasts. Raises :class:`BadInput` if that cannot be."""
@@ -277,7 +277,9 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
 
                 journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity), disk=disk)
                 plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
-            await run_server(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan)
+            await run_server(
+                server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic
+            )
 
 
 def _address_attributes(server: ServerSettings) -> dict[str, str | int]:

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ares.machine.metrics import Histogram, Traffic, Vitals
+from ares.machine.metrics import Autopiloted, Histogram, Traffic, Vitals
 from ares.model.messages import ConsensusDescription
 from ares.model.version import VERSION
 
@@ -50,6 +50,10 @@ def of_traffic(traffic: Traffic, bad_batches: int, connections: int) -> Iterator
     refused = {reason.name.lower(): count for reason, count in traffic.refused.items()}
     yield _labelled("ares_refused", "Requests that were refused, by reason.", "reason", refused)
     yield _histogram("ares_batch_seconds", "Time that the requests of one batch took to be handled, without waiting for a disk.", traffic.batches)
+    replies = HistogramMetricFamily("ares_reply_seconds", "Time from a request's arrival until its reply left, by what was asked.", labels=["kind"])
+    for kind, histogram in (("read", traffic.reading), ("write", traffic.writing)):
+        replies.add_metric([kind], _buckets(histogram), histogram.sum_s)
+    yield replies
     yield Counter("ares_received_bytes", "Bytes of the batches that came.", traffic.received_bytes)
     yield Counter("ares_sent_bytes", "Bytes of the batches that left.", traffic.sent_bytes)
     yield Gauge("ares_connections", "Connections of clients, at present.", connections)
@@ -65,7 +69,12 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
     yield Gauge("ares_withheld_objects", "Those of them that a finalized configuration has, and that await collection here.", holding.withheld)
     yield Gauge("ares_elements", "Elements held: one or more versions of each object.", holding.elements)
     yield Gauge("ares_element_bytes", "Data of the elements held.", holding.bytes)
+    yield Gauge("ares_moving_configurations", "Configurations that are being moved from: their successor is decided and pending.", holding.moving)
+    yield Gauge("ares_moving_objects", "Objects that those hold.", holding.moving_objects)
+    if holding.spare_servers >= 0:
+        yield Gauge("ares_spare_servers", "Servers that the configuration here with the fewest can lose when all are up.", holding.spare_servers)
     if stored is not None:
+        yield Gauge("ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes)
         yield Gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
         yield Gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
         yield Gauge("ares_quarantined_elements", "Elements that were found damaged and await repair.", stored.quarantined)
@@ -75,7 +84,7 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
         yield _histogram("ares_fsync_seconds", "Time of one call to fdatasync.", fsyncs)
 
 
-def of_member(description: ConsensusDescription, under_way: int, unknown_keys: int) -> Iterator[Metric]:
+def of_member(description: ConsensusDescription, under_way: int, unknown_keys: int, autopilot: Autopiloted | None = None) -> Iterator[Metric]:
     yield Counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", unknown_keys)
     yield Gauge("ares_consensus_leader_known", "Whether this member knows a leader.", bool(description.leader))
     yield Gauge("ares_consensus_leads", "Whether this member is the leader.", description.leader == description.member)
@@ -84,6 +93,12 @@ def of_member(description: ConsensusDescription, under_way: int, unknown_keys: i
     yield Gauge("ares_consensus_members_reachable", "Members that this one is connected with, itself included.", description.members_reachable)
     yield Gauge("ares_consensus_members", "Members that there are.", description.members_total)
     yield Gauge("ares_consensus_under_way", "Requests that wait for a decision.", under_way)
+    if autopilot is not None:
+        yield Gauge("ares_autopilot_absent_servers", "Members of configurations that do not answer the autopilot here.", autopilot.absent)
+        yield Gauge("ares_autopilot_troubled_domains", "Domains for which something should be done, and cannot be.", autopilot.troubled)
+        yield Gauge("ares_autopilot_move_objects", "Objects of the domain that it moves now, as far as known; 0: it moves none.", autopilot.total)
+        yield Gauge("ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen)
+        yield Counter("ares_autopilot_moves", "Moves that it has completed.", autopilot.done)
 
 
 OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {"server": of_server, "consensus": of_member}
@@ -98,8 +113,12 @@ def _labelled(name: str, what: str, label: str, values: dict[str, int]) -> Metri
 
 
 def _histogram(name: str, what: str, histogram: Histogram) -> Metric:
+    return HistogramMetricFamily(name, what, _buckets(histogram), histogram.sum_s)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     bounds = [*map(str, histogram.bounds), "+Inf"]
-    return HistogramMetricFamily(name, what, list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True)), histogram.sum_s)
+    return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
 
 
 def _snake(name: str) -> str:

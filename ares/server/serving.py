@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
@@ -57,11 +58,12 @@ async def run_server(
     admission: Admission | None = None,
     serving: Callable[[Host], None] = lambda host: None,
     plan: ScrubPlan | None = None,
+    traffic: Traffic | None = None,
 ) -> None:
     """Serve until ``stop`` is set (if the disk fails, it is set here), and reply to what was taken; the journal is closed then.
 
     ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
-    the host. ``plan``: how it looks after its disk; None: not at all.
+    the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
@@ -74,7 +76,7 @@ async def run_server(
 
     try:
         replica = restored(server, identity, initial, journal, time.time)
-        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener)
+        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic)
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
         serving(host)

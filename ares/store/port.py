@@ -88,6 +88,10 @@ class Journal(Protocol):
     def bytes_on_disk(self) -> int:
         """What it takes."""
 
+    @property
+    def free_bytes(self) -> int:
+        """Room on its file system, for others, too; -1: not known."""
+
     def close(self) -> None:
         """Let go of files; commits under way are finished first, and not told; idempotent."""
 
@@ -97,6 +101,7 @@ class NoJournal:
 
     keeps = False
     bytes_on_disk = 0
+    free_bytes = -1
 
     def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
         return iter(())

@@ -92,6 +92,7 @@ async def test_a_spare_takes_over_in_every_domain(cluster: Cluster, caplog: pyte
         await becomes(user, "s0 s1 s3", "file/movie")
         await becomes(user, "s6 s3 s4 s5", "photos")
         await until(lambda: "replaced s2 by s6 in default, photos, replaced s2 by s3 in file/movie" in leaders.sentence())
+        await until(lambda: (leaders.pilots[0].counted.done, leaders.pilots[0].counted.absent) == (3, 0))
         cluster.stop("s0")
         await becomes(user, "s4 s1 s6")
         reader = cluster.manager()
@@ -111,6 +112,7 @@ async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
     async with Leaders(cluster, AutopilotSettings(after_s=3600, every_s=0.05, bytes_per_s=10**9)).flying() as leaders:
         cluster.stop("s2")
         await until(lambda: "absent: s2 for" in leaders.sentence())
+        assert leaders.pilots[0].counted.absent == 1
         cluster.restart("s2")
         await until(lambda: leaders.sentence().startswith("watches"))
     assert (await user.current()).index == 0
@@ -138,6 +140,7 @@ async def test_no_spare_is_said_once_and_one_that_comes_is_taken(cluster: Cluste
     async with Leaders(cluster).flying() as leaders:
         cluster.stop("s2")
         await until(lambda: "no spare for s2" in leaders.sentence())
+        assert leaders.pilots[0].counted.troubled == 1
         cluster.stop("s1")
         await until(lambda: "only 1 of 3 servers answer, and 2 make a quorum" in leaders.sentence())
         cluster.restart("s1")

@@ -85,6 +85,10 @@ class MemoryJournal:
         self._discarded.append(place)
 
     @property
+    def free_bytes(self) -> int:
+        return self._kept.room - self.bytes_on_disk
+
+    @property
     def bytes_on_disk(self) -> int:
         return sum(self._sizes.values())
 

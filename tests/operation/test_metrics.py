@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from ares.machine.metrics import DISK_S, LAG_S, Histogram, Traffic, holding
+from ares.machine.metrics import DISK_S, LAG_S, Autopiloted, Histogram, Traffic, holding
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.messages import Ack, CollectConfig, ConsensusDescription, GetTag, Reason, Refused, Stored, WriteConfig
@@ -29,6 +29,7 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
     traffic.count_batch(asked, [b"12345", b"678"])
     traffic.count_turn([Ack(1, None), Refused(2, Reason.STORAGE, "full")], 0.01)
     traffic.count_replies([Refused(3, Reason.STORAGE, "full")])
+    traffic.count_waited(Ack(4, None), 0.3)
     found = samples(render(of_traffic(traffic, 3, 2)).decode())
     assert found['ares_requests_total{kind="get_tag"}'] == 2
     assert found['ares_requests_total{kind="put_data"}'] == 1
@@ -36,6 +37,10 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
     assert found['ares_refused_total{reason="identity"}'] == 0
     assert (found["ares_bad_batches_total"], found["ares_connections"], found["ares_received_bytes_total"]) == (3, 2, 8)
     assert check_histogram(found, "ares_batch_seconds") == 1
+    assert found['ares_reply_seconds_count{kind="write"}'] == 2
+    assert found['ares_reply_seconds_bucket{kind="write",le="0.01"}'] == 1
+    assert found['ares_reply_seconds_sum{kind="write"}'] == pytest.approx(0.31)
+    assert found['ares_reply_seconds_count{kind="read"}'] == 0
 
 
 def counted(replica):
@@ -64,6 +69,16 @@ def test_what_a_finalized_successor_has_too_is_withheld():
     assert (holding(replica.hosted.values()).withheld, holding(replica.hosted.values()).objects) == (0, 1)
 
 
+def test_what_is_being_moved_and_how_many_servers_may_fail():
+    replica = plain([put("a", 1, b"data")])
+    held = holding(replica.hosted.values())
+    spare = INITIAL.n - INITIAL.quorum_size
+    assert (held.moving, held.moving_objects, held.spare_servers) == (0, 0, spare)
+    replica.handle(WriteConfig(1, INITIAL.id, Successor(Configuration.abd(INITIAL.servers).at("default", 1, INITIAL.cluster_id), Status.PENDING)))
+    assert [(held.moving, held.moving_objects) for held in [holding(replica.hosted.values())]] == [(1, 1)]
+    assert holding([]).spare_servers == -1
+
+
 async def test_the_page_of_a_server():
     host = Host(plain(requests(50)))
     vitals = host.vitals()
@@ -89,6 +104,15 @@ def test_the_page_of_a_consensus_member():
     assert (found["ares_consensus_members_reachable"], found["ares_consensus_under_way"], found["ares_unknown_keys_total"]) == (2, 5, 6)
     alone = samples(render(of_member(ConsensusDescription(0, "r0", "", 4, 7, 1, 3), 0, 0)).decode())
     assert alone["ares_consensus_leader_known"] == 0
+    assert "ares_autopilot_moves_total" not in alone
+    flown = samples(render(of_member(ConsensusDescription(0, "r0", "r0", 4, 7, 1, 1), 0, 0, Autopiloted(1, 2, 3, 4, 5))).decode())
+    assert {name.removeprefix("ares_autopilot_"): value for name, value in flown.items() if "autopilot" in name} == {
+        "absent_servers": 1,
+        "troubled_domains": 2,
+        "moved_objects": 3,
+        "move_objects": 4,
+        "moves_total": 5,
+    }
 
 
 async def test_no_name_that_a_client_chose_is_on_the_page():

@@ -41,6 +41,13 @@ def share_of_file_system(directory: Path, share: int) -> int:
 class Disk:
     """Files by descriptor. Every method raises OSError."""
 
+    def free_bytes(self, directory: Path) -> int:
+        """Room on its file system for who is not root; -1: it does not say."""
+        with contextlib.suppress(OSError):
+            room = os.statvfs(directory)
+            return room.f_bavail * room.f_frsize
+        return -1
+
     def salt(self) -> int:
         """64 bits that nobody could guess."""
         return secrets.randbits(64)

@@ -317,6 +317,10 @@ class LogJournal:
     def bytes_on_disk(self) -> int:
         return self._spare_bytes + sum(segment.end for segment in self._sealed.values()) + (self._head.allocated if self._head is not None else 0)
 
+    @property
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes(self._directory)
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

@@ -1,0 +1,88 @@
+"""The command top: a live view of a cluster."""
+
+import asyncio
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ares.cli.options import Common, say, with_manager
+from ares.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from ares.cli.seeing.top_watch import TopWatch
+    from ares.client.manager import Manager
+
+INTERVAL_S, INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 0.2, 3600.0
+SIGNALLED = 128
+"""What the exit status of a program that a signal ended is above the signal's number."""
+
+
+def top(
+    common: Common,
+    once: Annotated[bool, typer.Option("--once", help="Print one view, after one interval, and end. With --json: as one JSON object.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="S", min=INTERVAL_S_MIN, max=INTERVAL_S_MAX, help="Seconds from one look to the next.")
+    ] = INTERVAL_S,
+) -> None:
+    """Watch the cluster: operations a second and how long they take, servers, disks, what may still fail, moves and when they end. q quits.
+
+    Latencies are those at the servers, from a request's arrival to its reply. A key with the role `read` will do.
+
+    With --once the exit status is 1 if a domain has no quorum.
+    """
+    if common.json and not once:
+        raise BadInput("--json goes with --once: the live view is for people")
+    settings = common.settings()
+
+    async def watched(manager: "Manager") -> int:
+        from ares.cli.seeing.top_watch import TopWatch
+
+        watch = TopWatch(manager, settings, interval)
+        return await (_once(common, watch) if once else _live(watch, settings.name))
+
+    if status := with_manager(common, watched):
+        raise typer.Exit(status)
+
+
+async def _once(common: Common, watch: "TopWatch") -> int:
+    from ares.cli.seeing.top_view import COLUMNS_MIN, ROWS_MIN, lines
+
+    looks = watch.looks()
+    await anext(looks)
+    told = await anext(looks)  # a rate is of two
+    await looks.aclose()
+    columns, rows = max(shutil.get_terminal_size().columns, COLUMNS_MIN), ROWS_MIN + 2 * len(told["servers"]) + len(told["domains"])
+    if common.json:
+        common.report(told, "")
+    else:
+        say("\n".join(lines(told, columns, rows, sys.stdout.isatty(), live=False)))
+    return int(any(domain["reads_survive"] < 0 for domain in told["domains"]))
+
+
+async def _live(watch: "TopWatch", name: str) -> int:
+    from ares.cli.seeing.top_screen import TopScreen
+    from ares.cli.seeing.top_view import lines
+
+    screen = TopScreen()
+    told: dict[str, Any] = {}
+
+    def paint() -> None:
+        screen.paint(lines(told, *screen.size) if told else [f"asking the servers of {name} ..."[: screen.size[0]]])
+
+    async def look() -> None:
+        async for seen in watch.looks():
+            told.update(seen)
+            paint()
+
+    with screen.shown(paint):
+        paint()
+        looking, ended = asyncio.create_task(look()), asyncio.create_task(screen.ended.wait())
+        await asyncio.wait((looking, ended), return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if looking.done():
+            looking.result()
+        looking.cancel()
+        await asyncio.wait((looking,))
+    return SIGNALLED + screen.signal if screen.signal else 0

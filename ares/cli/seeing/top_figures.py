@@ -1,0 +1,234 @@
+"""What `top` shows, as one tree of plain data (`ares-cli top --once --json` prints it; docs/operation.md has the shape), from what servers said.
+
+Servers count since they were started; rates and percentiles are of the time between the first and the last of their answers of some seconds. An
+operation asks several servers: so many operations as the servers were asked, divided by how many a quorum is. Nothing here does anything.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+from ares.cli.status_command import Known, Standing, is_of_file, outlook_of_files, standing_of
+from ares.model.configuration import Configuration
+from ares.model.identity import ConfigurationId, ServerId
+from ares.model.messages import Description, Durations, Hosted, ServerWork
+from ares.model.quorum import NO_ANSWER
+
+SLOW_S = 0.02
+SLOW_TIMES = 4
+"""A server is slow that takes longer than that to answer, and so many times as long as the others do."""
+
+
+class DatedAnswer(Struct, frozen=True):
+    """``at_s``: when it came; ``took_s``: how long the server took."""
+
+    at_s: float
+    took_s: float
+    said: Description
+
+
+class HeardOf(Struct):
+    """Of one server: its last answers, and what it last said that it holds. ``silent_s``: for how long it has not answered; 0: it does."""
+
+    address: str
+    answers: deque[DatedAnswer]
+    hosted: tuple[Hosted, ...] = ()
+    silent_s: float = 0.0
+    why: str = ""
+
+    def take(self, answer: DatedAnswer, since_s: float) -> None:
+        """Keep it, and of the ones before those that came at ``since_s`` or later, of the same run of the server."""
+        if self.answers and answer.said.uptime_s < self.answers[-1].said.uptime_s:
+            self.answers.clear()
+        while self.answers and self.answers[0].at_s < since_s:
+            self.answers.popleft()
+        self.answers.append(answer)
+
+    @property
+    def last(self) -> Description | None:
+        """What it said, if it answers."""
+        return self.answers[-1].said if self.answers and not self.silent_s else None
+
+    def difference(self) -> "tuple[float, ServerWork, ServerWork] | None":
+        """Seconds, and what it had done at their begin and at their end; None if that is not known."""
+        if self.last is None or len(self.answers) < 2:
+            return None
+        first, last = self.answers[0].said, self.answers[-1].said
+        if first.work is None or last.work is None or last.uptime_s <= first.uptime_s:
+            return None
+        return last.uptime_s - first.uptime_s, first.work, last.work
+
+
+class ClusterSeen(Struct):
+    """All that was heard. ``begun``: of a configuration that is being moved to, an earlier moment, and how many objects it had then."""
+
+    servers: dict[ServerId, HeardOf]
+    known: Known
+    begun: dict[ConfigurationId, deque[tuple[float, int]]]
+    now_s: float = 0.0
+
+
+def figures(seen: ClusterSeen) -> dict[str, Any]:
+    """The parts of the tree that servers tell: operations, servers, domains, files, moves."""
+    heard = seen.servers
+    standings = standings_of(seen)
+    files = [standing for standing in standings if is_of_file(standing.domain)]
+    quorums: dict[ServerId, list[int]] = {}
+    for standing in standings:
+        for configuration in standing.active:
+            for server in configuration.server_ids:
+                quorums.setdefault(server, []).append(configuration.quorum_size)
+    asked = {id: sum(sizes) / len(sizes) for id, sizes in quorums.items()}
+    differences = {id: found for id, server in heard.items() if (found := server.difference()) is not None}
+
+    def rate(of: Callable[[ServerWork], int], each: Mapping[ServerId, float] = {}) -> float | None:
+        return sum((of(to) - of(since)) / s / each.get(id, 1.0) for id, (s, since, to) in differences.items()) if differences else None
+
+    waits = {id: _reply_s(server) for id, server in heard.items()}
+    return {
+        "operations": {
+            "reads_per_s": rate(lambda work: work.fetches, asked),
+            "writes_per_s": rate(lambda work: work.queries, asked),
+            **_latencies(differences.values()),
+            "received_bytes_per_s": rate(lambda work: work.received_bytes),
+            "sent_bytes_per_s": rate(lambda work: work.sent_bytes),
+        },
+        "servers": [_server(id, server, differences.get(id), waits) for id, server in heard.items()],
+        "domains": [_domain(standing, heard.values()) for standing in standings if not is_of_file(standing.domain)],
+        "files": outlook_of_files(files) if files else None,
+        "moves": [_move(standing, seen) for standing in standings if len(standing.active) > 1],
+    }
+
+
+def standings_of(seen: ClusterSeen) -> list[Standing]:
+    """How each domain that was heard of stands, `default` first."""
+    described = {id: server.last for id, server in seen.servers.items()}
+    identities = {id: said.identity for id, said in described.items() if said is not None}
+    full = {id for id, said in described.items() if said is not None and said.stored is not None and said.stored.full}
+    troubles = {id: server.why for id, server in seen.servers.items() if server.why}
+    domains = sorted(seen.known.domains, key=lambda domain: (domain != "default", domain))
+    return [standing_of(seen.known.active(domain), identities, full, troubles) for domain in domains]
+
+
+def percentile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
+    """The duration that ``share`` of all are at most, on a straight line within its step of the histogram; None of nothing."""
+    rank = share * sum(counts)
+    if rank <= 0:
+        return None
+    edges = [0.0, *bounds, bounds[-1]]
+    for position, reached in enumerate(accumulate(counts)):
+        if reached >= rank:
+            return edges[position] + (edges[position + 1] - edges[position]) * (rank - reached + counts[position]) / counts[position]
+    return None
+
+
+def _latencies(differences: "Iterable[tuple[float, ServerWork, ServerWork]]") -> dict[str, float | None]:
+    pairs = [(since, to) for _, since, to in differences]
+    told: dict[str, float | None] = {}
+    for name, what in (("read", "reading"), ("write", "writing")):
+        histograms: list[tuple[Durations, Durations]] = [(getattr(since, what), getattr(to, what)) for since, to in pairs]
+        bounds = histograms[0][0].bounds_s if histograms else ()
+        same = [(since.counts, to.counts) for since, to in histograms if since.bounds_s == to.bounds_s == bounds]
+        counts = [sum(to[step] - since[step] for since, to in same) for step in range(len(bounds) + 1)]
+        told |= {f"{name}_p{percent}_s": percentile(percent / 100, bounds, counts) if bounds else None for percent in (50, 99)}
+    return told
+
+
+def _reply_s(server: HeardOf) -> float | None:
+    """The first answer is passed over where there are more: a connection was made for it."""
+    if server.last is None:
+        return None
+    return median([answer.took_s for answer in server.answers][1:] or [server.answers[0].took_s])
+
+
+def _state(id: ServerId, server: HeardOf, waits: Mapping[ServerId, float | None]) -> str:
+    said, own = server.last, waits[id]
+    if said is None or own is None:
+        return "silent"
+    if said.stored is not None and said.stored.full:
+        return "disk full"
+    others = [wait for other, wait in waits.items() if wait is not None and other != id]
+    return "slow" if others and own > max(SLOW_S, SLOW_TIMES * median(others)) else "up"
+
+
+def _server(
+    id: ServerId, server: HeardOf, found: "tuple[float, ServerWork, ServerWork] | None", waits: Mapping[ServerId, float | None]
+) -> dict[str, Any]:
+    said = server.last
+    told: dict[str, Any] = {"id": id, "address": server.address.partition("/")[0], "state": _state(id, server, waits)}
+    if said is None:
+        return told | {"silent_s": round(server.silent_s, 1), "why": server.why or NO_ANSWER}
+    rates = None
+    if found is not None:
+        s, since, to = found
+        rates = (to.queries + to.fetches + to.puts - since.queries - since.fetches - since.puts) / s
+    stored = said.stored
+    return told | {
+        "reply_s": waits[id],
+        "requests_per_s": rates,
+        **_latencies([found] if found is not None else []),
+        "objects": sum(hosted.objects for hosted in server.hosted),
+        "bytes": sum(hosted.bytes for hosted in server.hosted),
+        "disk_bytes": None if stored is None else stored.disk_bytes,
+        "disk_free_bytes": None if stored is None or stored.free_bytes < 0 else stored.free_bytes,
+        "damaged": 0 if stored is None else stored.quarantined,
+        "memory_bytes": said.memory_bytes,
+        "uptime_s": round(said.uptime_s, 3),
+        "identity": said.identity,
+        "version": said.version,
+        "counts": said.work is not None,
+    }
+
+
+def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Hosted]:
+    """What each server that holds anything for it says, the most objects first."""
+    held = [hosted for server in servers for hosted in server.hosted if hosted.configuration.id == configuration.id]
+    return sorted(held, key=lambda hosted: -hosted.objects)
+
+
+def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
+    """``objects``: as many as the server that has most has; ``bytes``: on all servers together."""
+    finalized = standing.active[0]
+    held = _held(finalized, servers)
+    return {
+        "domain": standing.domain,
+        "index": finalized.index,
+        "configuration": finalized.describe(),
+        "pending": [configuration.describe() for configuration in standing.active[1:]],
+        "reads_survive": standing.reading,
+        "writes_survive": standing.margin,
+        "missing": standing.missing,
+        "outlook": standing.outlook(),
+        "objects": held[0].objects if held else 0,
+        "bytes": sum(hosted.bytes for hosted in held),
+    }
+
+
+def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
+    """How far it is: how many objects a quorum of the target has, of those that a server of the source has. ``remaining_s``: None if none arrive."""
+    source, target = standing.active[0], standing.active[-1]
+    total, moved = objects_of(source, 1, seen), objects_of(target, target.quorum_size, seen)
+    begun = seen.begun.get(target.id)
+    at_s, before = begun[0] if begun else (seen.now_s, moved)
+    per_s = (moved - before) / (seen.now_s - at_s) if seen.now_s > at_s else 0.0
+    left = max(total - moved, 0)
+    return {
+        "domain": standing.domain,
+        "from": source.index,
+        "to": target.index,
+        "configuration": target.describe(),
+        "objects": max(total, moved),
+        "moved": moved,
+        "objects_per_s": per_s,
+        "remaining_s": left / per_s if per_s > 0 else None,
+    }
+
+
+def objects_of(configuration: Configuration, servers: int, seen: ClusterSeen) -> int:
+    """How many objects at least so many servers hold for it."""
+    held = _held(configuration, seen.servers.values())
+    return held[servers - 1].objects if len(held) >= servers else 0

@@ -1,0 +1,119 @@
+"""A terminal that is painted line by line, and whose keys are read as they are pressed; it is given back as it was, however that ends.
+
+Only lines that changed are written, so that a refresh is some hundred bytes over SSH. A terminal that takes nothing (Ctrl-S) misses what would have
+been painted, and holds up nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+
+from ares.model.errors import BadInput
+
+_CLEAR = "\x1b[2J"
+_ENTER = f"\x1b[?1049h\x1b[?25l{_CLEAR}"  # the other screen, no cursor, nothing there
+_LEAVE = "\x1b[?25h\x1b[?1049l"
+USUAL = (80, 24)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class TopScreen:
+    """Standard output, from :meth:`shown` on. ``ended``: set by q, Ctrl-C or another signal to end, which is ``signal`` then."""
+
+    def __init__(self) -> None:
+        if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
+            raise BadInput("a live view needs a terminal that can be painted (TERM is not set, or `dumb`, or standard output is none): use --once")
+        self._out = sys.stdout.fileno()
+        self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
+        self._painted: list[str] = []
+        self.ended = asyncio.Event()
+        self.signal = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        with contextlib.suppress(OSError):
+            columns, rows = os.get_terminal_size(self._out)
+            return columns or USUAL[0], rows or USUAL[1]
+        return USUAL
+
+    @contextlib.contextmanager
+    def shown(self, changed: Callable[[], None]) -> Iterator[None]:
+        """``changed`` is called when everything has to be painted again."""
+        loop = asyncio.get_running_loop()
+        before = None if self._keys is None else termios.tcgetattr(self._keys)
+
+        def enter() -> None:
+            if self._keys is not None:
+                tty.setcbreak(self._keys, termios.TCSANOW)
+            self._painted = []
+            self._write(_ENTER)
+
+        def leave() -> None:
+            with contextlib.suppress(OSError, termios.error):  # it may be gone
+                termios.tcflow(self._out, termios.TCOON)
+            self._write(_LEAVE)
+            if self._keys is not None and before is not None:
+                with contextlib.suppress(termios.error):
+                    termios.tcsetattr(self._keys, termios.TCSANOW, before)
+
+        def stop() -> None:
+            leave()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            enter()
+            changed()
+
+        def resize() -> None:
+            self._painted = []
+            self._write(_CLEAR)
+            changed()
+
+        for number in ENDING:
+            loop.add_signal_handler(number, self._end, number)
+        loop.add_signal_handler(signal.SIGTSTP, stop)
+        loop.add_signal_handler(signal.SIGWINCH, resize)
+        if self._keys is not None:
+            loop.add_reader(self._keys, self._press, self._keys)
+        try:
+            enter()
+            yield
+        finally:
+            leave()
+
+    def paint(self, lines: Sequence[str]) -> None:
+        """Make it show these, which are as many as it has rows at most."""
+        before = self._painted
+        changes = [f"\x1b[{row};1H{line}\x1b[K" for row, line in enumerate(lines, 1) if row > len(before) or before[row - 1] != line]
+        if len(lines) < len(before):
+            changes.append(f"\x1b[{len(lines) + 1};1H\x1b[J")
+        if self._write("".join(changes)):
+            self._painted = list(lines)
+
+    def _write(self, text: str) -> bool:
+        """Whether the terminal took it."""
+        try:
+            if not select.select([], [self._out], [], 0)[1]:
+                return False
+            os.write(self._out, text.encode(errors="backslashreplace"))
+        except OSError:
+            self.ended.set()
+        return True
+
+    def _press(self, keys: int) -> None:
+        try:
+            pressed = os.read(keys, 1024)
+        except OSError:
+            pressed = b""
+        if not pressed or b"q" in pressed or b"Q" in pressed:
+            asyncio.get_running_loop().remove_reader(keys)
+            self.ended.set()
+
+    def _end(self, number: signal.Signals) -> None:
+        self.signal = 0 if number == signal.SIGINT else number
+        self.ended.set()

@@ -1,0 +1,234 @@
+"""Every query of the dashboards, asked of a real Prometheus that scrapes a live cluster, and of a real InfluxDB: it returns something.
+
+Prometheus and InfluxDB are Debian's packages `prometheus` and `influxdb`; what needs one skips without it.
+"""
+
+import contextlib
+import json
+import math
+import re
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.machine.interpreter import python
+from tests.ports import free_addresses
+from tests.process.command_line import Cli, running_cluster
+
+from .test_dashboards import dashboard, queries
+
+pytestmark = pytest.mark.process
+
+PATIENCE_S = 120.0
+LOAD = """
+import asyncio, sys, ares
+async def main():
+    async with ares.connect(sys.argv[1]) as store:
+        for number in range(40):
+            await store.write(f"k{number}", b"x" * 3000)
+        print("moving", flush=True)
+        target = ares.Configuration.abd(servers=["s0", "s1", "s3"])
+        moving = asyncio.create_task(store.reconfigure(target, bytes_per_s=15_000))
+        while True:
+            await store.write("k1", b"y" * 3000)
+            await store.read("k2")
+            await asyncio.sleep(0.02)
+asyncio.run(main())
+"""
+
+EMPTY_BY_NATURE: dict[str, str] = {}
+"""Panels whose queries may return nothing here, and why. None does."""
+
+
+def get(address: str, path: str, **about: str) -> Any:
+    """The JSON that is answered. Raises urllib.error.HTTPError."""
+    with urllib.request.urlopen(f"http://{address}{path}?{urllib.parse.urlencode(about)}", timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+@contextlib.contextmanager
+def running(*command: str, ready: str) -> Iterator[None]:
+    """A program until the end of the block. ``ready``: answers HTTP once it serves."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            until = time.monotonic() + PATIENCE_S
+            while True:
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{ready}", timeout=5):
+                    break
+                assert process.poll() is None, process.stderr.read()
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            yield
+        finally:
+            process.kill()
+
+
+# -- Prometheus ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    yield from running_cluster(tmp_path_factory.mktemp("cluster") / "c", "--autopilot", "--spares", "1")
+
+
+@pytest.fixture(scope="module")
+def prometheus(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address. It scrapes every process once a second."""
+    directory = tmp_path_factory.mktemp("prometheus")
+    [address] = free_addresses(1)
+    roles = {"server": cli.settings.servers.values(), "consensus": cli.settings.members.values()}
+    static = [{"labels": {"role": role}, "targets": [process.http for process in processes]} for role, processes in roles.items()]
+    scraping = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "ares", "static_configs": static}]}
+    (directory / "prometheus.yml").write_text(json.dumps(scraping))  # JSON is YAML
+    words = (f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={address}")
+    with running("prometheus", *words, "--log.level=error", ready=f"{address}/-/ready"):
+        yield address
+
+
+def asked(address: str, query: str) -> list[float]:
+    """The values that a query of a panel has now, those that are no numbers left out."""
+    for name, value in {"$__rate_interval": "10s", "$job": "ares|other", "$server": "s0|s1|s2|s3|s4"}.items():
+        query = query.replace(name, value)
+    found = get(address, "/api/v1/query", query=query)["data"]["result"]
+    return [float(series["value"][1]) for series in found if not math.isnan(float(series["value"][1]))]
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus")
+def test_every_panel_of_live_operation_shows_something(cli: Cli, prometheus: str) -> None:
+    load = subprocess.Popen(python("-c", LOAD, str(cli.settings.path)), stdout=subprocess.PIPE)
+    try:
+        assert load.stdout is not None
+        assert load.stdout.readline() == b"moving\n"
+        missing = dict.fromkeys(title for title, _ in queries("live.json"))
+        seen: dict[str, list[float]] = {}
+        until = time.monotonic() + PATIENCE_S
+        while missing or not seen["Moves under way"][0] > 0 or not max(seen["Objects that are being moved"]) > 0:
+            assert time.monotonic() < until, (missing, seen)
+            time.sleep(1.0)
+            answers = [(title, asked(prometheus, query)) for title, query in queries("live.json")]
+            seen = dict(answers)
+            missing = dict.fromkeys(title for title, values in answers if not values and title not in EMPTY_BY_NATURE)
+    finally:
+        load.kill()
+        load.wait()
+    assert seen["Processes that serve"] == [8.0]
+    assert seen["Processes that are gone or cannot serve"] == [0.0]
+    assert seen["Leaders of the consensus service"] == [1.0]
+    assert 0 < seen["Servers that may still fail"][0] <= 1
+    assert 0 < max(seen["Writes: p99 of each server"]) < 10
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus")
+def test_every_alert_can_be_asked_and_one_that_is_gone_is_counted(cli: Cli, prometheus: str) -> None:
+    rules = (Path(__file__).parents[2] / "packaging/prometheus/ares.rules.yml").read_text()
+    for expression in re.findall(r"expr: (?:>-\n)?((?:.+\n)(?: {10}- .+\n)*)", rules):
+        assert get(prometheus, "/api/v1/query", query=" ".join(expression.split()))["status"] == "success"
+    cli.kill("s2")
+    until = time.monotonic() + PATIENCE_S
+    by_title = dict(queries("live.json"))
+    while asked(prometheus, by_title["Processes that are gone or cannot serve"]) != [1.0]:
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    assert asked(prometheus, by_title["Servers that may still fail"])[0] <= 0
+
+
+# -- InfluxDB -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address, with two algorithms, two sizes and some failures in the database `ares`."""
+    directory = tmp_path_factory.mktemp("influxdb")
+    address, backup = free_addresses(2)
+    text = f"""
+reporting-disabled = true
+bind-address = "{backup}"
+[meta]
+dir = "{directory}/meta"
+[data]
+dir = "{directory}/data"
+wal-dir = "{directory}/wal"
+[monitor]
+store-enabled = false
+[http]
+bind-address = "{address}"
+log-enabled = false
+[logging]
+level = "error"
+"""
+    (directory / "influxdb.conf").write_text(text)
+    with running("influxd", "-config", str(directory / "influxdb.conf"), ready=f"{address}/ping"):
+        post(address, "/query", b"", q="CREATE DATABASE ares")
+        post(address, "/write", "\n".join(points()).encode(), db="ares")
+        yield address
+
+
+def post(address: str, path: str, body: bytes, **about: str) -> None:
+    urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}?{urllib.parse.urlencode(about)}", body, method="POST"), timeout=30).close()
+
+
+def points() -> Iterator[str]:
+    """As the importer writes them (ares/results/influx.py)."""
+    end_ns = time.time_ns()
+    for algorithm in ("ARES_EC", "ABD"):
+        for size in (65536, 1048576):
+            run = f"scenario=object_size,algorithm={algorithm},servers=11,writers=5,readers=5,object_size={size},iteration=1"
+            tags = f"{run},level=client,run=r-{algorithm}-{size}"
+            for number in range(60):
+                op, ok = ("read", "write")[number % 2], number % 20 != 0
+                phases = "" if algorithm == "ABD" else "read_config_s=0.001,p2_read_config_s=0.002,p2_put_data_s=0.003,"
+                latency_s = size / 1e7 + number / 1e3
+                fields = f"latency_s={latency_s},phase1_s=0.004,phase2_s=0.005,{phases}ok={'true' if ok else 'false'},count={int(ok)}i,size={size}i"
+                yield f"operation,{tags},op={op},client={number % 5} {fields} {end_ns - number * 10**9}"
+
+
+def selected(address: str, query: str) -> list[dict[str, Any]]:
+    """The series that a query of a panel returns; Grafana puts in what is chosen in the same way."""
+    chosen = {"$timeFilter": "time > now() - 1h", "$__interval_ms": "10000", "$__interval": "10s", "$parameter": "object_size"}
+    chosen |= {"$scenario": "(object_size|other)", "$algorithm": "(ARES_EC|ABD)", "$level": "client", "$op": "(read|write)"}
+    for name, value in chosen.items():
+        query = query.replace(name, value)
+    [result] = get(address, "/query", q=query, db="ares", epoch="ms")["results"]
+    assert "error" not in result, (query, result)
+    return result.get("series", [])
+
+
+needs_influxdb = pytest.mark.skipif(shutil.which("influxd") is None, reason="needs InfluxDB: apt-get install influxdb")
+
+
+@needs_influxdb
+def test_every_panel_of_experiments_shows_something(influxdb: str) -> None:
+    for title, query in queries("experiments.json"):
+        series = selected(influxdb, query)
+        values = [value for each in series for row in each["values"] for value in row[1:] if value is not None]
+        assert values, (title, query)
+    by_title = dict(queries("experiments.json"))
+    table = {(each["tags"]["algorithm"], each["tags"]["op"], each["tags"]["object_size"]): each for each in selected(influxdb, by_title["Latency"])}
+    assert len(table) == 8
+    assert table["ABD", "read", "65536"]["columns"] == ["time", "operations", "mean", "p50", "p90", "p99"]
+    assert table["ABD", "read", "65536"]["values"][0][1] == 27
+    assert selected(influxdb, by_title["Operations"])[0]["values"][0][1] == 4 * 57
+    assert selected(influxdb, by_title["Failed operations"])[0]["values"][0][1] == 4 * 3
+
+
+@needs_influxdb
+def test_every_variable_of_experiments_offers_something(influxdb: str) -> None:
+    for variable in dashboard("experiments.json")["templating"]["list"]:
+        if variable["type"] == "query":
+            assert selected(influxdb, variable["query"]), variable["name"]
+
+
+def test_what_the_importer_writes_is_what_panels_ask_for() -> None:
+    influx = pytest.importorskip("ares.results.influx", reason="needs the extra `results`")
+    text = " ".join(query for _, query in queries("experiments.json"))
+    quoted = set(re.findall(r'"(\w+)"', text)) - {"mean", "p50", "p90", "p99", "operations", "bytes", "failed", "operation"}
+    written = {"run", *influx._RUN[1:], "level", "op", "client", "count", "ok", "size", *influx._FIELDS}
+    assert quoted <= written, quoted - written

@@ -1,0 +1,234 @@
+"""What `top` shows, as a function of what was heard: no server, no terminal (ares/cli/seeing/top_view.py)."""
+
+from collections import deque
+
+import pytest
+from msgspec.structs import replace
+
+from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, percentile
+from ares.cli.seeing.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
+from ares.cli.status_command import Known
+from ares.machine.metrics import REPLY_S, Traffic
+from ares.model.codec import decode, encode
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.messages import Ack, DataReply, Description, Durations, GetData, GetTag, Hosted, PutData, ServerWork, Stored, TagReply
+
+SERVERS = tuple(Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5))
+C0 = Configuration.ec(SERVERS, k=3).at("default", 0)
+C1 = Configuration.abd(SERVERS[:3]).at("default", 1, C0.id)
+NOTHING = Durations(REPLY_S, (0,) * (len(REPLY_S) + 1))
+
+
+def durations(*seconds: float) -> Durations:
+    traffic = Traffic()
+    for each in seconds:
+        traffic.reading.add(each)
+    return traffic.reading.told()
+
+
+def said(id: str, uptime_s: float, work: ServerWork | None, hosted=(), stored=None) -> Description:
+    return Description(1, id, f"{int(id[1:]):032x}", b"c", "1.0", uptime_s, 2**20, hosted, 0, stored, work)
+
+
+def work(times: int, reading: Durations = NOTHING, writing: Durations = NOTHING) -> ServerWork:
+    return ServerWork(8 * times, 24 * times, 10 * times, 1000 * times, 500 * times, reading, writing)
+
+
+def seen(hosted=(), took_s: float = 0.001) -> ClusterSeen:
+    """Five servers, each asked twice, 10 s apart."""
+    known = Known()
+    known.note(C0, True)
+    servers = {}
+    for server in SERVERS:
+        answers = [
+            DatedAnswer(0.0, took_s, said(server.id, 100.0, work(1))),
+            DatedAnswer(
+                10.0, took_s, said(server.id, 110.0, work(2, durations(*[0.002] * 99, 0.4)), stored=Stored(2**30, 2**29, 0, 0, False, 2**35))
+            ),
+        ]
+        servers[server.id] = HeardOf(server.address, deque(answers), hosted or (Hosted(C0, 10, 2**20, False, None),))
+    return ClusterSeen(servers, known, {}, 10.0)
+
+
+def told(heard: ClusterSeen, **more):
+    consensus = {"outlook": "consensus: 3 of 3 members answer; survives 1 more crash", "leader": "r0", "silent": {}}
+    return {"name": "c", "at": "2026-11-22T12:00:00+00:00", "interval_s": 1.0, "consensus": consensus, "autopilot": None} | figures(heard) | more
+
+
+def view(tree, columns=80, rows=24) -> str:
+    shown = lines(tree, columns, rows, colours=False)
+    assert len(shown) <= rows
+    assert all(len(line) <= columns for line in shown)
+    return "\n".join(shown)
+
+
+def test_operations_are_requests_by_the_servers_that_one_asks():
+    done = figures(seen())["operations"]
+    assert done["reads_per_s"] == pytest.approx(5 * 2.4 / C0.quorum_size)
+    assert done["writes_per_s"] == pytest.approx(5 * 0.8 / C0.quorum_size)
+    assert done["sent_bytes_per_s"] == 5 * 50
+    assert 0.001 < done["read_p50_s"] <= 0.0025
+    assert 0.001 < done["read_p99_s"] <= 0.5
+    assert done["write_p50_s"] is None
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 1.0), (0.25, 0.5), (0.75, 2.0), (1.0, 3.0)])
+def test_percentiles_lie_on_a_line_within_a_step(share, expected):
+    assert percentile(share, (1.0, 3.0), (2, 2, 0)) == pytest.approx(expected)
+
+
+def test_percentiles_of_nothing_and_of_what_is_beyond_all_bounds():
+    assert percentile(0.5, (1.0, 3.0), (0, 0, 0)) is None
+    assert percentile(0.5, (1.0, 3.0), (0, 0, 7)) == 3.0
+
+
+def test_a_server_that_was_restarted_counts_from_nothing():
+    heard = seen().servers["s0"]
+    heard.take(DatedAnswer(11.0, 0.001, said("s0", 0.5, work(0))), 0.0)
+    assert heard.difference() is None
+    heard.take(DatedAnswer(12.0, 0.001, said("s0", 1.5, work(1))), 0.0)
+    seconds, _, last = heard.difference()
+    assert (seconds, last.puts) == (1.0, 10)
+
+
+def test_what_is_older_than_the_window_is_dropped():
+    heard = seen().servers["s0"]
+    heard.take(DatedAnswer(20.0, 0.001, said("s0", 120.0, work(5))), 9.0)
+    assert [answer.at_s for answer in heard.answers] == [10.0, 20.0]
+
+
+def test_a_release_that_counts_nothing_is_told_of_and_leaves_the_others_their_figures():
+    heard = seen()
+    for name in ("s3", "s4"):
+        heard.servers[name].answers = deque(replace(answer, said=replace(answer.said, work=None)) for answer in heard.servers[name].answers)
+    assert figures(heard)["operations"]["reads_per_s"] == pytest.approx(3 * 2.4 / C0.quorum_size)
+    shown = view(told(heard))
+    assert "s3, s4: of an earlier release, which counts nothing" in shown
+
+
+def test_a_quiet_cluster():
+    shown = view(told(seen()))
+    assert "5 of 5 servers answer" in shown
+    assert "EC n=5 k=3" in shown
+    assert "1 more" in shown
+    assert "32.0G" in shown
+    assert "moving" not in shown
+
+
+def test_silent_servers_and_what_may_still_fail():
+    heard = seen()
+    for name in ("s1", "s2"):
+        heard.servers[name].silent_s, heard.servers[name].why = 12.0, "connection refused: is it running?"
+    tree = told(heard)
+    shown = view(tree)
+    assert "s1 silent for 12 s: connection refused: is it running?" in shown
+    assert "3 of 5 servers answer" in shown
+    assert "STOPPED, 1 missing" in shown
+    assert (tree["domains"][0]["reads_survive"], tree["servers"][1]["state"]) == (-1, "silent")
+    assert tree["servers"][1]["why"] == "connection refused: is it running?"
+
+
+def test_a_full_disk_stops_writes_before_reads():
+    heard = seen()
+    last = heard.servers["s4"].answers[-1]
+    heard.servers["s4"].answers[-1] = replace(last, said=replace(last.said, stored=Stored(1, 1, 0, 0, True)))
+    domain = told(heard)["domains"][0]
+    assert (domain["reads_survive"], domain["writes_survive"]) == (1, 0)
+    assert "disk full" in view(told(heard))
+
+
+def test_who_is_slow():
+    heard = seen()
+    heard.servers["s2"].answers = deque(replace(answer, took_s=0.15) for answer in heard.servers["s2"].answers)
+    assert [server["state"] for server in figures(heard)["servers"]] == ["up", "up", "slow", "up", "up"]
+    assert {server["state"] for server in figures(seen(took_s=0.15))["servers"]} == {"up"}  # a slow network is nobody's fault
+
+
+def moving(arrived: int, begun=()) -> ClusterSeen:
+    heard = seen((Hosted(C0, 1000, 2**20, False, Successor(C1, Status.PENDING)),))
+    heard.known.note(C1, False)
+    for name in ("s0", "s1"):
+        heard.servers[name].hosted += (Hosted(C1, arrived, 0, False, None),)
+    heard.begun = {C1.id: deque(begun)}
+    return heard
+
+
+def test_a_move_tells_how_far_it_is_and_how_long_it_takes():
+    tree = told(moving(400, [(5.0, 200)]))
+    [move] = tree["moves"]
+    assert (move["from"], move["to"], move["moved"], move["objects"]) == (0, 1, 400, 1000)
+    assert (move["objects_per_s"], move["remaining_s"]) == (40.0, 15.0)
+    assert "[########............] 400 of 1000, about 15 s left" in view(tree)
+
+
+def test_a_move_at_a_standstill_and_one_at_its_end():
+    assert "none arrives now" in view(told(moving(400, [(5.0, 400)])))
+    assert "to be finalized" in view(told(moving(1000, [(5.0, 400)])))
+    assert "0 of 1000, none arrives now" in view(told(moving(0)))
+
+
+def test_what_arrived_at_fewer_than_a_quorum_has_not_moved():
+    heard = moving(400)
+    heard.servers["s1"].hosted = heard.servers["s1"].hosted[:1]
+    assert told(heard)["moves"][0]["moved"] == 0
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (72, 14), (73, 15), (200, 60), (80, 14)])
+def test_it_fits_whatever_there_is_to_show(columns, rows):
+    heard = moving(10)
+    for number in range(5, 60):
+        heard.servers[f"s{number}"] = replace_server(heard.servers["s0"], silent=number % 2 == 0)
+        heard.known.note(Configuration.abd(SERVERS[:3]).at(f"domain-{number}" * 3, 0, C0.id), True)
+    silent = {f"r{number}": "no answer" for number in range(3)}
+    consensus = {"outlook": "consensus: 0 of 3 members answer, no majority: reads go on", "leader": None, "silent": silent}
+    shown = view(told(heard, consensus=consensus, autopilot="watches " * 40), columns, rows)
+    assert "c  " in shown
+    assert "silent for" in shown
+    assert "domain" in shown
+
+
+def replace_server(heard: HeardOf, silent: bool) -> HeardOf:
+    return HeardOf(heard.address, heard.answers, (), 3.0 if silent else 0.0, "no answer" if silent else "")
+
+
+def test_more_columns_show_more():
+    assert "uptime" not in view(told(seen()))
+    assert "uptime" in view(told(seen()), columns=120)
+
+
+def test_names_cannot_write_to_the_terminal():
+    heard = seen()
+    heard.known.note(Configuration.abd(SERVERS[:3]).at("evil\x1b[2J\u202e", 0, C0.id), True)
+    heard.servers["s0"].silent_s, heard.servers["s0"].why = 2.0, "\x1b]0;pwned\x07"
+    shown = view(told(heard, name="c\x1b[31m", autopilot="replacing \x1b[1m"), columns=150)
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "evil" in shown
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(COLUMNS_MIN - 1, 24), (80, ROWS_MIN - 1), (20, 2), (1, 1)])
+def test_a_terminal_that_is_too_small_is_told_so(columns, rows):
+    shown = lines(told(seen()), columns, rows)
+    assert len(shown) <= rows
+    assert all(len(line) <= columns for line in shown)
+    assert columns < 30 or "q quits" in shown[1]
+
+
+def test_amounts():
+    assert [ms(seconds) for seconds in (None, 0.00012, 0.0123, 0.456, 1.5)] == ["-", "0.12ms", "12.3ms", "456ms", "1.50s"]
+    assert [in_words(seconds) for seconds in (12.4, 150, 9000)] == ["12 s", "2 min", "2.5 h"]
+    assert [brief(count) for count in (None, 12, 2**20, 3 * 2**39)] == ["", "12", "1.0M", "1.5T"]
+
+
+def test_work_is_counted_and_travels():
+    traffic = Traffic()
+    traffic.count_batch([GetTag(1, C0.id, "a"), GetData(2, C0.id, "a", True)], [b"123"])
+    traffic.count_turn([TagReply(1, None, None), DataReply(2, (), 0, None, None, None)], 0.003)
+    traffic.count_waited(Ack(3, None), 0.03)
+    traffic.count_waited(TagReply(3, None, None), 0.03)
+    description = said("s0", 1.0, traffic.work())
+    [again] = decode(encode([description]))
+    assert again.work == traffic.work()
+    assert (again.work.queries, again.work.fetches, again.work.puts, again.work.received_bytes) == (1, 1, 0, 3)
+    assert (sum(again.work.reading.counts), sum(again.work.writing.counts)) == (3, 1)
+    assert PutData not in traffic.requests or traffic.requests[PutData] == 0
