@@ -131,7 +131,7 @@ def test_a_server_that_is_stopped_under_load_ends_well_and_no_client_notices(mak
     status, said = cluster.end("s1")
     load.until(300)
     load.end()
-    assert (status, '"message": "stopped"' in said, "Traceback" in said) == (0, True, False)
+    assert (status, '"message":"stopped"' in said, "Traceback" in said) == (0, True, False)
     load.check()
 
 
