@@ -32,7 +32,7 @@ from ares.replica.unsynced import Served
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import Span, span_of, spans_of
 
-WAITING_PARTS_MAX = 100_000
+WAITING_PARTS_MAX = 30_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
 EXPORT_SPANS = 128
