@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import sqlite3
 import tarfile
@@ -320,3 +321,14 @@ def test_the_command_refuses_what_it_cannot_read_or_write(tmp_path, database, ca
         assert (status != 0, printed) == (True, ""), arguments
         assert expected in error
         assert "Traceback" not in error
+
+
+def test_the_page_does_not_replace_its_database(tmp_path, database, capsys):
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(database.read_bytes())
+    (tmp_path / "link.html").symlink_to(copy)
+    os.link(copy, tmp_path / "hard.html")
+    for output in ("copy.db", "link.html", "hard.html"):
+        status, _, error = told(capsys, str(copy), "-o", str(tmp_path / output))
+        assert (status, "is the database itself" in error) == (2, True)
+        assert copy.read_bytes() == database.read_bytes()
