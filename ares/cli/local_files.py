@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -116,8 +116,11 @@ def write_output(output: Path, value: bytes) -> None:
                 os.fchmod(stream.fileno(), target.stat().st_mode & 0o777)
             stream.write(value)
         os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename == os.fspath(temporary):
+            error.filename = str(output)  # the other name is nobody's business
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 

@@ -99,7 +99,8 @@ class RunDirectory(Struct):
 
 
 def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDirectory]:
-    """Directories at or below those given that hold logs or a `run.json`. Links to directories are not followed."""
+    """Directories at or below those given that hold logs or a `run.json`, each once. Links to directories are not followed."""
+    seen: set[str] = set()
 
     def failed(error: OSError) -> None:
         unreadable.add(shown_path(error.filename), 0, str(error.strerror))
@@ -107,6 +108,9 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
     for top in directories:
         for where, below, names in os.walk(top, onerror=failed):
             below.sort()
+            if where in seen:
+                continue
+            seen.add(where)
             sizes = {}
             for name in sorted(name for name in names if _OWN.fullmatch(name) or name in DESCRIPTIONS):
                 try:

@@ -5,8 +5,9 @@ What was sent is noted for each file and InfluxDB, so that the next time goes on
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
@@ -23,6 +24,11 @@ from ares.tracing.tree import printable
 
 BATCH = 5_000
 TIMEOUT_MS = 10_000
+"""Without a byte from the other side."""
+
+BATCH_S = 60.0
+"""For a batch and all of its answer, which may come byte by byte."""
+
 _RUN = ("name", "scenario", "algorithm", "servers", "writers", "readers", "reconfigurers", "object_size", "k", "m", "topology", "iteration")
 _FIELDS = ("latency_s", "read_config_s", "phase1_s", "phase2_s", "p2_read_config_s", "p2_put_data_s")
 
@@ -63,7 +69,7 @@ def send(database: sqlite3.Connection, target: InfluxTarget, progress: Callable[
             api = client.write_api(write_options=SYNCHRONOUS)
             points = _points(database, target.shown)
             while batch := list(islice(points, BATCH)):
-                api.write(target.bucket, record=[point for _, _, point in batch])
+                _within(BATCH_S, partial(api.write, target.bucket, record=[point for _, _, point in batch]))
                 with transaction(database):
                     ends = {file: line for file, line, _ in batch}
                     database.executemany("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", [(target.shown, *end) for end in ends.items()])
@@ -75,6 +81,25 @@ def send(database: sqlite3.Connection, target: InfluxTarget, progress: Callable[
             "sends the rest"
         ) from error
     return sent
+
+
+def _within(seconds: float, work: Callable[[], object]) -> None:
+    """Do it, but wait so long at most. Raises what it raises, or TimeoutError."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="influx", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"no complete answer within {seconds:g} s")
+    if failed:
+        raise failed[0]
 
 
 def _why(error: Exception) -> str:

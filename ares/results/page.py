@@ -98,11 +98,14 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
     percents = over_time.ALL_PERCENTS if len(rows) <= MANY_RUNS else over_time.FEW_PERCENTS
     detail = over_time.Detail(points, percents, quorum_bins=40 if len(rows) <= MANY_RUNS else 12)
     text_max = min(4000, TEXT_TOTAL // (len(rows) or 1))
+    names = Counter(_shown(columns[_COLUMNS.index("name")], columns[_COLUMNS.index("path")]) for columns in rows)
     runs, traces = [], TRACES_MAX
     for done, (*columns, parameters, provenance) in enumerate(rows):
         row = dict(zip(_COLUMNS, columns, strict=True))
         progress(done, len(rows), str(row["name"]))
         run = _described(row, _object(parameters), _object(provenance), text_max)
+        if names[run["path"]] > 1:  # the same collection from two places; the page tells runs apart by this
+            run["path"] = f"{_shown(row['path'], None)[-280:]} ({row['id']})"
         database.execute("BEGIN")  # what is told of a run fits together, also while an import goes on
         run["operations"] = _operations(database, row, detail)
         run |= over_time.timeline(database, {"run": row["id"], "level": row["level"], "servers": row["servers"], "m": row["m"]}, detail)
@@ -145,6 +148,10 @@ def _object(text: str | None) -> dict[str, Any]:
         return {}
 
 
+def _shown(name: str | None, path: str | None) -> str:
+    return printable(str(name or path))[:300]
+
+
 def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[str, Any], text_max: int) -> dict[str, Any]:
     """What a run was. Settings of one value are parameters, too; all of them are in ``settings`` as text."""
     parameters = {key: row[key] for key in OF_A_RUN if row.get(key) is not None}
@@ -157,7 +164,7 @@ def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[s
             )
     texts = [_lines(each, text_max // 2) for each in (settings, provenance)]
     return {
-        "path": printable(str(row["name"] or row["path"]))[:300],
+        "path": _shown(row["name"], row["path"]),
         "scenario": printable(str(row["scenario"] or "(no scenario)"))[:80],
         "algorithm": printable(str(row["algorithm"] or "(no algorithm)"))[:60],
         "iteration": row["iteration"],

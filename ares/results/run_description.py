@@ -31,7 +31,7 @@ _ALGORITHM = re.compile(r"(?:slow|fast)_?(ARES_?EC|ARES_?ABD|ARES|ABD)")
 _ALGORITHMS = {"ARESEC": "ARES_EC", "ARESABD": "ARES_ABD", "ARES": "ARES_MIXED", "ABD": "ABD"}
 _PLACES = re.compile(r"sEU(\d+)US(\d+)(?:wEU(\d+)US(\d+))?(?:rEU(\d+)US(\d+))?")
 _EUROPE = re.compile(r"193\.190\.[\d.]+|.*\.(iminds\.be|grid5000\.fr)")
-_AMERICA = re.compile(r".*\.(utah\.cloudlab\.us|genirack\.nyu\.edu)|(.*\.)?instageni\..*")
+_AMERICA = re.compile(r".*\.utah\.cloudlab\.us|(.*\.)?(genirack\.nyu\.edu|instageni\..*)")
 _HOST = re.compile(r"\s(?:ansible_ssh_host|ansible_host)=(\S+)")
 _PARITIES = {3: 1, 11: 5}
 """Parity by servers, where no `config.ini` has it (final report, 5.1)."""
@@ -112,7 +112,8 @@ def _published(directory: Path, found: re.Match[str], names: set[str], told: Tol
     run.algorithm = _algorithm(f"{directory.parent.name} {experiment}")
     run.level = "user" if run.algorithm in ("CASSANDRA", "REDIS", "REDIS_W") else "client"
     if run.algorithm == "ARES_EC":
-        run.m = servers - number if run.scenario == "fragmentation_k" and number else _parity(directory, names, told) or _PARITIES.get(servers)
+        parity = _parity(directory, names, told)
+        run.m = servers - number if run.scenario == "fragmentation_k" and number else _PARITIES.get(servers) if parity is None else parity
         run.k = servers - run.m if run.m is not None and run.m < servers else None
     run.topology = _topology(directory, experiment if run.scenario == "topology1" else "", names, told)
     return run
@@ -154,7 +155,7 @@ def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> 
     for line in text.decode("utf-8", "replace").splitlines():
         if heading := re.match(r"\s*\[([^\]]*)\]", line):
             group = heading[1]
-        elif group in counts and (host := _HOST.search(line)):
+        elif group in counts and not line.lstrip().startswith(("#", ";")) and (host := _HOST.search(line)):
             counts[group][0] += _EUROPE.fullmatch(host[1]) is not None
             counts[group][1] += _AMERICA.fullmatch(host[1]) is not None
     (europe, america), writers, readers = counts.values()

@@ -186,7 +186,8 @@ def _named(name: str, label: object) -> tuple[str, str]:
     """What the log calls the operation and its object."""
     op = OPERATIONS.get(name, name)
     if not isinstance(label, About):
-        return op, str(label).partition(" of ")[2].strip("'")
+        named = str(label).partition(" of ")[2]
+        return op, named[1:-1] if named[:1] == named[-1:] and named[:1] in ("'", '"') and len(named) > 1 else named
     if label.name.startswith(RESERVED):
         return BOOKKEEPING.get(op, op), shown(label.name)
     return "get" if label.kind and op == "read" else op, label.name

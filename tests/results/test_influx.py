@@ -3,13 +3,14 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -75,6 +76,31 @@ def test_nobody_there_and_nobody_who_answers(tmp_path: Path, monkeypatch: pytest
         _send(into, f"http://{free_addresses(1)[0]}")
     with _server(answers=[]) as server, pytest.raises(ResultsFailed, match="timed out"):
         _send(into, server.url)
+    assert rows(into, "SELECT count(*) FROM sent") == [(0,)]
+
+
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the whole never."""
+    monkeypatch.setattr(influx, "BATCH_S", 0.5)
+    into = _some_results(tmp_path, 3)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 204 No Content\r\nX-Long: ")
+                while not ended.wait(0.05):
+                    connection.sendall(b"a")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            with pytest.raises(ResultsFailed, match=r"no complete answer within 0\.5 s.* 0 operations were sent"):
+                _send(into, f"http://127.0.0.1:{listening.getsockname()[1]}")
+        finally:
+            ended.set()
+            dripping.join()
     assert rows(into, "SELECT count(*) FROM sent") == [(0,)]
 
 

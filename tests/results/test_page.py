@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import sqlite3
 import tarfile
@@ -320,3 +321,23 @@ def test_the_command_refuses_what_it_cannot_read_or_write(tmp_path, database, ca
         assert (status != 0, printed) == (True, ""), arguments
         assert expected in error
         assert "Traceback" not in error
+
+
+def test_the_page_does_not_replace_its_database(tmp_path, database, capsys):
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(database.read_bytes())
+    (tmp_path / "link.html").symlink_to(copy)
+    os.link(copy, tmp_path / "hard.html")
+    for output in ("copy.db", "link.html", "hard.html"):
+        status, _, error = told(capsys, str(copy), "-o", str(tmp_path / output))
+        assert (status, "is the database itself" in error) == (2, True)
+        assert copy.read_bytes() == database.read_bytes()
+
+
+def test_runs_of_the_same_name_from_two_places_are_told_apart(tmp_path):
+    for place in ("one", "two"):
+        run = tmp_path / place / "raw_data" / "Stress Test – Object Size (all algorithms)" / "filesizeRedisW" / "logs_filesizeRedisW_65536_11-1-0_1"
+        logs.write(run / "user-1-x.log", logs.line("write", 1, dsmm=False))
+    data = data_of(page_of(imported(tmp_path, tmp_path)))
+    assert len({run["path"] for run in data["runs"]}) == len(data["runs"]) == 2
+    assert [place in run["path"] for run, place in zip(data["runs"], ("/one/", "/two/"), strict=True)] == [True, True]

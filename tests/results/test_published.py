@@ -54,6 +54,18 @@ def test_clients_are_counted_once_and_preparations_left_out(tmp_path: Path) -> N
     ]
 
 
+def test_what_the_configuration_and_the_inventory_say_is_taken_exactly(tmp_path: Path) -> None:
+    """A parity of 0 is one; a host that is commented out is none; a host may be named without anything before it."""
+    run = tmp_path / "logs_scalability_slow_ARES_EC_3-1-0-0_1"
+    write(run / "config.ini", "[Parameters]\nf = 0\n")
+    hosts = ["genirack.nyu.edu", "instageni.idre.ucla.edu", "193.190.127.1"]
+    write(run / "ansible-hosts", "[servers]\n", *(f"server{number} ansible_ssh_host={host}\n" for number, host in enumerate(hosts)))
+    write(run / "ansible-hosts", "# server3 ansible_ssh_host=193.190.127.2\n ;server4 ansible_ssh_host=193.190.127.3\n", mode="a")
+    write(run / "client-1-x.log", line("write", 1))
+    [row] = figures_of(tmp_path)
+    assert (row["k"], row["m"], row["topology"]) == (3, 0, "1E+2U w=0E0U r=0E0U")
+
+
 def test_a_mean_is_that_of_the_clients_means(tmp_path: Path) -> None:
     run = tmp_path / "logs_scalability_slow_ABD_3-2-0_1"
     write(run / "client-1-x.log", line("write", 1, 1.0))

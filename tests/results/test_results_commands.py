@@ -41,6 +41,11 @@ def test_an_import_says_what_it_took_and_what_not(runs: Path, tmp_path: Path, ca
     assert (status, json.loads(out)["operations"], json.loads(out)["unfinished"]["count"]) == (0, 0, 1)
 
 
+def test_a_directory_that_is_named_twice_or_within_another_is_read_once(runs: Path, tmp_path: Path) -> None:
+    report = imported(tmp_path / "r.db", runs, runs / "first", runs)
+    assert (report.runs, report.files, report.malformed.count) == (2, 2, 1)
+
+
 def test_a_summary_for_people_for_tables_and_for_programs(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     imported(tmp_path / "r.db", runs)
     status, out, _ = told(capsys, "results", "summary", tmp_path / "r.db")

@@ -222,3 +222,25 @@ async def test_connect_takes_the_path_of_the_log(tmp_path):
     assert (line["message"], line["objectID"], line["status"], line["outcome"]) == ("READ-COMPLETE-DSMM", "x", "UNSUCCESS", "failed")
     with pytest.raises(BadInput, match="named by its path"):
         connect(settings, operation_log=7)
+
+
+@pytest.mark.parametrize(
+    ("label", "op", "named"),
+    [
+        ("creation of domain 'photos'", "creation", "domain 'photos'"),
+        ("listing of 'photos'", "list", "photos"),
+        ('reconfiguration of "a\'b"', "reconfigure", "a'b"),
+        ("listing of the domains", "list", "the domains"),
+    ],
+)
+def test_what_is_no_object_is_named_as_in_its_label(tmp_path, label, op, named):
+    log = OperationLog(tmp_path / "ops.log", ClientId(7))
+    tracer = tracer_of(TracingSettings(exporter=f"file:{tmp_path}/spans", share=0.0), "a test", log)
+    assert tracer is not None
+    begun = tracer.begin(label)
+    assert begun is not None
+    with tracer.until_end(begun):
+        pass
+    tracer.close()
+    [line] = lines(tmp_path / "ops.log")
+    assert (line["op"], line["objectID"]) == (op, named)

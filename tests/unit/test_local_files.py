@@ -1,5 +1,6 @@
 """The local end of put and get: standard output that writes all it is given, amounts as they are typed, names of saved conflicts."""
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ares.cli.file_commands import parse_sizes, save
+from ares.cli.local_files import write_output
 from ares.cli.terminal import parse_seconds, parse_size
 from ares.fragment.divide import Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, Conflict
@@ -88,3 +90,13 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
 def test_names_that_look_alike_when_flattened_stay_apart(tmp_path: Path) -> None:
     names = ["a_b", "a/b", "a b"]
     assert len({tuple(saved(tmp_path / str(index), name, Conflict(0, 1, CHANGED_MEANWHILE))) for index, name in enumerate(names)}) == 3
+
+
+def test_an_output_that_cannot_be_written_is_named_and_not_its_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(path: Path, *_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(OSError, match="Read-only file system") as raised:
+        write_output(tmp_path / "page.html", b"x")
+    assert raised.value.filename == str(tmp_path / "page.html")

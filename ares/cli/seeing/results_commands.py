@@ -145,6 +145,8 @@ def report(
     from ares.results.page import render
 
     check_output(output)
+    if file.exists() and output.exists() and output.samefile(file):
+        raise BadInput(f"{output} is the database itself, which the page would replace: name another file for the page; nothing was written")
     with telling_interruption(lambda: f"{output} is as it was"), opened(file) as database, progress_bar("making the page") as show:
         page = render(database, file.name, lambda done, total, name: show("making the page", done, total, f"runs, {printable(name)[-40:]}")).encode()
     with naming(output):
