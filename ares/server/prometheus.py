@@ -74,7 +74,8 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
     if holding.spare_servers >= 0:
         yield Gauge("ares_spare_servers", "Servers that the configuration here with the fewest can lose when all are up.", holding.spare_servers)
     if stored is not None:
-        yield Gauge("ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes)
+        if stored.free_bytes >= 0:
+            yield Gauge("ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes)
         yield Gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
         yield Gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
         yield Gauge("ares_quarantined_elements", "Elements that were found damaged and await repair.", stored.quarantined)

@@ -7,6 +7,7 @@ import base64
 import logging
 import os
 from collections.abc import Sequence
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def _value(value: Any) -> dict[str, Any]:
         case int():
             return {"intValue": str(value)}
         case float():
-            return {"doubleValue": value}
+            return {"doubleValue": value if isfinite(value) else "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"}
         case bytes():
             return {"bytesValue": base64.b64encode(value).decode()}
         case list() | tuple():

@@ -1,10 +1,12 @@
 """The operation log: a line of JSON for each operation of a client that ended, done or failed. Experiments and `ares-cli results` read it."""
 
 import contextlib
+import errno
 import logging
 import os
 import sys
 from collections import OrderedDict
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,11 @@ class OperationLog:
         self._tags: OrderedDict[tuple[str, str], Any] = OrderedDict()
         try:
             self._file = _File(self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
-        except OSError as error:
-            raise BadInput(f"operations cannot be logged to {self.path}: {error.strerror}; nothing was sent") from error
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            why = getattr(error, "strerror", None) or error
+            if getattr(error, "errno", 0) == errno.ENXIO:
+                why = "nobody reads this pipe"
+            raise BadInput(f"operations cannot be logged to {str(self.path)!r}: {why}; nothing was sent") from error
 
     def write(self, recording: Recording, label: object, result: object, error: BaseException | None) -> None:
         """The operation has ended; if it was seen to do too much to be kept, the line says how much is missing."""
@@ -59,17 +64,28 @@ class OperationLog:
 
 
 class _File(RotatingFileHandler):
-    """A full disk costs lines, not operations, and is told once."""
+    """A full disk costs lines, not operations, and is told once. Pipes and devices do not begin again, nor what /dev/stdout is."""
 
     def __init__(self, path: Path, **how: Any) -> None:
         super().__init__(path, **how)
         self.setFormatter(LineFormatter(list(FIELDS)))
         self._failed = 0
+        self._begins_again = os.path.isfile(self.baseFilename) and not self.baseFilename.startswith(("/dev/", "/proc/"))
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=_opened_at_once)
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # the library's makes the line once more to know its length
-        return self.stream is not None and self.stream.tell() >= self.maxBytes
+        return self._begins_again and self.stream is not None and self.stream.tell() >= self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
         self._failed += 1
         if self._failed == 1:
             _log.warning("lines are missing in %s from now on, and operations go on: %s", self.baseFilename, sys.exc_info()[1])
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """A pipe that nobody reads is an error; to wait for a reader would hold up everything else in this process."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor

@@ -75,7 +75,7 @@ class OperationSummary(Struct):
 
     def quorum(self, phase: str) -> RecordedPart | None:
         """The last round of the phase that had one."""
-        return next((part for part in reversed(self.of("round", phase)) if part.heard and not part.failed), None)
+        return next((part for part in reversed(self.of("round", phase)) if len(part.heard) >= part.needed and not part.failed), None)
 
 
 def summary_of(recording: Recording, result: object) -> OperationSummary:
@@ -167,11 +167,11 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
         "p2_put_data_time_total": covered_s(summary.of("put_data", PHASE_2)),
         "encode_latency": covered_s(summary.of("encode")),
         "decode_latency": covered_s(summary.of("decode")),
-        "newTag": _tag(summary.tag) if op in ("write", "delete") else None,
+        "newTag": _tag(summary.tag) if op in ("write", "delete") and getattr(result, "changed", True) else None,
         "maxTag": _tag(summary.tag if op == "read" else summary.found),
         "prop": not summary.fast,
         "file_size": summary.size if error is None else 0,
-        "found": getattr(result, "value", None) is not TOMBSTONE,
+        "found": getattr(result, "value", None) is not TOMBSTONE if error is None else None,
         "rounds": len(summary.of("round")),
         **_of_configurations(summary.configurations),
     }

@@ -93,6 +93,7 @@ async def test_the_page_of_a_server():
     assert (found["ares_quarantined_elements"], found["ares_repaired_elements_total"]) == (2, 3)
     assert check_histogram(found, "ares_commit_seconds") == check_histogram(found, "ares_fsync_seconds") == 1
     assert found["process_resident_memory_bytes"] > 10**6
+    assert "ares_disk_free_bytes" not in found, "the file system did not say"
     in_memory = samples(render(of_server(vitals, commits)).decode())
     assert "ares_disk_bytes" not in in_memory
     assert "ares_commit_seconds_count" not in in_memory

@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 from msgspec.structs import replace
 
-from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, percentile
+from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, percentile
 from ares.cli.seeing.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
 from ares.cli.status_command import Known
 from ares.machine.metrics import REPLY_S, Traffic
@@ -93,7 +93,7 @@ def test_a_server_that_was_restarted_counts_from_nothing():
 
 def test_what_is_older_than_the_window_is_dropped():
     heard = seen().servers["s0"]
-    heard.take(DatedAnswer(20.0, 0.001, said("s0", 120.0, work(5))), 9.0)
+    heard.take(DatedAnswer(20.0, 0.001, said("s0", 120.0, work(5, durations(*[0.002] * 99, 0.4)))), 9.0)
     assert [answer.at_s for answer in heard.answers] == [10.0, 20.0]
 
 
@@ -232,3 +232,44 @@ def test_work_is_counted_and_travels():
     assert (again.work.queries, again.work.fetches, again.work.puts, again.work.received_bytes) == (1, 1, 0, 3)
     assert (sum(again.work.reading.counts), sum(again.work.writing.counts)) == (3, 1)
     assert PutData not in traffic.requests or traffic.requests[PutData] == 0
+
+
+def odd(bounds_s=REPLY_S, counts=None) -> Durations:
+    return Durations(tuple(bounds_s), tuple([0] * (len(bounds_s) + 1) if counts is None else counts))
+
+
+@pytest.mark.parametrize(
+    "told_by_it",
+    [
+        {"uptime_s": float("nan")},
+        {"uptime_s": float("inf")},
+        {"uptime_s": -1.0},
+        {"memory_bytes": -1},
+        {"memory_bytes": 2**64 - 1},
+        {"stored": Stored(-1, 0)},
+        {"stored": Stored(0, 0, -7)},
+        {"stored": Stored(0, 0, free_bytes=2**64 - 1)},
+        {"hosted": (Hosted(C0, -1, 0, False, None),)},
+        {"work": replace(work(1), queries=-1)},
+        {"work": replace(work(1), received_bytes=2**64 - 1)},
+        {"work": work(1, odd(counts=[1]))},
+        {"work": work(1, writing=odd((), ()))},
+        {"work": work(1, odd((), [1]))},
+        {"work": work(1, odd([float("nan")] * 3))},
+        {"work": work(1, odd([1.0, float("inf")]))},
+        {"work": work(1, odd([-1.0, 1.0]))},
+        {"work": work(1, odd([2.0, 1.0]))},
+        {"work": work(1, odd(counts=[-1] * (len(REPLY_S) + 1)))},
+    ],
+)
+def test_what_no_server_can_say_is_not_believed(told_by_it):
+    assert is_credible(said("s0", 100.0, work(1), stored=Stored(2**30, 2**29)))
+    assert not is_credible(replace(said("s0", 100.0, work(1)), **told_by_it))
+
+
+def test_there_are_no_rates_from_counts_that_became_less_or_from_no_time():
+    for uptime_s, later in ((110.0, work(1)), (100.0 + 1e-9, work(3))):
+        heard = HeardOf("10.0.0.0:7400", deque())
+        heard.take(DatedAnswer(0.0, 0.001, said("s0", 100.0, work(2))), 0.0)
+        heard.take(DatedAnswer(1.0, 0.001, said("s0", uptime_s, later)), 0.0)
+        assert heard.difference() is None

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from ares.cluster.cluster_file import Plan, create
 from ares.cluster.tables import TracingSettings
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
+from ares.model.messages import GetTag
+from ares.model.tag import TAG_ZERO
+from ares.objects.coverable import write_versioned
 from ares.objects.operations import read, write
 from ares.operation.jobs import About
 from ares.tracing import operation_log as subject
@@ -122,8 +126,33 @@ def test_the_line_of_a_failure_says_whether_it_may_have_happened(name, outcome):
     assert isinstance(error, Unavailable)
     error.may_have_taken_effect = True
     line = line_of(rig.recording, About(name, "x"), None, error)
-    assert (line["status"], line["outcome"], line["file_size"]) == ("UNSUCCESS", outcome, 0)
+    assert (line["status"], line["outcome"], line["file_size"], line["found"]) == ("UNSUCCESS", outcome, 0, None)
     assert line["error"].startswith("Unavailable: ")
+
+
+def test_a_round_that_was_cut_short_made_no_quorum():
+    rig = Traced()
+    rig.recording.operation.name = "write"
+    job = rig.session.start(write(rig.view, "x", b"value"), "a write", 0.0, 30.0, lambda value, error: None, recording=rig.recording)
+    asked = [message for message in rig.sent()["s0"] if isinstance(message, GetTag)]
+    rig.reply("s0", *map(rig.replicas["s0"].handle, asked))
+    assert [heard.server for heard in rig.part("round").heard] == ["s0"]
+    rig.session.cancel(job)
+    line = line_of(rig.recording, About("write", "x"), None, TimeoutError())
+    assert "quorum_phase1" not in line
+    assert "quorum_phase1_servers" not in line
+
+
+def test_a_versioned_write_that_came_too_late_wrote_nothing():
+    rig = written()
+    late = Traced()
+    late.replicas, late.recording.operation.name = rig.replicas, "write"
+    late.run(write_versioned(late.view, "x", b"other", TAG_ZERO))
+    while not late.ends:
+        late.answer()
+    assert not late.value.changed
+    line = line_of(late.recording, About("write", "x"), late.value, None)
+    assert (line["newTag"], line["maxTag"]) == (None, [1, f"{7:016x}"])
 
 
 def test_the_attributes_of_the_operation():
@@ -187,6 +216,37 @@ def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path):
     with pytest.raises(BadInput, match=r"operations cannot be logged to .*; nothing was sent"):
         OperationLog(tmp_path / "no" / "ops.log", ClientId(7))
+
+
+@pytest.mark.parametrize("name", ["\0", "n" * 300, "pipe"])
+def test_a_log_that_cannot_be_opened_at_once_is_refused(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")  # nobody reads it
+    with pytest.raises(BadInput, match=r"operations cannot be logged to .*; nothing was sent"):
+        OperationLog(tmp_path / name, ClientId(7))
+
+
+def test_a_pipe_that_somebody_reads_gets_the_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(subject, "FILE_BYTES", 1)
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    log, rig = OperationLog(tmp_path / "pipe", ClientId(7)), written()
+    for _ in range(3):
+        log.write(rig.recording, About("write", "x"), rig.value, None)
+    log.close()
+    told = os.read(reader, 65536).splitlines()
+    os.close(reader)
+    assert [json.loads(line)["op"] for line in told] == ["write"] * 3
+
+
+def test_what_is_open_under_another_name_is_not_renamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(subject, "FILE_BYTES", 1)
+    with (tmp_path / "output").open("w") as output:
+        log, rig = OperationLog(f"/dev/fd/{output.fileno()}", ClientId(7)), written()
+        for _ in range(3):
+            log.write(rig.recording, About("write", "x"), rig.value, None)
+        log.close()
+    assert len(lines(tmp_path / "output")) == 3
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_full_disk_costs_lines_and_is_told_once(caplog):

@@ -10,7 +10,7 @@ import pytest
 
 from ares.cluster.tables import TracingSettings
 from ares.tracing import tracer as subject
-from ares.tracing.export import tracer_of
+from ares.tracing.export import as_otlp, tracer_of
 from ares.tracing.spans import CLIENT, DSMM, USER, Span
 from ares.tracing.tracer import Tracer
 from ares.tracing.tree import Tree, read_spans
@@ -265,3 +265,9 @@ def test_a_tree_shows_when_and_says_where_the_time_went():
         "    DecodeLatency           1.00 ms                       ███",
     ]
     assert tree.sentence() == "6.0 of 10.0 ms went into GetData of read: s0 made the quorum of 2, after 6.0 ms."
+
+
+@pytest.mark.parametrize(("value", "told"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity"), (0.5, 0.5)])
+def test_a_number_that_json_has_not_is_told_as_otlp_does(value, told):
+    span = Span("x", b"t" * 16, b"s" * 8, b"", 1, 2, CLIENT, {"a": value})
+    assert as_otlp(span)["attributes"] == [{"key": "a", "value": {"doubleValue": told}}]

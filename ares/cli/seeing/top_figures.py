@@ -6,7 +6,7 @@ operation asks several servers: so many operations as the servers were asked, di
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any
 
@@ -21,6 +21,13 @@ from ares.model.quorum import NO_ANSWER
 SLOW_S = 0.02
 SLOW_TIMES = 4
 """A server is slow that takes longer than that to answer, and so many times as long as the others do."""
+
+
+UPTIME_S_MIN = 0.001
+"""Answers of less time apart have no rate."""
+
+UPTIME_S_MAX, AMOUNT_MAX = 1e10, 2**60
+"""No server says more of itself."""
 
 
 class DatedAnswer(Struct, frozen=True):
@@ -42,7 +49,7 @@ class HeardOf(Struct):
 
     def take(self, answer: DatedAnswer, since_s: float) -> None:
         """Keep it, and of the ones before those that came at ``since_s`` or later, of the same run of the server."""
-        if self.answers and answer.said.uptime_s < self.answers[-1].said.uptime_s:
+        if self.answers and not _follows(answer.said, self.answers[-1].said):
             self.answers.clear()
         while self.answers and self.answers[0].at_s < since_s:
             self.answers.popleft()
@@ -58,7 +65,7 @@ class HeardOf(Struct):
         if self.last is None or len(self.answers) < 2:
             return None
         first, last = self.answers[0].said, self.answers[-1].said
-        if first.work is None or last.work is None or last.uptime_s <= first.uptime_s:
+        if first.work is None or last.work is None or last.uptime_s - first.uptime_s < UPTIME_S_MIN:
             return None
         return last.uptime_s - first.uptime_s, first.work, last.work
 
@@ -102,6 +109,36 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
         "files": outlook_of_files(files) if files else None,
         "moves": [_move(standing, seen) for standing in standings if len(standing.active) > 1],
     }
+
+
+def is_credible(said: Description) -> bool:
+    """Whether a server can be what it says: its amounts are finite and not negative, and its histograms have a count for each step."""
+    amounts = [said.memory_bytes, *(amount for hosted in said.hosted for amount in (hosted.objects, hosted.bytes))]
+    if (stored := said.stored) is not None:
+        amounts += [stored.disk_bytes, stored.quarantined, max(stored.free_bytes, 0)]
+    if said.work is not None:
+        amounts += _counted(said.work)
+        if not all(_is_histogram(durations) for durations in (said.work.reading, said.work.writing)):
+            return False
+    return 0 <= said.uptime_s <= UPTIME_S_MAX and all(0 <= amount <= AMOUNT_MAX for amount in amounts)
+
+
+def _is_histogram(durations: Durations) -> bool:
+    edges = [0.0, *durations.bounds_s, UPTIME_S_MAX]
+    return len(durations.counts) == len(durations.bounds_s) + 1 >= 2 and all(low < high for low, high in pairwise(edges))
+
+
+def _counted(work: ServerWork) -> tuple[int, ...]:
+    """All that only grows while a server runs."""
+    return work.queries, work.fetches, work.puts, work.received_bytes, work.sent_bytes, *work.reading.counts, *work.writing.counts
+
+
+def _follows(later: Description, earlier: Description) -> bool:
+    """Whether both are of the same run of the server: nothing that it counts has become less."""
+    if later.work is None or earlier.work is None:
+        return later.uptime_s >= earlier.uptime_s
+    grown = all(now >= before for now, before in zip(_counted(later.work), _counted(earlier.work), strict=False))
+    return later.uptime_s >= earlier.uptime_s and grown
 
 
 def standings_of(seen: ClusterSeen) -> list[Standing]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, objects_of, standings_of
+from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, objects_of, standings_of
 from ares.cli.status_command import Known, autopilot_sentence, consensus_outlook, members_of
 from ares.model.configuration import Server
 from ares.model.errors import AresError, NotAuthorized
@@ -97,6 +97,8 @@ class TopWatch:
             heard.why = self._manager.troubles.get(server.id, NO_ANSWER)
         elif said.server != server.id or said.cluster != self._manager.configuration.cluster_id:
             heard.why = f"{said.server} of another cluster answers there"
+        elif not is_credible(said):
+            heard.why = "what it says of itself cannot be true"
         else:
             heard.why, heard.silent_s = "", 0.0
             del self._asked_s[server.id]
