@@ -1,9 +1,10 @@
 #!/bin/sh
 # The first process of a host of testbed `local`, in mount, PID, UTS and network namespaces of its own: a root of its own over that of the machine, then sshd.
 #
-#   host.sh DIRECTORY NAME [bind:PATH | disk:BYTES:PATH]...
+#   host.sh DIRECTORY NAME [bind:PATH | reach:PATH | disk:BYTES:PATH]...
 #
 # DIRECTORY has what the host writes (upper) and what it is given (given/). bind: a path on another file system than /, which the host sees, too.
+# reach: a path that users other than root may go into; the machine's own directories keep their modes.
 # disk: a file system of so many bytes.
 set -eu
 directory=$1 name=$2
@@ -36,11 +37,18 @@ ln -s /proc/self/fd/0 "$root/dev/stdin"
 ln -s /proc/self/fd/1 "$root/dev/stdout"
 ln -s /proc/self/fd/2 "$root/dev/stderr"
 for item in "$@"; do
-    case $item in bind:*)
-        path=${item#bind:}
+    path=${item#*:}
+    case $item in
+    bind:*)
         mkdir -p "$root$path"
         mount --bind "$path" "$root$path"
         mount -o remount,bind,ro "$root$path"
+        ;;
+    reach:*)
+        while [ "$path" != / ]; do
+            path=$(dirname "$path")
+            chmod o+x "$root$path"
+        done
         ;;
     esac
 done

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
-from experiments.testbeds.plan import CLIENTS, GROUPS
+from experiments.testbeds.plan import CLIENTS, GROUPS, check_user
 
 Value = str | int | bool
 _Tree = Mapping[str, "_Tree | Value"]
@@ -32,10 +32,16 @@ def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str,
 
     The user's own settings for SSH hold nothing; ``more``: further options.
     """
-    options = [f"UserKnownHostsFile={known_hosts}", "GlobalKnownHostsFile=/dev/null", "StrictHostKeyChecking=yes", "BatchMode=yes", "ConnectTimeout=10"]
+    options = [
+        f"UserKnownHostsFile={known_hosts}",
+        "GlobalKnownHostsFile=/dev/null",
+        "StrictHostKeyChecking=yes",
+        "BatchMode=yes",
+        "ConnectTimeout=10",
+    ]
     options += ["IdentitiesOnly=yes"] if key else []
     words = ["-F", "/dev/null", *(word for option in [*options, *more] for word in ("-o", option))]
-    variables: dict[str, Value] = {"ansible_user": user, "ansible_ssh_common_args": " ".join(quote(word) for word in words)}
+    variables: dict[str, Value] = {"ansible_user": check_user(user), "ansible_ssh_common_args": " ".join(quote(word) for word in words)}
     return variables | ({"ansible_ssh_private_key_file": str(key)} if key else {})
 
 

@@ -3,20 +3,19 @@
     controller (this machine) -- link -- router: a bridge for each site, rules between them -- eth0 of each host
 
 What goes between sites is forwarded by the router's namespace, so that is where it is delayed, lost, cut off and counted; what goes to the controller
-and within a site is not. Nobody gets out: there is no route from a host to anything but hosts and the controller. Hosts share the machine's processors,
-memory and disk, and see its files; they are no protection from each other.
+and within a site is not. Nobody gets out: from a host there is a route to the other hosts and to the controller only. Hosts share the machine's
+processors, memory and disk, and see its files; they are no protection from each other.
 """
 
 import contextlib
 import os
-import re
-import shlex
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from ares.machine.interpreter import python
@@ -29,7 +28,7 @@ from experiments.testbeds import inventory, nfqueue, slots
 from experiments.testbeds.duty import Duty
 from experiments.testbeds.nfqueue import Shape
 from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_shape
-from experiments.testbeds.slots import Slot, State
+from experiments.testbeds.slots import State
 
 TOOLS = NETWORK_TOOLS | {
     "tc": "iproute2", "iptables-legacy": "iptables", "unshare": "util-linux", "sshd": "openssh-server", "ssh": "openssh-client",
@@ -72,27 +71,29 @@ def obstacle() -> str | None:
 class LocalTestbed:
     """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed` and :func:`up`."""
 
-    def __init__(self, hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path) -> None:
+    def __init__(self, hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path | None) -> None:
         self._sites = check(hosts, links)
         if why := obstacle():
             raise BadInput(why)
         if strange := set(str(directory)) & set(",:\\\"'{} \n"):
-            raise BadInput(f"a testbed cannot be in {printable(str(directory))!r}: {sorted(strange)} cannot stand in the options of a mount. Nothing was made")
+            raise BadInput(
+                f"a testbed cannot be in {printable(str(directory))!r}: {sorted(strange)} cannot stand in the options of a mount. Nothing was made"
+            )
         self._hosts = {host.name: host for host in hosts}
         self._links = links
-        self._base = directory.resolve() / "testbed"
+        self._directory = directory and directory.resolve()
         self._shapes: dict[tuple[int, int], Shape] = {}
         self._cuts: set[tuple[int, int]] = set()
         self._inits: dict[str, subprocess.Popen[bytes]] = {}
         self._duty = Duty()
-        self.inventory = self._base / "inventory.yml"
 
     def make(self) -> None:
         """Raises BadInput, or NamespaceFailed; nothing is left then."""
-        if self._base.exists():
-            raise BadInput(f"{self._base} is there already: another testbed has it, or it was left by one. `python -P -m experiments local status` tells")
         self._slot = slots.claim()
+        self._base = self._directory / "testbed" if self._directory else Path(f"/var/tmp/{self._slot.prefix}")
+        self.inventory = self._base / "inventory.yml"
         try:
+            self._own_directory()
             names = [self._slot.prefix, *map(self._namespace, self._hosts)]
             sites = {host.name: host.site for host in self._hosts.values()}
             self._slot.write(State(self._slot.number, os.getpid(), str(self._base), self._slot.prefix, names, sites))
@@ -107,6 +108,16 @@ class LocalTestbed:
         except BaseException:
             self.remove()
             raise
+
+    def _own_directory(self) -> None:
+        try:
+            (self._directory or self._base.parent).mkdir(parents=True, exist_ok=True)
+            self._base.mkdir(mode=0o700)
+        except FileExistsError:
+            why = "a testbed has it (`python -m experiments local status`), or left it, and then it can be removed"
+            raise BadInput(f"{self._base} is there already: {why}. Nothing was made") from None
+        except OSError as error:
+            raise BadInput(f"{self._base} cannot be made: {error.strerror}; nothing was made") from None
 
     def remove(self) -> None:
         """Everything that was made."""
@@ -151,7 +162,9 @@ class LocalTestbed:
             namespaces.plug(self._namespace(host.name), f"{self._address(host.name)}/24", hub, f"site{self._sites.index(host.site)}", f"host{number}")
             gateway = f"{self._subnet(self._sites.index(host.site))}.1"
             namespaces.run("ip", "-n", self._namespace(host.name), "route", "add", "default", "via", gateway)
-        self._rules(f"*filter\n:FORWARD DROP\n-A FORWARD -i control -j ACCEPT\n-A FORWARD -o control -j ACCEPT\n{''.join(self._pair_rules())}COMMIT\n")
+        self._rules(
+            f"*filter\n:FORWARD DROP\n-A FORWARD -i control -j ACCEPT\n-A FORWARD -o control -j ACCEPT\n{''.join(self._pair_rules())}COMMIT\n"
+        )
         self._rules(f"*mangle\n{''.join(self._counting_rules())}COMMIT\n")
         namespaces.run(*namespaces.inside(hub), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
 
@@ -172,7 +185,6 @@ class LocalTestbed:
 
     def _files(self) -> None:
         """Keys, what each host is given, and the inventory."""
-        self._base.mkdir(parents=True, mode=0o700)
         key, known_hosts, control = self._base / "key", self._base / "known_hosts", self._slot.place / "cp"
         _make_key(key)
         control.mkdir()
@@ -189,14 +201,16 @@ class LocalTestbed:
             (given / "sshd_config").write_text(_SSHD_CONFIG.format(address=self._address(host.name)))
             variables: dict[str, inventory.Value] = {"ansible_host": self._address(host.name), **inventory.ssh("root", key, known_hosts)}
             variables |= {"ansible_control_path_dir": str(control), "ansible_python_interpreter": sys.executable}
-            variables |= {"ares_address": self._address(host.name), "ares_site": host.site}
+            variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_python": sys.executable}
             hosts.append(inventory.Host(host.name, host.groups, variables))
         known_hosts.write_text("".join(known))
-        inventory.write(self.inventory, hosts, f"Testbed local {self._slot.number}; it lasts until `python -P -m experiments local clean`.")
+        inventory.write(self.inventory, hosts, f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean`.")
 
     def _start(self, host: HostPlan) -> None:
         directory = self._base / "hosts" / host.name
-        items = [f"bind:{path}" for path in _beside_root()] + [f"disk:{size}:{path}" for path, size in host.disks.items()]
+        beside = [path for path in _programs() if os.stat(path).st_dev != os.stat("/").st_dev]
+        items = [f"bind:{path}" for path in beside] + [f"reach:{path}" for path in _programs() if path not in beside]
+        items += [f"disk:{size}:{path}" for path, size in host.disks.items()]
         own = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
         command = [*namespaces.inside(self._namespace(host.name)), *own, "sh", str(_HOST_SCRIPT), str(directory), host.name, *items]
         self._inits[host.name] = _detached(command, directory / "log")
@@ -213,7 +227,7 @@ class LocalTestbed:
 
     def _await_ssh(self) -> None:
         for name, process in self._inits.items():
-            _await(lambda name=name: _greets(self._address(name)), process, self._base / "hosts" / name / "log", f"is host {name}")
+            _await(partial(_greets, self._address(name)), process, self._base / "hosts" / name / "log", f"is host {name}")
 
     # -- what Testbed can do ------------------------------------------------------------------------------------------
 
@@ -333,7 +347,7 @@ def _detached(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=ENVIRONMENT, start_new_session=True)
 
 
-def _await(holds, process: subprocess.Popen[bytes], log: Path, what: str) -> None:
+def _await(holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, what: str) -> None:
     deadline_s = time.monotonic() + _UP_S
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline_s:
@@ -357,7 +371,6 @@ def _pid_namespace(pid: int) -> str:
     return ""
 
 
-def _beside_root() -> list[str]:
-    """Directories with programs of ours that are on another file system than /, so that hosts would not see them."""
-    wanted = {Path(sys.prefix), Path(sys.base_prefix), _CHECKOUT}
-    return sorted(str(path) for path in wanted if path.stat().st_dev != Path("/").stat().st_dev)
+def _programs() -> list[str]:
+    """Directories with programs of ours, which hosts are to see and their users to reach."""
+    return sorted({sys.prefix, sys.base_prefix, str(_CHECKOUT)})

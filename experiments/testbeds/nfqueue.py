@@ -75,8 +75,8 @@ class _Queue:
 class Shaper:
     """The queues of a network namespace.
 
-    ``place``: a Unix socket, on which it takes a JSON object {queue number: Shape} and a line feed, answers "ok" when they hold or what was wrong, and
-    closes.
+    ``place``: a Unix socket, on which it takes a JSON object {queue number: Shape} and a line feed, answers "ok" when they hold, or what was wrong.
+
     """
 
     def __init__(self, place: Path) -> None:

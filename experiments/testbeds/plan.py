@@ -20,7 +20,7 @@ HOSTS_MAX = 200
 """Of one site."""
 
 SITES_MAX = 60
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,30}[A-Za-z0-9])?")
 
 
 class HostPlan(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Testbed(Protocol):
     """For ansible."""
 
     def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
-        """From now on what goes from one site to the other, either way, takes ``ms`` +- ``jitter_ms``; ``loss``: the part of packets that get lost."""
+        """From now on what goes between the sites, either way, takes ``ms`` +- ``jitter_ms``; ``loss``: the part of packets that get lost."""
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
         """What the host can send, and what it can be sent; None: as much as there is."""
@@ -61,7 +61,7 @@ class Testbed(Protocol):
         """End a cut; the delay is as before."""
 
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
-        """Processes of the host whose command line has the regular expression get ``percent`` of a processor, until they are given 100. Their pids."""
+        """Processes of the host whose command line has this regular expression run ``percent`` of the time, until they are given 100; their pids."""
 
     def fill(self, host: str, path: str, free_bytes: int) -> None:
         """Leave so much room on the disk ``path`` of the host, one of its HostPlan.disks: all that was there already stays."""
@@ -90,7 +90,9 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
             raise BadInput(f"host {host.name} is to be in the group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was made")
         for path, size in host.disks.items():
             if not re.fullmatch(r"(/[\w.-]+)+", path) or ".." in path.split("/") or not 64 * 1024 <= size <= 1 << 40:
-                raise BadInput(f"host {host.name}: a disk is an absolute path and at least 64 KiB, not {printable(path)!r} with {size}; nothing was made")
+                raise BadInput(
+                    f"host {host.name}: a disk is an absolute path and at least 64 KiB, not {printable(path)!r} with {size}; nothing was made"
+                )
     for link in links:
         between(list(sites), link.site, link.other)
         check_shape(link.delay_ms, link.jitter_ms, link.loss)
@@ -100,7 +102,16 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
 def check_name(name: str) -> str:
     """A name that can stand in an inventory, in a command and in /etc/hosts. Raises BadInput."""
     if not _NAME.fullmatch(name):
-        raise BadInput(f"{printable(name)!r} cannot be the name of a host or a site: letters, digits and hyphens, at most 32. Nothing was made")
+        raise BadInput(
+            f"{printable(name)!r} cannot be the name of a host or a site: at most 32 letters, digits, hyphens, dots, underscores. Nothing was made"
+        )
+    return name
+
+
+def check_user(name: str) -> str:
+    """A user of another machine. Raises BadInput."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", name):
+        raise BadInput(f"{printable(name)!r} cannot be the name of a user; nothing was written")
     return name
 
 

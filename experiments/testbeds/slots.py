@@ -34,7 +34,7 @@ class Leftover(AresError):
 
 
 class State(Struct, frozen=True):
-    """What there is of a testbed, or is about to be. ``directory``: its files, all of which it made. ``link``: its interface among the machine's own."""
+    """What there is of a testbed, or is about to be. ``directory``: its files, all of which it made. ``link``: its interface on the machine."""
 
     number: int
     maker: int
@@ -81,10 +81,16 @@ class Slot:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    PLACE.mkdir(mode=0o700, exist_ok=True)
-    with (PLACE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """PLACE is there, and nobody else changes what is in it; it goes when it is empty."""
+    directory = os.open(PLACE.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        PLACE.mkdir(mode=0o700, exist_ok=True)
         yield
+        with contextlib.suppress(OSError):
+            PLACE.rmdir()
+    finally:
+        os.close(directory)
 
 
 def claim() -> Slot:
@@ -100,9 +106,10 @@ def claim() -> Slot:
             slot = _hold(number)
             assert slot is not None
             return slot
+    first, by = network_of(0), " and ".join(dict.fromkeys(taken))
     raise BadInput(
-        f"no network is free for a testbed: {network_of(0)}.0.0 and the {TESTBEDS_MAX - 1} after it are taken by {', '.join(dict.fromkeys(taken))}; nothing "
-        "was made. `python -P -m experiments local status` shows testbeds, `clean` removes those that nobody uses"
+        f"no network is free for a testbed: {first}.0.0/16 and the {TESTBEDS_MAX - 1} after it are taken by {by}. "
+        "Nothing was made. `python -m experiments local status` shows testbeds, `clean` removes those that nobody uses"
     )
 
 
@@ -158,7 +165,7 @@ def status() -> list[str]:
             continue
         user = f"used by process {state.maker}" if slot is None else "standing by itself"
         there = [name for name in state.namespaces if name in _namespaces()]
-        lines.append(f"testbed {number}: {len(state.hosts)} hosts at {len(set(state.hosts.values()))} sites, {user}, {len(there)} namespaces")
+        lines.append(f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: {len(set(state.hosts.values()))}, namespaces: {len(there)}")
         lines.append(f"  inventory: {state.directory}/inventory.yml")
     return lines
 
@@ -236,4 +243,6 @@ def _end_processes(names: list[str]) -> int:
 def _end_masters(place: Path) -> None:
     """Connections that ssh keeps open for those that come after: the next testbed has the same addresses and other hosts."""
     for socket in place.glob("cp/*"):
-        subprocess.run(["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"], capture_output=True, check=False, timeout=_END_S)
+        subprocess.run(
+            ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"], capture_output=True, check=False, timeout=_END_S
+        )
