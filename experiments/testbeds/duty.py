@@ -48,6 +48,6 @@ class Duty:
 def command_line(pid: int) -> str:
     """As one line; empty for a process that is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""

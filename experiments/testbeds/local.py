@@ -173,6 +173,8 @@ class LocalTestbed:
         return ((one, other) for one in places for other in places if one != other)
 
     def _pair_rules(self) -> Iterator[str]:
+        for site in range(len(self._sites)):  # where bridges ask iptables, too
+            yield f"-A FORWARD -i site{site} -o site{site} -j ACCEPT\n"
         for one, other in self._pairs():
             yield f":{_chain(one, other)} -\n-A FORWARD -i site{one} -o site{other} -j {_chain(one, other)}\n-A {_chain(one, other)} -j ACCEPT\n"
 
@@ -200,8 +202,8 @@ class LocalTestbed:
             (given / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
             (given / "sshd_config").write_text(_SSHD_CONFIG.format(address=self._address(host.name)))
             variables: dict[str, inventory.Value] = {"ansible_host": self._address(host.name), **inventory.ssh("root", key, known_hosts)}
-            variables |= {"ansible_control_path_dir": str(control), "ansible_python_interpreter": sys.executable}
-            variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_python": sys.executable}
+            variables |= {"ansible_control_path_dir": str(control), "ansible_python_interpreter": python()[0]}
+            variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_python": python()[0]}
             hosts.append(inventory.Host(host.name, host.groups, variables))
         known_hosts.write_text("".join(known))
         inventory.write(self.inventory, hosts, f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean`.")

@@ -1,14 +1,13 @@
 """Testbed `processes`: hosts are addresses of loopback and directories; for whoever is not root. Sites are joined by relays (experiments/relay.py).
 
 What goes to another site has to be sent to the relay, so ask :meth:`LoopbackTestbed.through` for addresses. A relay carries TCP: it delays bytes, and
-holds them while sites are cut apart. It loses no packets and limits no rate, and there is no disk to fill: those things are refused, and testbed local
+holds them while sites are cut apart. It loses no packets, limits no rate and has no disk to fill: those things are refused, and testbed local
 has them. Everything ends with the process that made it.
 """
 
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +50,7 @@ class LoopbackTestbed:
             home = self.home(host.name)
             home.mkdir(parents=True, exist_ok=True)
             variables: dict[str, inventory.Value] = {"ansible_connection": "local", "ansible_host": self._address(host.name)}
-            variables |= {"ansible_python_interpreter": sys.executable, "ares_python": sys.executable, "ares_service_manager": "process"}
+            variables |= {"ansible_python_interpreter": python()[0], "ares_python": python()[0], "ares_service_manager": "process"}
             variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_home": str(home)}
             variables |= {f"common_{name}_directory": str(home / name) for name in ("config", "data", "log", "run")}
             hosts.append(inventory.Host(host.name, host.groups, variables))
