@@ -93,5 +93,8 @@ def _listed(content: bytes) -> list[Machine]:
             raise BadInput(f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]; nothing was written")
         if words:
             address, name, site = *words, *("", f"host{len(found)}", "aws")[len(words) :]
-            found.append(Machine(name, site, check_address(address), 22, USER, None, address))
+            try:
+                found.append(Machine(name, site, check_address(address), 22, USER, None, address))
+            except BadInput as error:
+                raise BadInput(f"line {number}: {error}; nothing was written") from None
     return found

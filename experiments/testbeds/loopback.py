@@ -33,7 +33,7 @@ _FIRST_HOST = 10
 class LoopbackTestbed:
     """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed`. ``links``: what its relays are asked by."""
 
-    def __init__(self, hosts: Sequence[HostPlan], directory: Path, network: int, links: "subprocess.Popen[str]") -> None:
+    def __init__(self, hosts: Sequence[HostPlan], directory: Path, network: int, links: subprocess.Popen[bytes]) -> None:
         self._sites = check(hosts, [])
         self._hosts = {host.name: host for host in hosts}
         self._directory = directory.resolve()
@@ -119,11 +119,10 @@ class LoopbackTestbed:
         assert self._links.stdin is not None
         assert self._links.stdout is not None
         try:
-            self._links.stdin.write(msgspec.json.encode(request).decode() + "\n")
-            self._links.stdin.flush()
+            self._links.stdin.write(msgspec.json.encode(request) + b"\n")
             line = self._links.stdout.readline()
         except OSError:
-            line = ""
+            line = b""
         reply = msgspec.json.decode(line, type=Reply) if line else Reply(error="the process with the relays ended")
         if reply.error:
             raise BadInput(f"the links between sites did not change: {reply.error}")
@@ -138,7 +137,7 @@ def testbed(hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Pat
         _refuse("has no disk of its own")
     network, claim = _network()
     relays = subprocess.Popen(
-        python("-m", "experiments.testbeds.relays"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True
+        python("-m", "experiments.testbeds.relays"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=ENVIRONMENT, start_new_session=True
     )
     with claim, relays:
         made = LoopbackTestbed(hosts, directory, network, relays)

@@ -40,7 +40,7 @@ def _answer(stream: socket.socket) -> None:
 def rtt(address: tuple[str, int], count: int) -> float:
     """The shortest of so many round trips, in milliseconds: the load of the machine only adds."""
     best = 1e9
-    with socket.create_connection(address, timeout=3) as stream:
+    with socket.create_connection(address, timeout=1.5) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.sendall(b"e")
         for _ in range(count):

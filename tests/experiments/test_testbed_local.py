@@ -52,8 +52,9 @@ def made(tmp_path_factory) -> Iterator[LocalTestbed]:
 def ssh(made: LocalTestbed, host: str, *words: str) -> list[str]:
     """A command on a host, as ansible would start it with the inventory."""
     known = inventory_of(made.inventory)["all"]["hosts"][host]
+    kept = ["-o", "ControlMaster=auto", "-o", "ControlPersist=60s", "-o", f"ControlPath={known['ansible_control_path_dir']}/%C"]
     where = ["-i", known["ansible_ssh_private_key_file"], f"{known['ansible_user']}@{known['ansible_host']}"]
-    return ["ssh", *shlex.split(known["ansible_ssh_common_args"]), *where, shlex.join(words)]
+    return ["ssh", *kept, *shlex.split(known["ansible_ssh_common_args"]), *where, shlex.join(words)]
 
 
 def on(made: LocalTestbed, host: str, *words: str) -> str:
@@ -100,6 +101,7 @@ def test_hosts_have_names_files_and_processes_of_their_own(made):
 def test_another_host_key_is_refused(made):
     command = ssh(made, "s1", "true")
     at = made.through("nantes", "s0", 22).removesuffix(":22")
+    command[1:1] = ["-o", "ControlPath=none"]
     command[-2:] = ["-o", "HostKeyAlias=" + made.through("nantes", "s1", 22).removesuffix(":22"), f"root@{at}", "true"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 255
@@ -109,7 +111,14 @@ def test_another_host_key_is_refused(made):
 @pytest.mark.skipif(ANSIBLE is None, reason="no ansible: pip install ansible-core")
 def test_ansible_reaches_every_host(made):
     command = [str(ANSIBLE), "-i", str(made.inventory), "servers:clients", "-m", "ping"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"ANSIBLE_CONFIG": str(made.inventory.with_name("ansible.cfg"))})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | {"ANSIBLE_CONFIG": str(made.inventory.with_name("ansible.cfg"))},
+    )
     assert done.stdout.count("SUCCESS") == 3, done.stdout + done.stderr
 
 
