@@ -105,13 +105,22 @@ class LocalTestbed:
             for link in self._links:
                 self.delay(link.site, link.other, link.delay_ms, link.jitter_ms, link.loss)
             self._await_ssh()
+        except NamespaceFailed as error:
+            self.remove()
+            raise NamespaceFailed(f"{error}. What had been made is removed again") from error
         except BaseException:
             self.remove()
             raise
 
     def _own_directory(self) -> None:
         try:
-            (self._directory or self._base.parent).mkdir(parents=True, exist_ok=True)
+            self._base.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{self._base.parent} is no directory, and none can be made there: {error.strerror}; nothing was made") from None
+        if namespaces.run("stat", "--file-system", "--format", "%T", str(self._base.parent)).strip() == "overlayfs":
+            why = "hosts cannot write there, as their own roots are overlays, too. Another --directory will do, such as /dev/shm, which is memory"
+            raise BadInput(f"{self._base.parent} is on an overlay: {why}. Nothing was made")
+        try:
             self._base.mkdir(mode=0o700)
         except FileExistsError:
             why = "a testbed has it (`python -m experiments local status`), or left it, and then it can be removed"

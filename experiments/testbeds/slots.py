@@ -140,6 +140,8 @@ def _hold(number: int) -> Slot | None:
 
 def standing() -> Iterator[tuple[int, Slot | None]]:
     """Every testbed that there is, by its number; None instead of one whose maker lives. The others are held while they are looked at."""
+    if os.geteuid() != 0:
+        raise BadInput("testbeds on this machine are root's. Run it as root (sudo)")
     if not PLACE.exists():
         return
     with _one_at_a_time():

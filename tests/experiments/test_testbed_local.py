@@ -261,3 +261,37 @@ def test_nothing_is_left_of_one_that_fails(made, tmp_path, monkeypatch):
     with pytest.raises(local.NamespaceFailed, match="is host s0 ended"), local.testbed([HostPlan("s0", "x")], [], tmp_path):
         pass
     assert machine() == before
+
+
+def test_directories_that_will_not_do_are_refused(tmp_path):
+    (tmp_path / "file").touch()
+    for directory, why in ((tmp_path / "a b", "options of a mount"), (tmp_path / "file", "is no directory")):
+        with pytest.raises(BadInput, match=why), local.testbed([HostPlan("s0", "x")], [], directory):
+            pass
+    over, layers = tmp_path / "over", tmp_path / "layers"
+    over.mkdir()
+    layers.mkdir()
+    script = f"""
+        mount -t tmpfs layers {layers}; mkdir {layers}/lower {layers}/upper {layers}/work
+        mount -t overlay over -o lowerdir={layers}/lower,upperdir={layers}/upper,workdir={layers}/work {over}
+        exec "$@" --directory {over}
+    """
+    up = python("-m", "experiments", "local", "up", "1")
+    refused = subprocess.run(["unshare", "--mount", "sh", "-euc", script, "sh", *up], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert refused.returncode == 1
+    assert "is on an overlay" in refused.stderr
+
+
+def test_a_state_that_cannot_be_read_removes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(slots, "PLACE", tmp_path / "testbeds")
+    slot = slots.claim()
+    assert slots.status() == [f"testbed {slot.number}: nothing was made yet"]
+    slot.release()
+    for content in ("", '{"number": 0', '{"number":0,"maker":1,"directory":"/tmp","link":"eth0","namespaces":[]}'):
+        (slot.place / "state.json").write_text(content)
+        (told,) = slots.clean()
+        assert "othing was removed" in told
+        assert slot.place.exists()
+    (slot.place / "state.json").unlink()
+    assert slots.clean() == [f"testbed {slot.number}: removed nothing, as nothing was made"]
+    assert not slots.PLACE.exists()
