@@ -9,12 +9,13 @@ has microseconds; those of epoll have milliseconds, as much as is to be added.
 
 import asyncio
 import contextlib
+import random
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -28,14 +29,29 @@ HELD_CHUNKS_MAX = 128
 Held = asyncio.Queue[tuple[float, bytes]]
 
 
-class Relay:
-    """A listener on a free port of loopback for ``target`` (``host:port``, loopback too); ``delay_s`` is added each way."""
+class Way:
+    """What becomes of bytes that go one way: they are late by ``delay_s`` +- ``jitter_s``, and stay where they are while it is cut."""
 
-    def __init__(self, target: str, delay_s: float) -> None:
+    def __init__(self, delay_s: float = 0.0, jitter_s: float = 0.0) -> None:
+        self.delay_s = delay_s
+        self.jitter_s = jitter_s
+        self.joined = asyncio.Event()
+        self.joined.set()
+        self.delivered_bytes = 0
+
+    def late_s(self) -> float:
+        """For the bytes that come now."""
+        return self.delay_s + (random.uniform(-1, 1) * self.jitter_s if self.jitter_s else 0.0)
+
+
+class Relay:
+    """A listener on a free port of loopback for ``target`` (``host:port``, loopback too). Bytes go ``there`` and ``back``, on one way or two."""
+
+    def __init__(self, target: str, there: Way, back: Way) -> None:
         self._host, self._port = split_address(target)
         if not is_loopback(self._host):
             raise ValueError(f"a relay is for servers on loopback, not for {target}")
-        self._delay_s = delay_s
+        self._there, self._back = there, back
         self._links: set[asyncio.Task[None]] = set()
 
     async def open(self) -> str:
@@ -66,8 +82,8 @@ class Relay:
         there, back = await asyncio.open_connection(self._host, self._port, limit=CHUNK_BYTES)
         try:
             async with asyncio.TaskGroup() as ways:
-                ways.create_task(carry(reader, back, self._delay_s))
-                ways.create_task(carry(there, writer, self._delay_s))
+                ways.create_task(carry(reader, back, self._there))
+                ways.create_task(carry(there, writer, self._back))
         except* OSError:
             pass
         finally:
@@ -80,34 +96,37 @@ class Source(Protocol):
     async def read(self, n: int) -> bytes: ...
 
 
-async def carry(source: Source, target: asyncio.StreamWriter, delay_s: float) -> None:
+async def carry(source: Source, target: asyncio.StreamWriter, way: Way) -> None:
     """One direction, up to its end, which is passed on as well."""
     held: Held = asyncio.Queue(HELD_CHUNKS_MAX)
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as ends:
-        ends.create_task(_deliver(held, target))
+        ends.create_task(_deliver(held, target, way))
         data = b"begin"
         while data:
             data = await source.read(CHUNK_BYTES)
-            await held.put((loop.time() + delay_s, data))
+            await held.put((loop.time() + way.late_s(), data))
 
 
-async def _deliver(held: Held, target: asyncio.StreamWriter) -> None:
+async def _deliver(held: Held, target: asyncio.StreamWriter, way: Way) -> None:
     loop = asyncio.get_running_loop()
     while True:
         due, data = await held.get()
         if (wait_s := due - loop.time()) > 0:
             await asyncio.sleep(wait_s)
+        await way.joined.wait()
         if not data:
             target.write_eof()
             return
+        way.delivered_bytes += len(data)
         target.write(data)
         await target.drain()
 
 
 async def _serve(delay_s: float, targets: Sequence[str]) -> None:
     """Relay until standard input ends, as it does when whoever started this is gone."""
-    relays = [Relay(target, delay_s) for target in targets]
+    way = Way(delay_s)
+    relays = [Relay(target, way, way) for target in targets]
     print(*[await relay.open() for relay in relays], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     for relay in relays:
@@ -126,9 +145,14 @@ def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
         yield structs.replace(settings, servers=servers)
 
 
-def main() -> None:
+def precisely(work: Coroutine[Any, Any, None]) -> None:
+    """Run it on the event loop whose waits have microseconds."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
-        runner.run(_serve(float(sys.argv[1]), sys.argv[2:]))
+        runner.run(work)
+
+
+def main() -> None:
+    precisely(_serve(float(sys.argv[1]), sys.argv[2:]))
 
 
 if __name__ == "__main__":

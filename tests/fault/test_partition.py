@@ -7,7 +7,8 @@ import subprocess
 import pytest
 
 from ares.machine.interpreter import python
-from ares.testing.torture import partition
+from ares.testing import namespaces
+from ares.testing.namespaces import NamespaceFailed
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.records import TortureFailed
 
@@ -85,23 +86,23 @@ def test_nothing_is_left_when_something_fails():
 
 
 def test_what_is_missing_is_named_with_the_way_to_get_it(monkeypatch):
-    monkeypatch.setattr(partition.shutil, "which", lambda tool: None if tool == "iptables" else f"/sbin/{tool}")
+    monkeypatch.setattr(namespaces.shutil, "which", lambda tool: None if tool == "iptables" else f"/sbin/{tool}")
     assert "sudo apt-get install iptables" in (obstacle() or "")
-    monkeypatch.setattr(partition.shutil, "which", lambda _: None)
+    monkeypatch.setattr(namespaces.shutil, "which", lambda _: None)
     assert "sudo apt-get install iproute2 iptables" in (obstacle() or "")
-    monkeypatch.setattr(partition.shutil, "which", lambda tool: f"/sbin/{tool}")
-    monkeypatch.setattr(partition.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(namespaces.shutil, "which", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
     assert "only root" in (obstacle() or "")
 
 
 def test_a_machine_that_refuses_is_told_of(monkeypatch):
     def refuse(*command):
-        raise TortureFailed("Operation not permitted")
+        raise NamespaceFailed("Operation not permitted")
 
-    monkeypatch.setattr(partition.shutil, "which", lambda tool: f"/sbin/{tool}")
-    monkeypatch.setattr(partition.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(partition, "_run", refuse)
-    monkeypatch.setattr(partition.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(namespaces.shutil, "which", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(namespaces, "run", refuse)
+    monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: None)
     assert "CAP_NET_ADMIN" in (obstacle() or "")
 
 

@@ -7,16 +7,14 @@ Packets are dropped in the namespace of the process that is cut off, by iptables
 """
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from ares.testing import namespaces
 from ares.testing.torture.records import TortureFailed
 
 HOSTS_MAX = 250
 _NETWORK = "10.77.0"
-_COMMAND_S = 20.0
 
 Direction = Literal["in", "out", "both"]
 """Seen from the one that is cut off: ``in``: it hears nothing, ``out``: it is not heard."""
@@ -24,21 +22,8 @@ Direction = Literal["in", "out", "both"]
 
 def obstacle() -> str | None:
     """Why there can be no network of our own here, and what to do about it; None if there can."""
-    missing = [package for tool, package in (("ip", "iproute2"), ("iptables", "iptables")) if shutil.which(tool) is None]
-    if missing:
-        return f"no partitions: {' and '.join(missing)} missing. On Debian or Ubuntu: sudo apt-get install {' '.join(missing)}"
-    if os.geteuid() != 0:
-        return "no partitions: only root may make network namespaces. Run it as root (sudo)"
-    probe = f"ares{os.getpid()}-probe"
-    try:
-        try:
-            _run("ip", "netns", "add", probe)
-            _run("ip", "netns", "exec", probe, "iptables", "-w", "-A", "INPUT", "-s", "127.0.0.2", "-j", "DROP")
-        finally:
-            subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False, timeout=_COMMAND_S)
-    except TortureFailed as error:
-        return f"no partitions: this machine does not let us make network namespaces ({error}); a container needs CAP_NET_ADMIN and CAP_SYS_ADMIN"
-    return None
+    why = namespaces.obstacle()
+    return f"no partitions: {why}" if why else None
 
 
 class Network:
@@ -56,10 +41,13 @@ class Network:
         try:
             self._make(self._hub)
             bridge = f"br{self._pid}"
-            self._in_hub("link", "add", bridge, "type", "bridge")
-            self._in_hub("link", "set", bridge, "up")
-            for host in self._places:
-                self._join(host, bridge)
+            namespaces.bridge(self._hub, bridge)
+            for host, place in self._places.items():
+                self._make(self._namespace(host))
+                namespaces.plug(self._namespace(host), f"{self.address(host)}/24", self._hub, bridge, f"v{self._pid}-{place}")
+        except namespaces.NamespaceFailed as error:
+            self._remove()
+            raise TortureFailed(str(error)) from None
         except BaseException:
             self._remove()
             raise
@@ -74,7 +62,7 @@ class Network:
 
     def inside(self, host: str) -> list[str]:
         """What a command begins with that is to run there; the command takes the place of `ip`, pid and all."""
-        return ["ip", "netns", "exec", self._namespace(host)]
+        return namespaces.inside(self._namespace(host))
 
     def cut(self, host: str, peers: Iterable[str], direction: Direction) -> None:
         """From now on drop what ``peers`` send to ``host``, or it to them, or both."""
@@ -89,34 +77,19 @@ class Network:
         self._filter(host, "-F")
 
     def _filter(self, host: str, *rule: str) -> None:
-        _run(*self.inside(host), "iptables", "-w", *rule)
+        try:
+            namespaces.run(*self.inside(host), "iptables", "-w", *rule)
+        except namespaces.NamespaceFailed as error:
+            raise TortureFailed(str(error)) from None
 
     def _namespace(self, host: str) -> str:
         return f"ares{self._pid}-{host}"
 
-    def _join(self, host: str, bridge: str) -> None:
-        namespace, port = self._namespace(host), f"v{self._pid}-{self._places[host]}"
-        self._make(namespace)
-        self._in_hub("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace)
-        self._in_hub("link", "set", port, "master", bridge, "up")
-        _run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
-        _run("ip", "-n", namespace, "link", "set", "lo", "up")
-        _run("ip", "-n", namespace, "link", "set", "eth0", "up")
-
     def _make(self, namespace: str) -> None:
-        _run("ip", "netns", "add", namespace)
+        namespaces.add(namespace)
         self._made.append(namespace)
-
-    def _in_hub(self, *arguments: str) -> None:
-        _run("ip", "-n", self._hub, *arguments)
 
     def _remove(self) -> None:
         """The interfaces go with their namespaces."""
         while self._made:
-            subprocess.run(["ip", "netns", "del", self._made.pop()], capture_output=True, check=False, timeout=_COMMAND_S)
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
-    if done.returncode:
-        raise TortureFailed(f"`{' '.join(command)}` failed: {done.stderr.strip() or f'status {done.returncode}'}")
+            namespaces.remove(self._made.pop())

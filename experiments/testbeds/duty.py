@@ -1,0 +1,53 @@
+"""Processes that are slowed: stopped and continued in turns."""
+
+import re
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from ares.model.errors import BadInput
+from ares.tracing.tree import printable
+from experiments.bench.processes import Slowed
+
+
+class Duty:
+    """Processes that are slowed at the moment.
+
+    All testbeds do it by SIGSTOP and SIGCONT, and not by cgroups: so it is the same on every machine, with root and without, and a process that needs
+    less than its share is slowed as well. If the one that slows them is killed, they may stay stopped.
+    """
+
+    def __init__(self) -> None:
+        self._slowed: dict[int, ExitStack] = {}
+
+    def slow(self, pattern: str, percent: float, candidates: Iterable[int]) -> list[int]:
+        """See :meth:`experiments.testbeds.plan.Testbed.slow`; ``candidates``: pids of processes of the host."""
+        if not 1 <= percent <= 100:
+            raise BadInput(f"a process can be slowed to 1 to 100 percent, not {percent:g}; nothing was changed")
+        try:
+            expression = re.compile(pattern)
+        except re.error as error:
+            raise BadInput(f"{printable(pattern)!r} is not a regular expression ({error}); nothing was changed") from None
+        chosen = [pid for pid in candidates if expression.search(command_line(pid))]
+        if not chosen:
+            raise BadInput(f"no process of this host has {printable(pattern)!r} in its command line; nothing was changed")
+        for pid in chosen:
+            if former := self._slowed.pop(pid, None):
+                former.close()
+            if percent < 100:
+                self._slowed[pid] = ExitStack()
+                self._slowed[pid].enter_context(Slowed(pid, percent / 100))
+        return chosen
+
+    def end(self) -> None:
+        """Let all of them run."""
+        while self._slowed:
+            self._slowed.popitem()[1].close()
+
+
+def command_line(pid: int) -> str:
+    """As one line; empty for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,72 @@
+"""Inventories for ansible: hosts with their groups and variables, as YAML.
+
+Ansible evaluates ``{{ }}`` in an inventory, and manifests come from others: a value with braces is refused.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+
+from msgspec import Struct
+
+from ares.model.errors import BadInput
+from ares.tracing.tree import printable
+from experiments.testbeds.plan import CLIENTS, GROUPS, check_user
+
+Value = str | int | bool
+_Tree = Mapping[str, "_Tree | Value"]
+
+
+class Host(Struct, frozen=True):
+    """A host of an inventory. ``variables``: those that ansible knows (``ansible_host``) and ours (``ares_address``, ``ares_site``)."""
+
+    name: str
+    groups: Sequence[str]
+    variables: Mapping[str, Value]
+
+
+def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str, Value]:
+    """Variables of a host that is reached by SSH: with this key only (None: with the user's own), and if its host key is in ``known_hosts``.
+
+    The user's own settings for SSH hold nothing; ``more``: further options.
+    """
+    options = [
+        f"UserKnownHostsFile={known_hosts}",
+        "GlobalKnownHostsFile=/dev/null",
+        "StrictHostKeyChecking=yes",
+        "BatchMode=yes",
+        "ConnectTimeout=10",
+    ]
+    options += ["IdentitiesOnly=yes"] if key else []
+    words = ["-F", "/dev/null", *(word for option in [*options, *more] for word in ("-o", option))]
+    variables: dict[str, Value] = {"ansible_user": check_user(user), "ansible_ssh_common_args": " ".join(quote(word) for word in words)}
+    return variables | ({"ansible_ssh_private_key_file": str(key)} if key else {})
+
+
+def write(path: Path, hosts: Sequence[Host], heading: str) -> None:
+    """Raises BadInput for values that ansible would evaluate."""
+    members: dict[str, dict[str, _Tree | Value]] = {group: {host.name: {} for host in hosts if group in host.groups} for group in GROUPS}
+    children: dict[str, _Tree | Value] = {group: {"hosts": members[group]} for group in GROUPS}
+    children["clients"] = {"hosts": members["clients"], "children": {group: {} for group in CLIENTS}}
+    children["controller"] = {"hosts": {"localhost": {"ansible_connection": "local"}}}
+    tree: _Tree = {"all": {"hosts": {host.name: _checked(host) for host in hosts}, "children": children}}
+    path.write_text(f"# {heading}\n" + "\n".join(_lines(tree, "")) + "\n", encoding="utf-8")
+
+
+def _checked(host: Host) -> Mapping[str, Value]:
+    for name, value in host.variables.items():
+        if isinstance(value, str) and re.search(r"[{}]|[^\x20-\x7e]", value):
+            raise BadInput(f"host {host.name}: {name} cannot be {printable(value)!r}: braces and control characters are not written to an inventory")
+    return host.variables
+
+
+def _lines(tree: _Tree, indent: str) -> list[str]:
+    lines = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")] if value else [f"{indent}{name}: {{}}"]
+        else:
+            lines.append(f"{indent}{name}: {json.dumps(value)}")
+    return lines

@@ -1,0 +1,189 @@
+"""Testbed `processes`: hosts are addresses of loopback and directories; for whoever is not root. Sites are joined by relays (experiments/relay.py).
+
+What goes to another site has to be sent to the relay, so ask :meth:`LoopbackTestbed.through` for addresses. A relay carries TCP: it delays bytes, and
+holds them while sites are cut apart. It loses no packets, limits no rate and has no disk to fill: those things are refused, and testbed local
+has them. Everything ends with the process that made it.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
+from ares.tracing.tree import printable
+from experiments import ENVIRONMENT
+from experiments.testbeds import inventory
+from experiments.testbeds.duty import Duty, command_line
+from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_shape
+from experiments.testbeds.relays import Reply, Request
+
+_NETWORKS = range(64, 128)
+"""The second byte of addresses 127.N.SITE.HOST."""
+
+_FIRST_HOST = 10
+
+
+class LoopbackTestbed:
+    """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed`. ``links``: what its relays are asked by."""
+
+    def __init__(self, hosts: Sequence[HostPlan], directory: Path, network: int, links: subprocess.Popen[bytes]) -> None:
+        self._sites = check(hosts, [])
+        self._hosts = {host.name: host for host in hosts}
+        self._directory = directory.resolve()
+        self._network = network
+        self._links = links
+        self._through: dict[tuple[str, str, int], str] = {}
+        self.duty = Duty()
+        self.inventory = self._directory / "inventory.yml"
+
+    def write(self) -> None:
+        """The hosts' directories, and the inventory. Raises BadInput."""
+        hosts = []
+        for host in self._hosts.values():
+            home = self.home(host.name)
+            home.mkdir(parents=True, exist_ok=True)
+            variables: dict[str, inventory.Value] = {"ansible_connection": "local", "ansible_host": self._address(host.name)}
+            variables |= {"ansible_python_interpreter": python()[0], "ares_python": python()[0], "ares_service_manager": "process"}
+            variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_home": str(home)}
+            variables |= {f"common_{name}_directory": str(home / name) for name in ("config", "data", "log", "run")}
+            hosts.append(inventory.Host(host.name, host.groups, variables))
+        inventory.write(self.inventory, hosts, "Testbed processes; it lasts as long as the process that made it.")
+
+    def home(self, host: str) -> Path:
+        """The directory of the host: what runs there has this path in its command line, or as its working directory."""
+        return self._directory / "hosts" / host
+
+    def _address(self, host: str) -> str:
+        site = self._hosts[host].site
+        place = [name for name, other in self._hosts.items() if other.site == site].index(host)
+        return f"127.{self._network}.{self._sites.index(site) + 1}.{_FIRST_HOST + place}"
+
+    def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
+        between(self._sites, site, other)
+        check_shape(ms, jitter_ms, loss)
+        if loss:
+            _refuse("loses no packets")
+        for one, two in ((site, other), (other, site)):
+            self._ask(Request(one, two, delay_s=ms / 1000, jitter_s=jitter_ms / 1000))
+
+    def cut(self, site: str, other: str) -> None:
+        self._joined(site, other, False)
+
+    def join(self, site: str, other: str) -> None:
+        self._joined(site, other, True)
+
+    def _joined(self, site: str, other: str, joined: bool) -> None:
+        between(self._sites, site, other)
+        for one, two in ((site, other), (other, site)):
+            self._ask(Request(one, two, joined=joined))
+
+    def bandwidth(self, host: str, bits_per_s: int | None) -> None:
+        if bits_per_s is not None:
+            _refuse("limits no rate")
+
+    def fill(self, host: str, path: str, free_bytes: int) -> None:
+        _refuse("has no disk of its own")
+
+    def slow(self, host: str, pattern: str, percent: float) -> list[int]:
+        self._known(host)
+        home = self.home(host)
+        return self.duty.slow(pattern, percent, [pid for pid in _own_processes() if _belongs(pid, home)])
+
+    def traffic(self) -> dict[tuple[str, str], int]:
+        counts = {(site, other): count for site, other, count in self._ask(Request()).traffic}
+        return {(one, two): counts.get((one, two), 0) for one in self._sites for two in self._sites if one != two}
+
+    def through(self, site: str, host: str, port: int) -> str:
+        self._known(host)
+        target = f"{self._address(host)}:{port}"
+        if site == self._hosts[host].site:
+            return target
+        between(self._sites, site, self._hosts[host].site)
+        if (site, host, port) not in self._through:
+            self._through[site, host, port] = self._ask(Request(site, self._hosts[host].site, target)).address
+        return self._through[site, host, port]
+
+    def _known(self, host: str) -> None:
+        if host not in self._hosts:
+            raise BadInput(f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed")
+
+    def _ask(self, request: Request) -> Reply:
+        """Raises BadInput if the relays are gone, or could not do it."""
+        assert self._links.stdin is not None
+        assert self._links.stdout is not None
+        try:
+            self._links.stdin.write(msgspec.json.encode(request) + b"\n")
+            line = self._links.stdout.readline()
+        except OSError:
+            line = b""
+        reply = msgspec.json.decode(line, type=Reply) if line else Reply(error="the process with the relays ended")
+        if reply.error:
+            raise BadInput(f"the links between sites did not change: {reply.error}")
+        return reply
+
+
+@contextmanager
+def testbed(hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path) -> Iterator[LoopbackTestbed]:
+    """As long as the context. What processes of the hosts wrote stays in ``directory``/hosts. Raises BadInput."""
+    check(hosts, links)
+    if any(host.disks for host in hosts):
+        _refuse("has no disk of its own")
+    network, claim = _network()
+    relays = subprocess.Popen(
+        python("-m", "experiments.testbeds.relays"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=ENVIRONMENT, start_new_session=True
+    )
+    with claim, relays:
+        made = LoopbackTestbed(hosts, directory, network, relays)
+        try:
+            made.write()
+            for link in links:
+                made.delay(link.site, link.other, link.delay_ms, link.jitter_ms, link.loss)
+            yield made
+        finally:
+            made.duty.end()
+            made.inventory.unlink(missing_ok=True)
+
+
+def _network() -> tuple[int, socket.socket]:
+    """A second byte of addresses that no other testbed has while the socket is open, which the kernel sees to."""
+    for number in _NETWORKS:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            claim.bind(f"\0ares-testbed-processes-{number}")
+        except OSError:
+            claim.close()
+        else:
+            return number, claim
+    raise BadInput(f"all {len(_NETWORKS)} networks of loopback for testbeds are taken; nothing was made")
+
+
+def _refuse(why: str) -> NoReturn:
+    raise BadInput(f"testbed processes {why}; testbed local can do that, as root. Nothing was changed")
+
+
+def _own_processes() -> list[int]:
+    found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and int(path.name) != os.getpid()]
+    return [pid for pid in found if _owner(pid) == os.geteuid()]
+
+
+def _owner(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return -1
+
+
+def _belongs(pid: int, home: Path) -> bool:
+    try:
+        inside = Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(home)
+    except OSError:
+        return False
+    words = command_line(pid).replace("=", " ").split()
+    return inside or any(Path(word).is_relative_to(home) for word in words)

@@ -1,0 +1,74 @@
+"""The links between the sites of testbed `processes`: relays in a process of their own, which lasts as long as its standard input.
+
+python -m experiments.testbeds.relays      # a Request as JSON a line in, a Reply a line out
+"""
+
+import asyncio
+import sys
+
+import msgspec
+from msgspec import Struct
+
+from experiments.relay import Relay, Way, precisely
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """From ``site`` to ``other``. ``target``: open a relay to this ``host:port`` at ``other``. ``delay_s``, ``jitter_s``, ``joined``: change it."""
+
+    site: str = ""
+    other: str = ""
+    target: str | None = None
+    delay_s: float | None = None
+    jitter_s: float = 0.0
+    joined: bool | None = None
+
+
+class Reply(Struct, frozen=True, omit_defaults=True):
+    """``address``: of the relay that was asked for. ``traffic``: sites and bytes delivered, of every way so far. ``error``: what went wrong."""
+
+    address: str = ""
+    traffic: list[tuple[str, str, int]] = []
+    error: str = ""
+
+
+class Links:
+    """Every way between two sites that was mentioned, and the relays."""
+
+    def __init__(self) -> None:
+        self._ways: dict[tuple[str, str], Way] = {}
+        self._relays: list[Relay] = []
+
+    async def answer(self, request: Request) -> Reply:
+        """Do as asked."""
+        way = self._ways.setdefault((request.site, request.other), Way()) if request.site else Way()
+        if request.delay_s is not None:
+            way.delay_s, way.jitter_s = request.delay_s, request.jitter_s
+        if request.joined is not None:
+            (way.joined.set if request.joined else way.joined.clear)()
+        address = await self._open(request.target, way, request) if request.target else ""
+        return Reply(address, [(site, other, way.delivered_bytes) for (site, other), way in self._ways.items()])
+
+    async def _open(self, target: str, way: Way, request: Request) -> str:
+        relay = Relay(target, way, self._ways.setdefault((request.other, request.site), Way()))
+        self._relays.append(relay)
+        return await relay.open()
+
+    async def close(self) -> None:
+        """Every connection."""
+        for relay in self._relays:
+            await relay.close()
+
+
+async def _serve() -> None:
+    links = Links()
+    while line := await asyncio.to_thread(sys.stdin.buffer.readline):
+        try:
+            reply = await links.answer(msgspec.json.decode(line, type=Request))
+        except (OSError, ValueError) as error:
+            reply = Reply(error=str(error))
+        print(msgspec.json.encode(reply).decode(), flush=True)
+    await links.close()
+
+
+if __name__ == "__main__":
+    precisely(_serve())

@@ -1,0 +1,96 @@
+"""Machines that somebody has reserved elsewhere, and the inventory that reaches them. Nobody is asked for anything here: all comes from a file."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from shlex import quote
+
+from msgspec import Struct
+
+from ares.machine.named_files import read_named
+from ares.model.errors import BadInput
+from ares.tracing.tree import printable
+from experiments.testbeds.inventory import Host, Value, ssh
+from experiments.testbeds.plan import GROUPS, check_address, check_name, check_user
+
+FILE_BYTES_MAX = 1 << 24
+GROUP_PATTERNS = {
+    "servers": "server*", "consensus": "consensus*", "writers": "writer*", "readers": "reader*", "recons": "recon*", "clients": "client*",
+}  # fmt: skip
+"""Which hosts are in which group, by their names, if nothing else is said."""
+
+
+class Jump(Struct, frozen=True):
+    """A machine through which others are reached by SSH."""
+
+    user: str
+    address: str
+    port: int
+
+
+class Machine(Struct, frozen=True):
+    """One that was reserved. ``login``: where sshd is; ``inner``, ``outer``: its addresses among the machines of the reservation, and elsewhere."""
+
+    name: str
+    site: str
+    login: str
+    port: int
+    user: str
+    inner: str | None
+    outer: str
+    jump: Jump | None = None
+
+
+class Access(Struct, frozen=True):
+    """How the controller gets in. ``known_hosts`` has the machines' host keys: nothing is believed at first sight."""
+
+    known_hosts: Path
+    key: Path | None = None
+    user: str | None = None
+
+
+def read(path: Path) -> bytes:
+    """Raises BadInput."""
+    try:
+        return read_named(path, FILE_BYTES_MAX)[0]
+    except OSError as error:
+        raise BadInput(f"{printable(str(path))} cannot be read: {error.strerror}; nothing was written") from None
+
+
+def hosts(machines: Sequence[Machine], access: Access, patterns: Sequence[tuple[str, str]]) -> list[Host]:
+    """As an inventory has them. ``patterns``: groups, and names with ``*`` and ``?``. Raises BadInput for what nobody may have meant.
+
+    Processes listen on inner addresses if all machines have one, else on outer ones: a network that some have does not join all.
+    """
+    seen: dict[str, Machine] = {}
+    for machine in machines:
+        if seen.setdefault(check_name(machine.name), machine) is not machine:
+            raise BadInput(f"two machines are called {machine.name!r}; give them different names. Nothing was written")
+    if strange := {group for group, _ in patterns} - set(GROUPS):
+        raise BadInput(f"there is no group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was written")
+    inner = all(machine.inner for machine in machines)
+    made = []
+    for machine in machines:
+        variables: dict[str, Value] = {"ansible_host": check_address(machine.login), "ansible_port": machine.port}
+        variables |= ssh(access.user or machine.user, access.key, access.known_hosts.absolute(), *_through(machine, access))
+        variables |= {"ares_address": check_address((machine.inner if inner else None) or machine.outer), "ares_site": check_name(machine.site)}
+        groups = list(dict.fromkeys(group for group, pattern in patterns if fnmatchcase(machine.name, pattern)))
+        made.append(Host(machine.name, groups, variables))
+    return made
+
+
+def _through(machine: Machine, access: Access) -> list[str]:
+    """Options of SSH for a machine behind another: ProxyJump would take neither our key nor our known hosts there."""
+    if machine.jump is None:
+        return []
+    options = ssh(machine.jump.user, access.key, access.known_hosts.absolute())["ansible_ssh_common_args"]
+    key = f"-i {quote(str(access.key))} " if access.key else ""
+    where = f"{check_user(machine.jump.user)}@{check_address(machine.jump.address)}"
+    return [f"ProxyCommand=ssh {options} {key}-p {machine.jump.port} -W [%h]:%p {where}"]
+
+
+def port(text: str) -> int:
+    """Raises BadInput."""
+    if not text.isdecimal() or not 0 < int(text[:6]) < 65536:
+        raise BadInput(f"{printable(text)!r} is not a port; nothing was written")
+    return int(text)

@@ -1,0 +1,250 @@
+"""What a testbed `local` leaves on the machine, written down before it is made, so that it can be removed when its maker is gone.
+
+PLACE has a directory for each testbed, called by its number. The names of everything that it makes begin with ``arestb`` and the number; nothing else
+is ever removed. Its maker holds a lock for as long as it lives: what is locked is left alone.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ares.model.errors import AresError, BadInput
+from ares.testing import namespaces
+from ares.testing.namespaces import NamespaceFailed
+
+PLACE = Path("/run/ares-testbed")
+TESTBEDS_MAX = 8
+_END_S = 10.0
+_ASK_S = 0.02
+
+
+class Leftover(AresError):
+    """Something of a testbed could not be removed."""
+
+
+class State(Struct, frozen=True):
+    """What there is of a testbed, or is about to be. ``directory``: its files, all of which it made. ``link``: its interface on the machine."""
+
+    number: int
+    maker: int
+    directory: str
+    link: str
+    namespaces: list[str]
+    hosts: dict[str, str] = {}
+    """Their sites."""
+
+
+class Slot:
+    """The place of one testbed while somebody holds it."""
+
+    def __init__(self, number: int, lock: int) -> None:
+        self.number = number
+        self.place = PLACE / str(number)
+        self.prefix = f"arestb{number}"
+        self._lock = lock
+
+    def write(self, state: State) -> None:
+        """Before anything of it is made."""
+        partial = self.place / "state.partial"
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
+        partial.rename(self.place / "state.json")
+
+    def read(self) -> State | None:
+        """None if nothing was made. Raises Leftover if it cannot be told what was."""
+        path = self.place / "state.json"
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=State)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Leftover(f"{path} cannot be read ({error}). Nothing was removed; `ip netns` shows namespaces named {self.prefix}") from None
+        names = [state.link, *state.namespaces]
+        if any(name != self.prefix and not name.startswith(f"{self.prefix}-") for name in names):
+            raise Leftover(f"{path} names what is not of testbed {self.number}; nothing was removed")
+        return state
+
+    def release(self) -> None:
+        """Let go of it, and leave what there is."""
+        os.close(self._lock)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """PLACE is there, and nobody else changes what is in it; it goes when it is empty."""
+    directory = os.open(PLACE.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        PLACE.mkdir(mode=0o700, exist_ok=True)
+        yield
+        with contextlib.suppress(OSError):
+            PLACE.rmdir()
+    finally:
+        os.close(directory)
+
+
+def claim() -> Slot:
+    """A slot that nobody has. Raises BadInput if there is none."""
+    taken = []
+    with _one_at_a_time():
+        for number in range(TESTBEDS_MAX):
+            place = PLACE / str(number)
+            if place.exists() or (network := _overlapping(network_of(number))):
+                taken.append("a testbed" if place.exists() else f"a route of this machine to {network}")
+                continue
+            place.mkdir(mode=0o700)
+            slot = _hold(number)
+            assert slot is not None
+            return slot
+    first, by = network_of(0), " and ".join(dict.fromkeys(taken))
+    raise BadInput(
+        f"no network is free for a testbed: {first}.0.0/16 and the {TESTBEDS_MAX - 1} after it are taken by {by}. "
+        "Nothing was made. `python -m experiments local status` shows testbeds, `clean` removes those that nobody uses"
+    )
+
+
+def network_of(number: int) -> str:
+    """The first two bytes of the addresses of a testbed."""
+    return f"10.{160 + number}"
+
+
+def _overlapping(network: str) -> str:
+    """A network that the machine has a route to and the testbed would take."""
+    ours = f"{network}.0.0/16"
+    shown = namespaces.run("ip", "-json", "-4", "route", "show", "table", "all", "root", ours)
+    above = namespaces.run("ip", "-json", "-4", "route", "show", "table", "all", "match", ours)
+    routes = [route["dst"] for text in (shown, above) for route in json.loads(text or "[]")]
+    return next((route for route in routes if route not in ("default", "0.0.0.0/0")), "")
+
+
+def _hold(number: int) -> Slot | None:
+    """None if somebody holds it."""
+    lock = os.open(PLACE / str(number) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # children do not get it: they may outlive the maker
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return Slot(number, lock)
+
+
+def standing() -> Iterator[tuple[int, Slot | None]]:
+    """Every testbed that there is, by its number; None instead of one whose maker lives. The others are held while they are looked at."""
+    if os.geteuid() != 0:
+        raise BadInput("testbeds on this machine are root's. Run it as root (sudo)")
+    if not PLACE.exists():
+        return
+    with _one_at_a_time():
+        for place in sorted(PLACE.iterdir()):
+            if place.name.isdecimal():
+                slot = _hold(int(place.name))
+                yield int(place.name), slot
+                if slot is not None:
+                    slot.release()
+
+
+def status() -> list[str]:
+    """A line for each testbed."""
+    lines = []
+    for number, slot in standing():
+        try:
+            state = Slot(number, -1).read()
+        except Leftover as error:
+            lines.append(str(error))
+            continue
+        if state is None:
+            lines.append(f"testbed {number}: nothing was made yet")
+            continue
+        user = f"used by process {state.maker}" if slot is None else "standing by itself"
+        there = [name for name in state.namespaces if name in _namespaces()]
+        lines.append(f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: {len(set(state.hosts.values()))}, namespaces: {len(there)}")
+        lines.append(f"  inventory: {state.directory}/inventory.yml")
+    return lines
+
+
+def clean() -> list[str]:
+    """Remove every testbed whose maker is gone; what was removed, and what was not, in lines."""
+    lines = []
+    for number, slot in standing():
+        if slot is None:
+            lines.append(f"testbed {number} is in use by a process that lives; it was left alone")
+            continue
+        try:
+            lines.append(f"testbed {number}: removed {', '.join(_remove(slot)) or 'nothing, as nothing was made'}")
+        except (Leftover, NamespaceFailed) as error:
+            lines.append(f"testbed {number}: {error}")
+    return lines
+
+
+def remove(slot: Slot) -> None:
+    """Everything that the testbed made, and the slot. Raises Leftover."""
+    with _one_at_a_time():
+        _remove(slot)
+        slot.release()
+
+
+def _remove(slot: Slot) -> list[str]:
+    """What was removed. What is not there any more is passed over."""
+    removed = []
+    if state := slot.read():
+        _end_masters(slot.place)
+        there = [name for name in state.namespaces if name in _namespaces()]
+        if ended := _end_processes(there):
+            removed.append(f"{ended} processes")
+        if (Path("/sys/class/net") / state.link).exists():
+            namespaces.run("ip", "link", "del", state.link)
+            removed.append(f"interface {state.link}")
+        for name in there:
+            namespaces.remove(name)
+        if left := [name for name in there if name in _namespaces()]:
+            raise Leftover(f"namespace {left[0]} could not be removed; run the same again")
+        removed += [f"{len(there)} namespaces"] if there else []
+        if Path(state.directory).exists():
+            shutil.rmtree(state.directory)
+            removed.append(state.directory)
+    shutil.rmtree(slot.place)
+    return removed
+
+
+def processes(namespace: str) -> list[int]:
+    """Pids of those in a network namespace; of one that was only half made, none."""
+    try:
+        return [int(pid) for pid in namespaces.run("ip", "netns", "pids", namespace).split()]
+    except NamespaceFailed:
+        return []
+
+
+def _namespaces() -> set[str]:
+    return {line.split()[0] for line in namespaces.run("ip", "netns", "list").splitlines() if line}
+
+
+def _end_processes(names: list[str]) -> int:
+    ended: set[int] = set()
+    deadline_s = time.monotonic() + _END_S
+    while left := [pid for name in names for pid in processes(name)]:
+        if time.monotonic() > deadline_s:
+            raise Leftover(f"processes {left} do not end; nothing else was removed")
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        ended.update(left)
+        time.sleep(_ASK_S)
+    return len(ended)
+
+
+def _end_masters(place: Path) -> None:
+    """Connections that ssh keeps open for those that come after: the next testbed has the same addresses and other hosts."""
+    for socket in place.glob("cp/*"):
+        subprocess.run(
+            ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"], capture_output=True, check=False, timeout=_END_S
+        )

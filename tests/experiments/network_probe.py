@@ -1,0 +1,93 @@
+"""What two hosts try on the network between them: `serve ADDRESS`, and `rtt`, `lost` or `rate` ADDRESS PORT COUNT on the other; prints one number."""
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+
+DATAGRAMS_AT_ONCE = 20
+PIECE = b"x" * 65536
+
+
+def serve(address: str) -> None:
+    """Send everything back that comes by TCP or UDP on one port, which is printed; but what comes by TCP after an "s" is only counted."""
+    streams, datagrams = socket.create_server((address, 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.bind(streams.getsockname())
+    threading.Thread(target=_echo_datagrams, args=(datagrams,), daemon=True).start()
+    sys.stdout.write(f"{streams.getsockname()[1]}\n")
+    sys.stdout.flush()
+    while True:
+        threading.Thread(target=_answer, args=(streams.accept()[0],), daemon=True).start()
+
+
+def _echo_datagrams(datagrams: socket.socket) -> None:
+    while True:
+        data, sender = datagrams.recvfrom(2048)
+        datagrams.sendto(data, sender)
+
+
+def _answer(stream: socket.socket) -> None:
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with stream:
+        kind = stream.recv(1)
+        while data := stream.recv(65536):
+            if kind == b"e":
+                stream.sendall(data)
+        stream.sendall(b"end")
+
+
+def rtt(address: tuple[str, int], count: int) -> float:
+    """The shortest of so many round trips, in milliseconds: the load of the machine only adds."""
+    best = 1e9
+    with socket.create_connection(address, timeout=1.5) as stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream.sendall(b"e")
+        for _ in range(count):
+            begin = time.perf_counter()
+            stream.sendall(b"x")
+            stream.recv(1)
+            best = min(best, time.perf_counter() - begin)
+    return best * 1000
+
+
+def lost(address: tuple[str, int], count: int) -> float:
+    """The part of datagrams that did not come back."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        datagrams.connect(address)
+        sending = threading.Thread(target=_send, args=(datagrams, count))
+        sending.start()
+        back = 0
+        datagrams.settimeout(1)
+        with contextlib.suppress(TimeoutError):
+            while back < count:
+                back += len(datagrams.recv(2048))
+        sending.join()
+    return 1 - back / count
+
+
+def _send(datagrams: socket.socket, count: int) -> None:
+    for _ in range(0, count, DATAGRAMS_AT_ONCE):
+        for _ in range(DATAGRAMS_AT_ONCE):
+            datagrams.send(b"x")
+        time.sleep(0.002)
+
+
+def rate(address: tuple[str, int], count: int) -> float:
+    """Bits a second, of so many bytes that all arrived."""
+    begin = time.perf_counter()
+    with socket.create_connection(address, timeout=30) as stream:
+        stream.sendall(b"s")
+        for _ in range(count // len(PIECE)):
+            stream.sendall(PIECE)
+        stream.shutdown(socket.SHUT_WR)
+        assert stream.recv(3) == b"end"
+    return count // len(PIECE) * len(PIECE) * 8 / (time.perf_counter() - begin)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve(sys.argv[2])
+    else:
+        tried = {"rtt": rtt, "lost": lost, "rate": rate}[sys.argv[1]]((sys.argv[2], int(sys.argv[3])), int(sys.argv[4]))
+        sys.stdout.write(f"{tried}\n")
