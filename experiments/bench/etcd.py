@@ -32,6 +32,7 @@ class Etcd(Struct, frozen=True):
     value_bytes_max: int | None = REQUEST_BYTES_MAX - 4096
     fails_over: bool = True
     warm_up_s: float = 0.0
+    n: int = N
 
     def missing(self) -> str | None:
         """Debian's package starts a service of its own on port 2379, which the bench neither needs nor touches."""
@@ -42,16 +43,16 @@ class Etcd(Struct, frozen=True):
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
         """Serves when every member knows the same leader."""
-        ports = free_ports(2 * N)
-        clients, peers = ports[:N], ports[N:]
+        ports = free_ports(2 * self.n)
+        clients, peers = ports[: self.n], ports[self.n :]
         cluster = ",".join(f"m{number}=http://127.0.0.1:{port}" for number, port in enumerate(peers))
-        commands = {f"m{number}": _command(directory, number, clients[number], peers[number], cluster) for number in range(N)}
+        commands = {f"m{number}": _command(directory, number, clients[number], peers[number], cluster) for number in range(self.n)}
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ETCD")}
         with programs(directory, commands, environment) as servers:
             await_that(lambda: _leader(clients) is not None, "that etcd has a leader", START_S, directory / "m0.log")
             leader = _leader(clients)
             assert leader is not None
-            order = [leader, *(number for number in range(N) if number != leader)]
+            order = [leader, *(number for number in range(self.n) if number != leader)]
             endpoints = tuple(f"127.0.0.1:{clients[number]}" for number in order)
             yield Running(EtcdStore(endpoints), servers, replica=f"m{order[-1]}", leader=f"m{leader}")
 

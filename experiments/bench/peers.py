@@ -68,6 +68,7 @@ class Ares(Struct, frozen=True):
     note: str = ""
     n: int = N
     k: int = K
+    consensus: int = 0
     value_bytes_max: int | None = None
     fails_over: bool = True
     warm_up_s: float = 0.0
@@ -81,7 +82,7 @@ class Ares(Struct, frozen=True):
         """``directory`` is not used: a cluster makes its own beside it."""
         security = "curve" if self.secured else "none"
         k = self.k if self.dap == "ec" else None
-        with local_cluster(self.n, self.dap, k, security=security, durability=self.durability) as file:
+        with local_cluster(self.n, self.dap, k, self.consensus, security=security, durability=self.durability) as file:
             servers = {str(id): int((file.parent / "run" / f"{id}.pid").read_text()) for id in Settings.load(file).servers}
             yield Running(AresStore(str(file), self.fast_read, self.piggyback), servers, replica=f"s{self.n // 2}")
 

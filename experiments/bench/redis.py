@@ -29,6 +29,7 @@ class Redis(Struct, frozen=True):
     value_bytes_max: int | None = None
     fails_over: bool = False
     warm_up_s: float = 0.0
+    n: int = N
 
     def missing(self) -> str | None:
         """Debian's package starts a service of its own on port 6379, which the bench neither needs nor touches."""
@@ -37,17 +38,17 @@ class Redis(Struct, frozen=True):
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
         """Serves when all replicas have finished their first synchronisation."""
-        ports = free_ports(N)
+        ports = free_ports(self.n)
         commands = {}
         for number, port in enumerate(ports):
             (directory / f"r{number}").mkdir()
             commands[f"r{number}"] = self._command(port, directory / f"r{number}", None if number == 0 else ports[0])
         with programs(directory, commands) as servers:
-            ready = f"connected_slaves:{N - 1}"
+            ready = f"connected_slaves:{self.n - 1}"
 
             def synchronised() -> bool:
                 told = _info(ports[0])
-                return ready in told and told.count("state=online") == N - 1
+                return ready in told and told.count("state=online") == self.n - 1
 
             await_that(synchronised, "that all replicas of Redis follow", START_S, directory / "r0.log")
             yield Running(RedisStore(f"127.0.0.1:{ports[0]}", self.wait), servers, replica="r2", leader="r0")

@@ -1,0 +1,85 @@
+"""The commands `list`, `run` and `report` of `python -m experiments`."""
+
+import argparse
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
+from experiments.rounds.engine import Engine
+from experiments.rounds.scenario import SCALES, Round, Scenario, protocols_of, scenarios
+
+RESULTS = Path("results/experiments")
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add them to those of the program."""
+    listing = commands.add_parser("list", help="scenarios, what they vary, how long they take")
+    listing.set_defaults(run=show)
+    running = commands.add_parser(
+        "run", help="carry out the rounds of scenarios", epilog="Example: python -m experiments run scalability --scale quick"
+    )
+    running.add_argument("scenario", nargs="*", metavar="NAME", help="which scenarios (default: all)")
+    running.add_argument("--scale", choices=SCALES, default="quick")
+    running.add_argument("--protocol", metavar="A,B", help="only these: ARES, ABD, Cassandra, Redis, RedisW, etcd, or names as `list` has them")
+    running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
+    running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
+    running.add_argument("--testbed", choices=["processes"], default="processes", help="where the rounds run")
+    running.add_argument("--seed", type=int, default=1)
+    running.set_defaults(run=carry_out)
+    reporting = commands.add_parser("report", help="import results and make a page of them")
+    reporting.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    reporting.set_defaults(run=report)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Every scenario in three lines."""
+    for name, scenario in scenarios().items():
+        print(f"{name}: {scenario.title}\n  {scenario.seen_in}\n  {', '.join(scenario.protocols)}")
+        for scale in SCALES:
+            rounds = list(scenario.rounds(scale))
+            varied = "; ".join(f"{key} {_values(values)}" for key, values in scenario.varies(scale).items()) or "nothing varies"
+            print(f"  {scale}: {len(rounds)} rounds, about {_minutes(rounds)}: {varied}")
+    return 0
+
+
+def _values(values: list[Any]) -> str:
+    return ", ".join("+".join(value) or "none" if isinstance(value, list) else str(value) for value in values)
+
+
+def _minutes(rounds: list[Round]) -> str:
+    minutes = sum(round.expected_s for round in rounds) / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+
+
+def carry_out(arguments: argparse.Namespace) -> int:
+    """The rounds, then the database and the page. 1 if a round failed."""
+    rounds = [round for scenario in _chosen(arguments.scenario) for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))]
+    if not rounds:
+        raise BadInput("no round is left: the scenarios have none of these protocols")
+    print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)
+    failed = Engine(arguments.results, arguments.seed, lambda line: print(line, flush=True)).run(rounds, arguments.resume)
+    report(arguments)
+    for name in failed:
+        print(f"failed: {name}; what it left is under {arguments.results}/failed, and --resume does it again")
+    return 1 if failed else 0
+
+
+def _chosen(names: list[str]) -> list[Scenario]:
+    known = scenarios()
+    if unknown := [name for name in names if name not in known]:
+        raise BadInput(f"there is no scenario {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[name] for name in names or known]
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Import everything that is new, and make the page anew from all of it."""
+    runs = [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed"] if arguments.results.is_dir() else []
+    if not runs:
+        raise BadInput(f"there are no rounds in {arguments.results}: `python -m experiments run` makes some")
+    database, page = arguments.results / "results.db", arguments.results / "report.html"
+    for words in (["import", *runs, "--into", database], ["report", database, "-o", page]):
+        if status := subprocess.run(python("-m", "ares", "results", *words), check=False).returncode:
+            return status
+    return 0

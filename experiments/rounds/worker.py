@@ -1,0 +1,246 @@
+"""One process of a round: it carries some of its clients, each with connections and a log of its own. Started by the engine with a :class:`Work`.
+
+A client of ares logs what ares logs (docs/tracing.md); a client of another store gets a line of the same names for each operation.
+"""
+
+import asyncio
+import random
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from ares.client.connect import connect
+from ares.client.manager import Manager
+from ares.cluster.settings import Settings
+from ares.fragment.divide import Sizes
+from ares.machine.loop import run
+from ares.model.configuration import Algorithm, Configuration
+from ares.model.errors import AresError
+from experiments.algorithms import Plain, Register, open_register
+from experiments.bench.generator import connected
+from experiments.bench.stores import AresStore, Clients, Store
+from experiments.paper_algorithms import PaperAlgorithm
+from experiments.rounds.scenario import Parameters
+
+KEY = "object"
+DOMAIN = "round"
+MOVE_TIMEOUT_S = 120.0
+
+ALGORITHM_OF = {
+    "ABD": PaperAlgorithm("ABD", "abd"),
+    "ARES_ABD": PaperAlgorithm("AresABD", "abd"),
+    "ARES_EC": PaperAlgorithm("AresEC", "ec"),
+    "ARES_MIXED": PaperAlgorithm("AresABD", "abd"),
+    "COARES_ABD": PaperAlgorithm("CoAresABD", "abd", coverable=True),
+    "COARES_EC": PaperAlgorithm("CoAresEC", "ec", coverable=True),
+    "COARES_ABD_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
+    "COARES_EC_F": PaperAlgorithm("CoAresECF", "ec", coverable=True, fragmented=True),
+}
+"""The protocols of scenarios that are ares's. ABD is that of ARES_ABD without reconfigurations, with two rounds for every operation."""
+
+Role = Literal["create", "read", "write", "reconfigure"]
+
+
+class Work(Struct, frozen=True):
+    """``clients``: their numbers. ``begin_s``: when the work begins, by the machine's monotonic clock. ``logs``: the directory of the logs."""
+
+    store: Store
+    protocol: str
+    parameters: Parameters
+    role: Role
+    clients: tuple[int, ...]
+    seed: int
+    logs: str
+    begin_s: float = 0.0
+
+
+class ForeignLog:
+    """The log of a client of another store."""
+
+    def __init__(self, path: Path, client: int) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._client = str(client)
+        self._count = 0
+
+    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None) -> None:
+        self._count += 1
+        line = {
+            "asctime": datetime.now(UTC).isoformat(),
+            "levelname": "INFO",
+            "name": "experiments.rounds",
+            "message": f"{operation.upper()}-COMPLETE",
+            "status": "SUCCESS" if error is None else "UNSUCCESS",
+            "outcome": "ok" if error is None else "unknown" if operation == "write" else "failed",
+            "error": error,
+            "op": operation,
+            "clientID": self._client,
+            "opID": f"{operation}-{self._client}-{self._count}",
+            "objectID": KEY,
+            "file_size": size if error is None else 0,
+            "op_latency_start": began_s,
+            "op_latency_end": ended_s,
+            "op_latency": ended_s - began_s,
+        }
+        self._file.write(msgspec.json.encode(line).decode() + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Once:
+    """A loop of one operation (experiments/bench/closed_loop.py): what it asks, and what became of it."""
+
+    def __init__(self, value: bytes | None) -> None:
+        self._value = value
+        self._asked = False
+        self.began_s = self.ended_s = 0.0
+        self.size = 0 if value is None else len(value)
+        self.error: str | None = None
+
+    def ask(self) -> tuple[str, bytes | None] | None:
+        if self._asked:
+            return None
+        self._asked = True
+        self.began_s = time.perf_counter()
+        return KEY, self._value
+
+    def answered(self, value: bytes | None = None) -> None:
+        self.ended_s = time.perf_counter()
+        self.size = len(value) if value is not None else self.size
+
+    def failed(self, why: str) -> None:
+        self.ended_s, self.error = time.perf_counter(), why
+
+
+class Foreign:
+    """A client of another store, as :class:`experiments.algorithms.Register`."""
+
+    def __init__(self, clients: Clients, log: ForeignLog) -> None:
+        self._clients, self._log = clients, log
+
+    async def write(self, value: bytes) -> bool:
+        return await self._operate("write", _Once(value))
+
+    async def read(self) -> bytes:
+        await self._operate("read", _Once(None))
+        return b""
+
+    async def _operate(self, operation: str, once: _Once) -> bool:
+        await self._clients.run([once])
+        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error)
+        return once.error is None
+
+
+def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:
+    """Over these servers; the erasure code with ``parity``, as far as so many servers can have it."""
+    if dap == "abd":
+        return Configuration.abd(servers, allow_no_faults=True)
+    return Configuration.ec(servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True)
+
+
+class Worker:
+    """What the process does."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._closing: list[Manager | Clients | ForeignLog] = []
+
+    async def run(self) -> None:
+        """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
+        try:
+            await asyncio.gather(*(self._live(client) for client in self.work.clients))
+        finally:
+            for each in self._closing:
+                closed = each.close()
+                if closed is not None:
+                    await closed
+
+    async def _live(self, client: int) -> None:
+        work, chance = self.work, random.Random(f"{self.work.seed} {client}")
+        if work.role == "reconfigure":
+            return await self._reconfigure(await self._manager(client), chance)
+        register = await self._register(client)
+        if work.role == "create":
+            return await self._once(register, client == work.clients[0], chance)
+        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        if work.parameters.rate:
+            return await self._open_loop(register, chance)
+        for _ in range(work.parameters.operations):
+            await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
+            await self._once(register, work.role == "write", chance)
+        return None
+
+    async def _open_loop(self, register: Register, chance: random.Random) -> None:
+        parameters = self.work.parameters
+        began_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for number in range(parameters.operations):
+                await asyncio.sleep(max(0.0, began_s + number / parameters.rate - time.monotonic()))
+                group.create_task(self._once(register, self.work.role == "write", chance))
+
+    async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
+        with suppress(AresError):  # it is in the log
+            if writes:
+                await register.write(chance.randbytes(self.work.parameters.object_size))
+            else:
+                await register.read()
+
+    async def _register(self, client: int) -> Register:
+        work = self.work
+        if isinstance(work.store, AresStore):
+            parameters, algorithm = work.parameters, ALGORITHM_OF[work.protocol]
+            servers = [str(server) for server in Settings.load(work.store.file).servers]
+            create = configuration_of(algorithm.dap, servers, parameters.parity)
+            sizes = Sizes(parameters.block_min, (parameters.block_min + parameters.block_max) // 2, parameters.block_max)
+            manager = await self._manager(client)
+            if work.protocol == "ARES_MIXED":  # the primitives change under it
+                return Plain(await manager.domain(DOMAIN, create=create), KEY)
+            return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
+        log, clients = ForeignLog(self._log_path(client), client), await connected(work.store, 1)
+        self._closing += [clients, log]
+        return Foreign(clients, log)
+
+    async def _manager(self, client: int) -> Manager:
+        work = self.work
+        assert isinstance(work.store, AresStore)
+        settings = Settings.load(work.store.file)
+        on = () if work.protocol == "ABD" else work.parameters.switches
+        switches = {name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")}
+        if work.protocol == "ABD":
+            switches |= {"piggyback": True, "optimised": False}
+        settings = structs.replace(settings, client=structs.replace(settings.client, **switches))
+        manager = await connect(settings, operation_log=self._log_path(client))
+        self._closing.append(manager)
+        return manager
+
+    def _log_path(self, client: int) -> Path:
+        return Path(self.work.logs) / f"client-{client}.log"
+
+    async def _reconfigure(self, manager: Manager, chance: random.Random) -> None:
+        """Every so many seconds after the last one has ended, onto servers that answer."""
+        work, parameters = self.work, self.work.parameters
+        assert isinstance(work.store, AresStore)
+        store = await manager.domain(DOMAIN)
+        dap = ALGORITHM_OF[work.protocol].dap
+        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        for _ in range(parameters.reconfigurations):
+            await asyncio.sleep(parameters.reconfigure_every_s)
+            answers = (await manager.status()).servers
+            servers = everybody = [str(server) for server, said in answers.items() if said is not None]  # a move begins with servers that run
+            if parameters.target != "same" and work.protocol == "ARES_MIXED":
+                dap = "ec" if dap == "abd" else "abd"
+            if parameters.target == "random":
+                servers = chance.sample(everybody, chance.choice([n for n in (3, 5, 7, 9, 11) if n <= len(everybody)] or [len(everybody)]))
+            with suppress(AresError):  # it is in the log
+                await store.reconfigure(configuration_of(dap, servers, parameters.parity), timeout_s=MOVE_TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    run(Worker(msgspec.json.decode(sys.stdin.buffer.read(), type=Work)).run())

@@ -1,0 +1,79 @@
+"""Rounds with real processes: what they leave, a server that is killed in one, one that fails, and going on."""
+
+import json
+import sqlite3
+import subprocess
+
+import pytest
+
+from ares.cluster.home import held
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
+from experiments import ENVIRONMENT
+from experiments.rounds import engine as subject
+from experiments.rounds.engine import Engine
+from experiments.rounds.scenario import Fault, Parameters, Round
+
+pytestmark = pytest.mark.process
+
+SHORT = Parameters(servers=4, parity=2, operations=5, interval_s=0.2, readers=2, reconfigurers=1, reconfigurations=1, reconfigure_every_s=0.5)
+
+
+def round_of(protocol="ARES_EC", parameters=SHORT, faults=(), iteration=1):
+    return Round("short", protocol, parameters, {"servers": parameters.servers}, iteration, faults)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path):
+    told: list[str] = []
+    rounds = [round_of(faults=(Fault(at_share=0.5, event="crash", server=3),))]
+    assert Engine(tmp_path, 7, told.append).run(rounds, resume=False) == []
+    directory = tmp_path / "short" / "ARES_EC_servers-4_1"
+    described = json.loads((directory / "run.json").read_text())
+    assert (described["algorithm"], described["servers"], described["k"], described["m"]) == ("ARES_EC", 4, 2, 2)
+    assert described["provenance"]["seed"] == 7
+    events = lines(directory / "events.jsonl")
+    assert [event["event"] for event in events] == ["phase", "crash", "phase"]
+    operations = [line for path in directory.glob("client-*.log") for line in lines(path)]
+    done = {op: [line["status"] for line in operations if line["op"] == op] for op in ("read", "write", "reconfigure")}
+    assert {op: len(statuses) for op, statuses in done.items()} == {"read": 10, "write": 5, "reconfigure": 1}
+    assert set(done["read"] + done["write"]) == {"SUCCESS"}  # one crash of four is survived
+    with pytest.raises(BadInput, match="1 of these 1 rounds already: --resume goes on"):
+        Engine(tmp_path, 7, told.append).run(rounds, resume=False)
+    before = (directory / "run.json").read_bytes()
+    assert Engine(tmp_path, 7, told.append).run(rounds, resume=True) == []
+    assert (directory / "run.json").read_bytes() == before
+    asked = subprocess.run(python("-m", "experiments", "report", "--results", tmp_path), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stderr
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    with sqlite3.connect(tmp_path / "results.db") as database:
+        assert database.execute("select count(*) from operations where op in ('read', 'write', 'recon')").fetchone() == (16,)
+
+
+def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(subject, "HEAD_START_S", 1.0)
+    told: list[str] = []
+    quick = Parameters(servers=3, parity=1, operations=2, interval_s=0.0)
+    impossible = Parameters(servers=3, parity=1, operations=2, interval_s=0.0, block_min=7)
+    rounds = [round_of("COARES_ABD_F", impossible), round_of("ARES_ABD", quick)]
+    assert Engine(tmp_path, 1, told.append).run(rounds, resume=False) == ["short/COARES_ABD_F_servers-3_1"]
+    assert "FAILED: RoundFailed: clients ended with status" in told[0]
+    assert (tmp_path / "failed" / "short" / "COARES_ABD_F_servers-3_1.1" / "failure.json").exists()
+    assert (tmp_path / "short" / "ARES_ABD_servers-3_1" / "outcome.json").exists()
+
+
+def test_two_engines_do_not_work_in_one_directory(tmp_path):
+    with held(tmp_path), pytest.raises(BadInput):
+        Engine(tmp_path, 1, print).run([round_of()], resume=False)
+
+
+def test_what_an_engine_that_was_killed_left_is_kept_aside(tmp_path):
+    directory = tmp_path / "short" / "round"
+    for number in (1, 2):
+        subject._make_way(directory)
+        (directory / "client-1.log").write_text(str(number))
+    assert (tmp_path / "failed" / "short" / "round.1" / "client-1.log").read_text() == "1"
+    assert (directory / "client-1.log").read_text() == "2"

@@ -1,0 +1,83 @@
+"""Scenarios as files: every one is whole, and the rounds that come of them are those that the tables say."""
+
+import pytest
+
+from ares.model.errors import BadInput
+from experiments.rounds.scenario import OF_ARES, PROTOCOLS, SCALES, Parameters, protocols_of, scenarios
+
+WHOLE = """
+title = "A title"
+seen_in = "somewhere"
+protocols = ["ABD", "ETCD"]
+[fixed]
+readers = [1, 2]
+operations = 3
+[parity]
+3 = 1
+11 = 5
+[quick]
+servers = [3, 11]
+[paper]
+iterations = 2
+servers = 3
+readers = 7
+"""
+
+
+def written(directory, text):
+    (directory / "one.toml").write_text(text)
+    return scenarios(directory)["one"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", scenarios())
+def test_the_rounds_of_a_scenario_differ_in_their_names(name, scale):
+    rounds = list(scenarios()[name].rounds(scale))
+    assert rounds
+    assert len({round.name for round in rounds}) == len(rounds)
+    assert all(len(round.name) < 200 and "/" not in round.name for round in rounds)
+    assert all(round.protocol in OF_ARES or not round.faults for round in rounds)
+
+
+def test_all_quick_rounds_take_less_than_half_an_hour():
+    assert sum(round.expected_s for scenario in scenarios().values() for round in scenario.rounds("quick")) < 30 * 60
+
+
+def test_a_list_varies_and_the_scale_wins(tmp_path):
+    scenario = written(tmp_path, WHOLE)
+    assert scenario.varies("quick") == {"readers": [1, 2], "servers": [3, 11]}
+    quick = [(round.protocol, round.parameters.readers, round.parameters.servers, round.parameters.parity) for round in scenario.rounds("quick")]
+    assert quick == [(protocol, readers, servers, m) for readers in (1, 2) for servers, m in ((3, 1), (11, 5)) for protocol in ("ABD", "ETCD")]
+    paper = list(scenario.rounds("paper", ["ETCD"]))
+    assert [(round.name, round.iteration, round.parameters.readers) for round in paper] == [("ETCD_1", 1, 7), ("ETCD_2", 2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("operations = 3", "operations = 'x'", "operations"),
+        ("operations = 3", "operationz = 3", "operationz"),
+        ('"ABD", ', '"ABC", ', "ABC"),
+        ("3 = 1", "3 = 3", "parity 3 with 3 servers"),
+        ("[quick]", "[quick", "one.toml"),
+        ('title = "A title"', "", "title"),
+    ],
+)
+def test_a_file_that_is_no_scenario_says_why(tmp_path, old, new, why):
+    with pytest.raises(BadInput, match=why):
+        written(tmp_path, WHOLE.replace(old, new))
+
+
+def test_families_of_protocols():
+    assert protocols_of(None) == ()
+    assert protocols_of("ABD,ARES,ABD") == OF_ARES
+    assert protocols_of("RedisW,etcd") == ("REDIS_W", "ETCD")
+    with pytest.raises(BadInput, match="no protocol 'Mongo'"):
+        protocols_of("Mongo")
+    assert set(OF_ARES) < set(PROTOCOLS)
+
+
+def test_how_long_the_work_takes():
+    assert Parameters(operations=10, interval_s=2.0).expected_s == pytest.approx(10.2)
+    assert Parameters(operations=10, rate=5.0).expected_s == 2.0
+    assert Parameters(operations=1, interval_s=1.0, reconfigurers=1, reconfigurations=3, reconfigure_every_s=4.0).expected_s == 12.0
