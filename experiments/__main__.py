@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ares.model.errors import AresError
 from experiments.bench.processes import end_on_sigterm
+from experiments.rounds import commands as rounds
 from experiments.testbeds import commands as testbeds
 
 
@@ -16,6 +17,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """0, 1 if something could not be done, 2 if the command line is none."""
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    rounds.add(commands)
     testbeds.add(commands)
     arguments = parser.parse_args(given)
     end_on_sigterm()
