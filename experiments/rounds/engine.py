@@ -279,7 +279,7 @@ def provenance(seed: int) -> dict[str, object]:
         "commit": asked.stdout.strip() or None,
         "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",
         "load_average": os.getloadavg()[0],
-        "versions": {"ares": VERSION, "python": sys.version.split()[0]},
+        "versions": {"ares": VERSION, "cpython": sys.version.split()[0]},
         "seed": seed,
         "testbed": "processes",
     }
