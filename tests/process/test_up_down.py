@@ -1,5 +1,6 @@
 """A cluster's processes: started together, stopped exactly, never mistaken for others, never started again as if they remembered."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -81,7 +82,7 @@ def test_up_detached_and_down(cluster: Path) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--security", "curve")])
 def test_up_is_up_when_the_cluster_reads_writes_and_decides(tmp_path: Path, more: tuple[str, ...]) -> None:
-    for cluster in _made(tmp_path / "cluster", *more):
+    with contextlib.contextmanager(_made)(tmp_path / "cluster", *more) as cluster:
         assert ares("up", cluster, "--detach").returncode == 0
         file = cluster / "cluster.toml"
         told = json.loads(ares("-c", file, "status", "--json").stdout)

@@ -3,6 +3,7 @@
 `experiments/build_jaeger.sh` builds it; without it these tests skip.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -72,7 +73,7 @@ def test_a_trace_has_spans_of_the_client_and_of_servers(jaeger, protocol, tmp_pa
     endpoint = f"http://{jaeger['grpc' if protocol == 'grpc' else 'http']}"
     for name, value in {"TRACES_EXPORTER": "otlp", "EXPORTER_OTLP_PROTOCOL": protocol, "EXPORTER_OTLP_ENDPOINT": endpoint}.items():
         monkeypatch.setenv(f"OTEL_{name}", value)
-    for cli in running_cluster(tmp_path / "c"):
+    with contextlib.contextmanager(running_cluster)(tmp_path / "c") as cli:
         cli.ok("write", "greeting", stdin=b"hello")
 
         def whole(answer):
