@@ -14,7 +14,7 @@ from .floors import cited_sections, has_section, modules
 
 CHECKOUT = Path(ares.__file__).parent.parent
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
-FOLDERS = ("ares", "tests", "experiments", "packaging", "docs")
+FOLDERS = ("ares", "tests", "experiments", "packaging", "docs", "ansible", "playbooks")
 
 _path = re.compile(rf"(?<![\w/.\-])((?:{'|'.join(FOLDERS)})/[\w./*\-]*[\w/*])")
 _module = re.compile(r"-m ((?:ares|tests|experiments)[\w.]*\w)")
