@@ -39,6 +39,7 @@ EXPORT_SPANS = 128
 EXPORT_S = 1.0
 SLICE_S = 0.0002
 RESTS = 3.0
+WORK_S_MAX = 0.1
 """The exporter's thread has a quarter of a processor, at most."""
 
 CLOSE_S = 2.0
@@ -192,6 +193,7 @@ class Tracer:
             self._flush()
 
     def _flush(self) -> None:
+        self._rested_s = time.thread_time()
         while self._waiting:
             try:
                 for spans in batched(self._taken(), EXPORT_SPANS):
@@ -222,7 +224,7 @@ class Tracer:
         """In the exporter's thread: after some work, let others go on."""
         worked_s = time.thread_time() - self._rested_s
         if worked_s > SLICE_S and not self._closing:
-            time.sleep(RESTS * worked_s)
+            time.sleep(RESTS * min(worked_s, WORK_S_MAX))
             self._rested_s = time.thread_time()
 
     def close(self) -> None:
