@@ -49,7 +49,7 @@ def jaeger(tmp_path) -> Iterator[dict[str, str]]:
             asked(addresses, "/api/v3/services", lambda answer: True)
             yield addresses
         finally:
-            process.terminate()
+            process.kill()
 
 
 def asked(jaeger, path, enough):
