@@ -66,8 +66,11 @@ def _put_in_place(environment: dict[str, str], streams: list[str], encoding: str
             case "full":
                 os.dup2(os.open("/dev/full", os.O_RDWR), place)
             case "broken":
-                reader, writer = os.pipe()
-                os.dup2(writer if place else reader, place)
+                ends = os.pipe()  # they may have got the numbers of streams that are closed
+                os.dup2(ends[1] if place else ends[0], place)
+                for end in ends:
+                    if end != place:
+                        os.close(end)
             case "garbage" if place == 0:
                 os.dup2(os.open("/dev/urandom", os.O_RDONLY), place)
             case _:

@@ -133,7 +133,7 @@ async def exported() -> set[str]:
     """The names of all series that processes export."""
     host = Host(plain(requests(20)))
     vitals = host.vitals()
-    full = replace(vitals, description=replace(vitals.description, stored=Stored(1, 1)), commits=Histogram(DISK_S))
+    full = replace(vitals, description=replace(vitals.description, stored=Stored(1, 1, free_bytes=1)), commits=Histogram(DISK_S))
     traffic = Traffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
     pages = [
