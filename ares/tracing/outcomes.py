@@ -36,21 +36,23 @@ BOOKKEEPING = {"read": "lookup", "write": "record"}
 """On objects with reserved names, which say where domains begin: what a client does for itself."""
 
 MESSAGES = {
-    "read": "READ-COMPLETE-DSMM",
-    "write": "WRITE-COMPLETE-DSMM",
-    "delete": "DELETE-COMPLETE-DSMM",
-    "reconfigure": "RECONFIG-COMPLETE-DSMM",
-    "get": "READ-COMPLETE",
-    "put": "WRITE-COMPLETE",
-    "list": "LIST-COMPLETE",
+    **dict.fromkeys(("read", "get"), "READ"),
+    **dict.fromkeys(("write", "put"), "WRITE"),
+    "delete": "DELETE",
+    "reconfigure": "RECONFIG",
 }
+"""What the message of an operation begins with; of others, their own name in capitals."""
+
+_OF_MEMORY = ("read", "write", "delete", "reconfigure")
+"""On an object, and not on a file, they are operations of the shared memory (DSMM)."""
 
 
 class OperationSummary(Struct):
     """Times are in seconds; where parts ran side by side, the time they cover together.
 
-    ``parts``: by the phase and the name of what there was. ``configurations``: those that the operation went through. ``tag``: of the version that it
-    read or wrote, ``found``: the highest that the first phase met. ``size``: bytes of the value. ``moved``: objects, of a reconfiguration.
+    ``parts``: by the phase and the name of what there was; a phase itself stands under its own name. ``configurations``: those that the operation
+    went through. ``tag``: of the version that it read or wrote, ``found``: the highest that the first phase met. ``size``: bytes of the value.
+    ``moved``: objects, of a reconfiguration.
     """
 
     seconds: float
@@ -149,7 +151,7 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
     op, object = _named(whole.name, label)
     communication_s = covered_s([part for name in _WAITS for part in summary.of(name)])
     line = {
-        "message": MESSAGES.get(op, f"{op.upper()}-COMPLETE"),
+        "message": f"{MESSAGES.get(op, op.upper())}-COMPLETE{'-DSMM' if op in _OF_MEMORY and not getattr(label, 'kind', '') else ''}",
         "op": op,
         "objectID": object,
         "status": "SUCCESS" if error is None else "UNSUCCESS",

@@ -231,6 +231,8 @@ class Tracer:
         """Export what waits, for CLOSE_S at most, and close the log of operations."""
         if self._log is not None:
             self._log.close()
+        if self.dropped:
+            _logger.warning("%d operations, or requests of them, were not traced", self.dropped)
         with self._lock:
             thread, self._closing = self._thread, True
         if thread is not None:

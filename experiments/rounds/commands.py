@@ -34,9 +34,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Every scenario in three lines."""
+    """Every scenario in a few lines."""
     for name, scenario in scenarios().items():
-        print(f"{name}: {scenario.title}\n  {scenario.seen_in}\n  {', '.join(scenario.protocols)}")
+        print("\n  ".join(filter(None, (f"{name}: {scenario.title}", scenario.seen_in, ", ".join(scenario.protocols), scenario.note))))
         for scale in SCALES:
             rounds = list(scenario.rounds(scale))
             varied = "; ".join(f"{key} {_values(values)}" for key, values in scenario.varies(scale).items()) or "nothing varies"

@@ -26,7 +26,7 @@ from ares.cluster.home import held
 from ares.machine.interpreter import python
 from ares.model.errors import AresError, BadInput
 from ares.model.version import VERSION
-from experiments.bench.cassandra import CASSANDRA
+from experiments.bench.cassandra import CASSANDRA, NODES
 from experiments.bench.etcd import Etcd
 from experiments.bench.load import ENVIRONMENT
 from experiments.bench.peers import Ares, Peer, Running
@@ -58,7 +58,7 @@ class Outcome(Struct):
 
 
 def peer_of(protocol: str, parameters: Parameters) -> Peer:
-    """The store of a protocol, with so many servers. A majority of Redis's has a write when WAIT ends."""
+    """The store of a protocol, with so many servers. A majority of Redis's has a write when WAIT ends. Cassandra always has the same."""
     n = parameters.servers
     if protocol in OF_ARES:
         return Ares("ares", durability=parameters.durability, n=n, consensus=3 if parameters.reconfigurers else 1)
@@ -67,6 +67,16 @@ def peer_of(protocol: str, parameters: Parameters) -> Peer:
     if protocol == "CASSANDRA":
         return CASSANDRA[0]
     return Redis("redis", wait=n // 2 if protocol == "REDIS_W" else 0, n=n)
+
+
+def why_not(round: Round, peer: Peer) -> str | None:
+    """Why the round cannot be carried out here; None if it can."""
+    servers, size, most = round.parameters.servers, round.parameters.object_size, peer.value_bytes_max
+    if round.protocol == "CASSANDRA" and servers != NODES:
+        return f"Cassandra has {NODES} nodes here, and {servers} are asked for"
+    if most is not None and size > most:
+        return f"{peer.name} takes values of {most} bytes at most, and {size} are asked for"
+    return peer.missing()
 
 
 class Engine:
@@ -88,15 +98,15 @@ class Engine:
                     f"{self._results} has {len(done)} of these {len(rounds)} rounds already: --resume goes on, or choose another --results"
                 )
             todo = [round for round in rounds if round not in done]
-            failed, missing = [], dict[str, str]()
+            failed, told = [], set[str]()
             left_s = sum(round.expected_s for round in todo)
             for number, round in enumerate(todo, 1):
                 left_s -= round.expected_s
                 peer = peer_of(round.protocol, round.parameters)
-                if (why := peer.missing()) is not None:
-                    if round.protocol not in missing:
+                if (why := why_not(round, peer)) is not None:
+                    if why not in told:
                         self._tell(f"left out: {why}")
-                    missing[round.protocol] = why
+                    told.add(why)
                     continue
                 outcome = self._carry_out(round, peer)
                 if outcome.error:
@@ -150,6 +160,7 @@ class _Work:
         self._directory = directory
         self._home = home
         self._seed = seed
+        self._clients: list[subprocess.Popen[bytes]] = []
 
     def run(self, provenance: dict[str, object]) -> None:
         parameters = self._round.parameters
@@ -166,17 +177,22 @@ class _Work:
         (self._directory / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(description), indent=1))
         (self._home / "store").mkdir()
         with self._peer.running(self._home / "store") as running:
-            self._create(running)
-            self._work(running)
-            self._await([self._spawn(running, "create", (1,), 0.0, self._home)], 60.0)  # the last read, of which nothing is kept
+            try:
+                self._create(running)
+                self._work(running)
+                self._await([self._spawn(running, "read", (1,), 0.0, self._home, _once(parameters))], 60.0)
+            finally:
+                for process in self._clients:
+                    if process.poll() is None:
+                        process.kill()
+                        process.wait()
 
     def _create(self, running: Running) -> None:
         """Client 1 makes the object; then the others read it, each over connections of its own that end with this."""
         parameters = self._round.parameters
         self._await([self._spawn(running, "create", (1,), 0.0, self._home)], 60.0)
         others = tuple(range(2, parameters.writers + parameters.readers + 1))
-        readers = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, rate=0.0)
-        groups = [self._spawn(running, "read", group, 0.0, self._home, readers) for group in _groups(others)]
+        groups = [self._spawn(running, "read", group, 0.0, self._home, _once(parameters)) for group in _groups(others)]
         self._await(groups, 120.0)
 
     def _work(self, running: Running) -> None:
@@ -199,6 +215,7 @@ class _Work:
         log = (self._home / f"worker-{role}-{clients[0]}.log").open("ab")
         with log:
             process = subprocess.Popen(python("-m", "experiments.rounds.worker"), stdin=subprocess.PIPE, stdout=log, stderr=log, env=ENVIRONMENT)
+        self._clients.append(process)
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(work))
         process.stdin.close()
@@ -213,15 +230,15 @@ class _Work:
                     raise RoundFailed(f"clients ended with status {process.returncode}: {self._said()}")
         except subprocess.TimeoutExpired as error:
             raise RoundFailed(f"clients still worked after {timeout_s:.0f} s: {self._said()}") from error
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
 
     def _said(self) -> str:
         logs = sorted(self._home.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
         return next((text[-600:] for log in reversed(logs) if (text := log.read_text(errors="replace").strip())), "they said nothing")
+
+
+def _once(parameters: Parameters) -> Parameters:
+    """Of clients that do one operation, at once."""
+    return msgspec.structs.replace(parameters, operations=1, interval_s=0.0)
 
 
 def _groups(clients: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -246,7 +263,8 @@ def _befalling(round: Round, running: Running, begin_s: float, events: Path) -> 
             name = _victim(fault, running)
             if fault.event == "crash":
                 note("crash", name, "kill -9")
-                os.kill(running.servers[name], signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it is gone already
+                    os.kill(running.servers[name], signal.SIGKILL)
             else:
                 note("slow", name, f"{fault.percent} % of a processor")
                 slowed.enter_context(Slowed(running.servers[name], fault.percent / 100))

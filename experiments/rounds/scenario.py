@@ -47,9 +47,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """What one round is like. Sizes are bytes, intervals seconds.
 
     ``interval_s``: a reader or writer waits a random time up to it before each operation (the papers' stochastic invocation); 0: it does not.
-    ``rate``: begin so many operations a second instead, whether the last one has ended or not (an open loop); latency then counts from when an
-    operation was due. ``parity``: m = n - k of the erasure code. ``target``: where reconfigurers move to: the same primitives, the other ones, or
-    those over ``random`` servers. ``switches``: of ares, those that are on.
+    ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
+    ares that are on.
     """
 
     servers: int = 5
@@ -60,10 +59,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     parity: int = 2
     operations: int = 50
     interval_s: float = 3.0
-    rate: float = 0.0
     reconfigure_every_s: float = 15.0
     reconfigurations: int = 15
-    target: Literal["same", "other", "random"] = "same"
+    onto: Literal["all", "some"] = "all"
     switches: tuple[str, ...] = ("piggyback", "gc", "batch", "fast_read", "optimised")
     block_min: int = 512 * 1024
     block_max: int = 1024 * 1024
@@ -76,9 +74,10 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def expected_s(self) -> float:
         """How long the work takes, about."""
-        clients = 0.0 if self.rate == 0 else self.operations / self.rate
-        closed = self.operations * (self.interval_s / 2 + 0.02) if self.rate == 0 and self.writers + self.readers else clients
-        return max(closed, self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0)
+        return max(
+            self.operations * (self.interval_s / 2 + 0.02),
+            self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
+        )
 
 
 class Round(Struct, frozen=True):
@@ -103,7 +102,7 @@ class Round(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``skip``: points that are left out, and why."""
+    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``note``: what a reader of its figures has to know."""
 
     title: str
     seen_in: str

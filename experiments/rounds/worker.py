@@ -60,8 +60,11 @@ class Work(Struct, frozen=True):
     begin_s: float = 0.0
 
 
+_MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
+
+
 class ForeignLog:
-    """The log of a client of another store."""
+    """The log of a client of another store, and of what ares refused before it began an operation."""
 
     def __init__(self, path: Path, client: int) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -74,7 +77,7 @@ class ForeignLog:
             "asctime": datetime.now(UTC).isoformat(),
             "levelname": "INFO",
             "name": "experiments.rounds",
-            "message": f"{operation.upper()}-COMPLETE",
+            "message": f"{_MESSAGES[operation]}-COMPLETE",
             "status": "SUCCESS" if error is None else "UNSUCCESS",
             "outcome": "ok" if error is None else "unknown" if operation == "write" else "failed",
             "error": error,
@@ -165,25 +168,15 @@ class Worker:
     async def _live(self, client: int) -> None:
         work, chance = self.work, random.Random(f"{self.work.seed} {client}")
         if work.role == "reconfigure":
-            return await self._reconfigure(await self._manager(client), chance)
+            return await self._reconfigure(client, chance)
         register = await self._register(client)
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
         await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
-        if work.parameters.rate:
-            return await self._open_loop(register, chance)
         for _ in range(work.parameters.operations):
             await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
             await self._once(register, work.role == "write", chance)
         return None
-
-    async def _open_loop(self, register: Register, chance: random.Random) -> None:
-        parameters = self.work.parameters
-        began_s = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for number in range(parameters.operations):
-                await asyncio.sleep(max(0.0, began_s + number / parameters.rate - time.monotonic()))
-                group.create_task(self._once(register, self.work.role == "write", chance))
 
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
@@ -223,23 +216,30 @@ class Worker:
     def _log_path(self, client: int) -> Path:
         return Path(self.work.logs) / f"client-{client}.log"
 
-    async def _reconfigure(self, manager: Manager, chance: random.Random) -> None:
+    async def _reconfigure(self, client: int, chance: random.Random) -> None:
         """Every so many seconds after the last one has ended, onto servers that answer."""
-        work, parameters = self.work, self.work.parameters
+        work, parameters, manager = self.work, self.work.parameters, await self._manager(client)
         assert isinstance(work.store, AresStore)
-        store = await manager.domain(DOMAIN)
-        dap = ALGORITHM_OF[work.protocol].dap
+        store, dap = await manager.domain(DOMAIN), ALGORITHM_OF[work.protocol].dap
+        refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
+        self._closing.append(refusals)
         await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
         for _ in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
+            began_s = time.perf_counter()
             answers = (await manager.status()).servers
             servers = everybody = [str(server) for server, said in answers.items() if said is not None]  # a move begins with servers that run
-            if parameters.target != "same" and work.protocol == "ARES_MIXED":
+            if work.protocol == "ARES_MIXED":
                 dap = "ec" if dap == "abd" else "abd"
-            if parameters.target == "random":
+            if parameters.onto == "some":
                 servers = chance.sample(everybody, chance.choice([n for n in (3, 5, 7, 9, 11) if n <= len(everybody)] or [len(everybody)]))
+            try:
+                wished = await manager.identified(configuration_of(dap, servers, parameters.parity))
+            except AresError as error:
+                refusals.write("reconfigure", began_s, time.perf_counter(), 0, str(error))
+                continue
             with suppress(AresError):  # it is in the log
-                await store.reconfigure(configuration_of(dap, servers, parameters.parity), timeout_s=MOVE_TIMEOUT_S)
+                await store.reconfigure(wished, timeout_s=MOVE_TIMEOUT_S)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,21 @@ def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path
     assert (tmp_path / "short" / "ARES_ABD_servers-3_1" / "outcome.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "why"),
+    [
+        ("CASSANDRA", Parameters(servers=11), "Cassandra has 3 nodes here, and 11 are asked for"),
+        ("ETCD", Parameters(object_size=8 * 2**20), "etcd takes values of 1568768 bytes at most"),
+    ],
+)
+def test_what_a_store_cannot_do_is_left_out_and_told_once(tmp_path, protocol, parameters, why):
+    told: list[str] = []
+    assert Engine(tmp_path, 1, told.append).run([round_of(protocol, parameters, iteration=number) for number in (1, 2)], resume=False) == []
+    assert len(told) == 1
+    assert told[0].startswith(f"left out: {why}")
+    assert not (tmp_path / "short").exists()
+
+
 def test_two_engines_do_not_work_in_one_directory(tmp_path):
     with held(tmp_path), pytest.raises(BadInput):
         Engine(tmp_path, 1, print).run([round_of()], resume=False)

@@ -79,5 +79,4 @@ def test_families_of_protocols():
 
 def test_how_long_the_work_takes():
     assert Parameters(operations=10, interval_s=2.0).expected_s == pytest.approx(10.2)
-    assert Parameters(operations=10, rate=5.0).expected_s == 2.0
     assert Parameters(operations=1, interval_s=1.0, reconfigurers=1, reconfigurations=3, reconfigure_every_s=4.0).expected_s == 12.0

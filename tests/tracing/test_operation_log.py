@@ -179,6 +179,26 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("label", "message", "op"),
+    [
+        (About("read", "x"), "READ-COMPLETE-DSMM", "read"),
+        (About("read", "x", "file "), "READ-COMPLETE", "get"),
+        (About("put", "x", "file "), "WRITE-COMPLETE", "put"),
+        (About("deletion", "x", "file "), "DELETE-COMPLETE", "delete"),
+        (About("read", "\0domain/x"), "LOOKUP-COMPLETE", "lookup"),
+        ("reconfiguration of 'default'", "RECONFIG-COMPLETE-DSMM", "reconfigure"),
+        ("listing of 'default'", "LIST-COMPLETE", "list"),
+        ("describe", "DESCRIBE-COMPLETE", "describe"),
+    ],
+)
+def test_the_message_says_what_it_was_and_of_what(label, message, op):
+    rig = written()
+    rig.recording.operation.name = label.what if isinstance(label, About) else label.partition(" of ")[0]
+    line = line_of(rig.recording, label, None, None)
+    assert (line["message"], line["op"]) == (message, op)
+
+
 def test_a_log_has_every_attribute_of_the_published_format_with_a_zone(tmp_path):
     log, rig = OperationLog(tmp_path / "ops-%p.log", ClientId(7)), written()
     for name in ("x", "x", "y"):
