@@ -39,15 +39,16 @@ def queries(name: str) -> list[tuple[str, str]]:
     return [(panel["title"], target.get("expr") or target["query"]) for panel in panels(name) for target in panel["targets"]]
 
 
-def definitions() -> Any:
+def definitions(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(PACKAGING / "grafana")
     spec = importlib.util.spec_from_file_location("grafana_dashboards", PACKAGING / "grafana/dashboards.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_files_are_what_the_definitions_make():
-    module = definitions()
+def test_the_files_are_what_the_definitions_make(monkeypatch):
+    module = definitions(monkeypatch)
     assert tuple(module.DASHBOARDS) == NAMES
     for name, make in module.DASHBOARDS.items():
         assert (PACKAGING / "grafana" / name).read_text(encoding="utf-8") == module.rendered(make()), "run packaging/grafana/dashboards.py"
