@@ -126,20 +126,26 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
                 yield RunDirectory(Path(where), sizes)
 
 
-def import_runs(database: sqlite3.Connection, directories: Sequence[Path], progress: Progress) -> ImportReport:
-    """Raises :class:`BadInput` where there are none, and what the database raises."""
+def with_logs(directories: Sequence[Path]) -> list[Path]:
+    """The directories, without links. Raises :class:`BadInput` where one is none, or there are no logs in any of them."""
     if other := next((directory for directory in directories if not directory.is_dir()), None):
         raise BadInput(f"{shown_path(other)} is no directory: name one that holds operation logs, at whatever depth; nothing was imported")
     tops = [directory.resolve() for directory in directories]
-    total = sum(sum(run.sizes.values()) for run in find_runs(tops, Flaws()))
-    importer = _Importer(database, total, progress)
-    for run in find_runs(tops, importer.report.unreadable):
-        importer.add(run)
-    if not importer.report.runs:
+    if next(find_runs(tops, Flaws()), None) is None:
         raise BadInput(
             f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, *.jsonl or *.log.1, as --log-operations writes "
             "them, and for those that the authors of ARES published; nothing was imported"
         )
+    return tops
+
+
+def import_runs(database: sqlite3.Connection, directories: Sequence[Path], progress: Progress) -> ImportReport:
+    """Raises what :func:`with_logs` does, and what the database raises."""
+    tops = with_logs(directories)
+    total = sum(sum(run.sizes.values()) for run in find_runs(tops, Flaws()))
+    importer = _Importer(database, total, progress)
+    for run in find_runs(tops, importer.report.unreadable):
+        importer.add(run)
     return importer.report
 
 

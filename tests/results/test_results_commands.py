@@ -90,9 +90,10 @@ def test_directories_that_have_nothing_to_import(tmp_path: Path, capsys: pytest.
     (tmp_path / "empty").mkdir()
     for directory, why in ((tmp_path / "empty", "no operation logs in"), (tmp_path / "absent", "is no directory")):
         status, _, err = told(capsys, "results", "import", directory, "--into", tmp_path / "r.db")
-        assert (status, why in err) == (2, True)
+        assert (status, why in err, (tmp_path / "r.db").exists()) == (2, True, False)
     status, _, err = told(capsys, "results", "import", tmp_path / "empty", "--into", tmp_path)
     assert (status, "is a directory" in err) == (2, True)
+    (tmp_path / "empty" / "run.json").write_text("{}")
     status, _, err = told(capsys, "results", "import", tmp_path / "empty", "--into", tmp_path / "r.db", "--influx", "localhost")
     assert (status, "expected http://" in err) == (2, True)
 

@@ -35,9 +35,10 @@ def import_(
     Importing again adds only what is new; what was interrupted goes on where it was. INFLUXDB_V2_TOKEN is the token for --influx.
     """
     from ares.results.database import ResultsFailed, opened
-    from ares.results.importing import import_runs
+    from ares.results.importing import import_runs, with_logs
 
     check_output(into)
+    with_logs(directories)  # before a database is made
     target = _target(influx) if influx else None
     sent, failed = 0, None
     kept = "what was imported is kept; the same command goes on from there"
