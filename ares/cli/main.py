@@ -109,11 +109,11 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
 
 
 class _Traces(TyperGroup):
-    """`trace FILE...` is `trace show FILE...`."""
+    """`trace FILE...` is `trace show FILE...`, with options before or behind the files."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        known = not args or args[0] in self.commands or args[0].startswith("-")
-        return super().resolve_command(ctx, args if known else ["show", *args])
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = not args or args[0] in {*self.commands, *self.get_help_option_names(ctx)}
+        return super().parse_args(ctx, args if known else ["show", *args])
 
 
 _GROUPS = {

@@ -29,6 +29,9 @@ TIMEOUT_MS = 10_000
 BATCH_S = 60.0
 """For a batch and all of its answer, which may come byte by byte."""
 
+WRITTEN = 204
+"""What InfluxDB answers when it has a batch."""
+
 _RUN = ("name", "scenario", "algorithm", "servers", "writers", "readers", "reconfigurers", "object_size", "k", "m", "topology", "iteration")
 _FIELDS = ("latency_s", "read_config_s", "phase1_s", "phase2_s", "p2_read_config_s", "p2_put_data_s")
 
@@ -70,6 +73,8 @@ def send(database: sqlite3.Connection, target: InfluxTarget, progress: Callable[
             points = _points(database, target.shown)
             while batch := list(islice(points, BATCH)):
                 _within(BATCH_S, partial(api.write, target.bucket, record=[point for _, _, point in batch]))
+                if (status := client.api_client.last_response.status) != WRITTEN:
+                    raise ValueError(f"it answered {status} to a write, as no InfluxDB does: is that another server?")
                 with transaction(database):
                     ends = {file: line for file, line, _ in batch}
                     database.executemany("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", [(target.shown, *end) for end in ends.items()])
