@@ -59,7 +59,9 @@ def test_a_refused_batch_is_sent_the_next_time(tmp_path: Path, monkeypatch: pyte
     assert sum(one.startswith("operation,algorithm=ABD,client=1,iteration=1,level=client,object_size=1048576,op=read,") for one in sent) == 1
 
 
-@pytest.mark.parametrize(("status", "said"), [(401, "INFLUXDB_V2_TOKEN"), (404, "is there such a bucket"), (301, "answered 301"), (200, "is that another server")])
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "INFLUXDB_V2_TOKEN"), (404, "is there such a bucket"), (301, "answered 301"), (200, "another server")]
+)
 def test_other_answers(tmp_path: Path, status: int, said: str) -> None:
     with _server(answers=[status]) as server, pytest.raises(ResultsFailed, match=said):
         _send(_some_results(tmp_path, 3), server.url)
