@@ -60,7 +60,9 @@ class Terminal:
             self.take(0.1)
 
     def take(self, patience_s: float = 0.0) -> None:
-        while select.select([self.master], [], [], patience_s)[0]:
+        poll = select.poll()  # select takes no descriptor above 1,023
+        poll.register(self.master, select.POLLIN)
+        while poll.poll(patience_s * 1000):
             self.came += os.read(self.master, 65536)
 
     def end(self) -> int:
