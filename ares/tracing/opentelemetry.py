@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from opentelemetry import trace
+from opentelemetry.context import get_current
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
@@ -90,6 +91,8 @@ def _context(trace: bytes, id: bytes) -> SpanContext:
 
 def current_span() -> tuple[bytes, bytes, bool] | None:
     """The span around a call of ares: the ids of its trace and its own, and whether it is sampled."""
+    if not get_current():  # most callers have none, and that is known at once
+        return None
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return None
