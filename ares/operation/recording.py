@@ -130,7 +130,9 @@ class Recording:
         """A reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
-            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s, _tag_in(reply)))
+            kind = type(reply)
+            tag = reply.tag if kind is TagReply else reply.tags[0] if kind is DataReply and reply.tags else None
+            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s, tag))
 
     def sent_again(self, round: "Round") -> None:
         """To those that have not answered."""
@@ -169,7 +171,7 @@ class Recording:
         now, standing = self._clock(), self._standing.get(task)
         if standing is None:
             standing = self._standing[task] = _Standing()
-        others = self._decoded(standing)
+        others = self._decoded(standing) if self._computed else ()
         within = self._stand(task, standing.stack)
         for what, began_s, ended_s in others:
             self._add(RecordedPart(what, within, began_s, ended_s))
@@ -182,16 +184,20 @@ class Recording:
         fan = task.fan
         above = self.operation if fan is None else self._stand(fan.parent, self._standing[fan.parent].stack)
         generator: Any = task.generator
-        depth = 0
+        depth, stood = 0, len(stack)
         while type(generator) is GeneratorType:
-            if depth == len(stack) or stack[depth][0] is not generator:
-                if depth < len(stack):
-                    self._leave(stack, depth)
-                stack.append((generator, self._add(RecordedPart(generator.__name__, above, self._resumed_s))))
-            above = stack[depth][1]
-            depth += 1
+            if depth < stood:
+                inner, part = stack[depth]
+                if inner is generator:
+                    above, generator, depth = part, generator.gi_yieldfrom, depth + 1
+                    continue
+                self._leave(stack, depth)
+                stood = 0
+            above = RecordedPart(generator.__name__, above, self._resumed_s)
+            stack.append((generator, self._add(above)))
             generator = generator.gi_yieldfrom
-        if depth < len(stack):
+            depth += 1
+        if depth < stood:
             self._leave(stack, depth)
         return above
 
@@ -203,8 +209,6 @@ class Recording:
 
     def _decoded(self, standing: _Standing) -> list[Computed]:
         """What was decoded since the task went on belongs to what it stood in before. The rest is returned: to what it stands in now."""
-        if not self._computed:
-            return []
         others = []
         for what, began_s, ended_s in self._computed:
             if what == "decode":
@@ -221,13 +225,6 @@ class Recording:
         else:
             self.dropped += 1
         return part
-
-
-def _tag_in(reply: Any) -> Tag | None:
-    kind = type(reply)
-    if kind is DataReply:
-        return reply.tags[0] if reply.tags else None
-    return reply.tag if kind is TagReply else None
 
 
 def _with(request: Any, context: bytes) -> Any:

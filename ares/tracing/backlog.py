@@ -29,25 +29,25 @@ class Backlog:
 
     def begin(self) -> bool:
         """Whether an operation is traced; then :meth:`end` follows."""
-        return self._counted(self.waiting + PARTS_EXPECTED * self._under_way < self.most, under_way=1)
+        if self._came - self._taken + PARTS_EXPECTED * self._under_way < self.most:
+            self._under_way += 1
+            return True
+        self.left_out += 1
+        return False
 
     def end(self, parts: int) -> bool:
         """An operation has ended with so many parts; whether they wait now."""
         self._under_way -= 1
-        return self._counted(self.waiting + parts <= LARGE_PARTS_MAX, parts)
+        return self.add(parts, LARGE_PARTS_MAX - parts + 1)
 
-    def add(self, parts: int) -> bool:
-        """Something that is known only when it is over; whether its parts wait now."""
-        return self._counted(self.waiting < self.most, parts)
+    def add(self, parts: int, most: int | None = None) -> bool:
+        """Something that is known only when it is over; whether its parts wait now. ``most``: another bound of what waits already."""
+        if self._came - self._taken < (self.most if most is None else most):
+            self._came += parts
+            return True
+        self.left_out += 1
+        return False
 
     def take(self, parts: int) -> None:
         """So many went to the exporter."""
         self._taken += parts
-
-    def _counted(self, fits: bool, parts: int = 0, under_way: int = 0) -> bool:
-        if fits:
-            self._came += parts
-            self._under_way += under_way
-        else:
-            self.left_out += 1
-        return fits

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _text
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,6 @@ _log = logging.getLogger(__name__)
 _KINDS = {INTERNAL: 1, SERVER: 2, CLIENT: 3}
 _ERROR = 2
 _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
-
-CACHED = 2048
-"""Names and attributes, as JSON: some 300 kB."""
 
 
 def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None = None) -> Tracer | None:
@@ -100,24 +98,23 @@ def _as_json(span: Span) -> str:
 
 
 def _status(error: str) -> str:
-    return f',"status":{{"code":{_ERROR},"message":{json.dumps(error)}}}'
+    return f',"status":{{"code":{_ERROR},"message":{_text(error)}}}'
 
 
 def _attributes(attributes: Mapping[str, Any]) -> str:
-    return ",".join([_new_attribute(name, value) if type(value) is list else _attribute(name, value) for name, value in attributes.items()])
+    return ",".join(map(_attribute, attributes.keys(), attributes.values()))
 
 
-def _new_attribute(name: str, value: Any) -> str:
+@lru_cache(2048, typed=True)
+def _attribute(name: str, value: Any) -> str:
+    """Most attributes have a value that they had before."""
     return f'{{"key":{_text(name)},"value":{_value(value)}}}'
-
-
-_text = lru_cache(CACHED)(json.dumps)
-_attribute = lru_cache(CACHED, typed=True)(_new_attribute)
-"""Most attributes have the values that they had before. Lists are measured, and new each time."""
 
 
 def _value(value: Any) -> str:
     match value:
+        case str():
+            return f'{{"stringValue":{_text(value)}}}'
         case float():
             return f'{{"doubleValue":{value if isfinite(value) else _NO_NUMBERS[str(value)]}}}'
         case bool():
@@ -126,6 +123,6 @@ def _value(value: Any) -> str:
             return f'{{"intValue":"{value}"}}'
         case bytes():
             return f'{{"bytesValue":"{base64.b64encode(value).decode()}"}}'
-        case list() | tuple():
+        case tuple():
             return f'{{"arrayValue":{{"values":[{",".join(map(_value, value))}]}}}}'
-    return f'{{"stringValue":{json.dumps(str(value))}}}'
+    return f'{{"stringValue":{_text(str(value))}}}'

@@ -96,25 +96,26 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
         about["ares.dropped"] = recording.dropped
     if traced.left_out:
         about["ares.left_out"] = traced.left_out
-    new = new_ids(len(recording.parts))
-    ids: dict[RecordedPart, bytes] = {whole: new[:8]}
-    yield Span(whole.name, trace, new[:8], traced.parent, *_times_ns(whole, epoch_ns), CLIENT, about, whole.failed)
-    for place, part in enumerate(recording.parts[1:], 1):
-        above, name = _id_of(part.parent, ids), NAMES.get(part.name)
+    new, began_ns = new_ids(len(recording.parts)), epoch_ns + int(1e9 * whole.began_s)
+    ids: dict[RecordedPart | None, bytes] = {whole: new[:8]}
+    yield Span(
+        whole.name, trace, new[:8], traced.parent, began_ns, epoch_ns + int(1e9 * (whole.ended_s or whole.began_s)), CLIENT, about, whole.failed
+    )
+    place = 0
+    for part in recording.parts[1:]:
+        place += 8
+        above, name = ids.get(part.parent) or _id_of(part.parent, ids), NAMES.get(part.name)
         if name is None:
             ids[part] = above
             continue
-        id = ids[part] = part.id[16:24] or new[8 * place : 8 * place + 8]
+        id = ids[part] = part.id[16:24] or new[place : place + 8]
         kind, about = (INTERNAL, _LEVEL) if part.configuration is None else (CLIENT, _about(part, keys))
-        yield Span(name, trace, id, above, *_times_ns(part, epoch_ns), kind, about, part.failed)
+        began_ns = epoch_ns + int(1e9 * part.began_s)
+        ended_ns = began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)
+        yield Span(name, trace, id, above, began_ns, ended_ns, kind, about, part.failed)
 
 
-def _times_ns(part: RecordedPart, epoch_ns: int) -> tuple[int, int]:
-    began_ns = epoch_ns + int(1e9 * part.began_s)
-    return began_ns, began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)
-
-
-def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart, bytes]) -> bytes:
+def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) -> bytes:
     """Of the part, or of the one around it that was kept."""
     while part is not None and part not in ids:
         part = part.parent
@@ -123,7 +124,7 @@ def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart, bytes]) -> byte
 
 
 def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
-    """What a round was, and which servers made its quorum. What is measured is a list, what comes again is not (ares/tracing/export.py)."""
+    """What a round was, and which servers made its quorum. Times in steps of a microsecond."""
     assert part.configuration is not None
     began_s = part.began_s
     about: dict[str, Any] = {
@@ -133,18 +134,13 @@ def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
         "ares.asked": part.asked,
         "ares.needed": part.needed,
         "ares.quorum": tuple([heard.server for heard in part.heard]),
-        "ares.quorum.ms": [_ms(heard.at_s - began_s) for heard in part.heard],
+        "ares.quorum.ms": tuple([int(1e6 * (heard.at_s - began_s) + 0.5) / 1e3 for heard in part.heard]),
     }
     if part.sent_again:
         about["ares.sent_again"] = part.sent_again
     if any(heard.handled_s is not None for heard in part.heard):
-        about["ares.quorum.server_ms"] = [_ms(heard.durable_s or 0.0) for heard in part.heard]
+        about["ares.quorum.server_ms"] = tuple([int(1e6 * (heard.durable_s or 0.0) + 0.5) / 1e3 for heard in part.heard])
     return about
-
-
-def _ms(seconds: float) -> float:
-    """In steps of a microsecond."""
-    return int(1e6 * seconds + 0.5) / 1e3
 
 
 def span_of(served: Served, server: ServerId, address: Mapping[str, Any], epoch_ns: int, new_ids: NewIds, keys: bool) -> Iterator[Span]:

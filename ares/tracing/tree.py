@@ -51,7 +51,7 @@ def _value(told: dict[str, Any]) -> Any:
         case "doubleValue":
             return float(value)
         case "arrayValue":
-            return [_value(item) for item in value.get("values", ())]
+            return tuple([_value(item) for item in value.get("values", ())])
     return printable(str(value))
 
 
@@ -125,7 +125,7 @@ def _replies(round: Span) -> list[tuple[str, float, float | None]]:
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
+    return isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
 
 
 def _waited(round: Span) -> str:
