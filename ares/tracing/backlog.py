@@ -38,15 +38,18 @@ class Backlog:
     def end(self, parts: int) -> bool:
         """An operation has ended with so many parts; whether they wait now."""
         self._under_way -= 1
-        return self.add(parts, LARGE_PARTS_MAX - parts + 1)
+        return self._come(parts, self.waiting + parts <= LARGE_PARTS_MAX)
 
-    def add(self, parts: int, most: int | None = None) -> bool:
-        """Something that is known only when it is over; whether its parts wait now. ``most``: another bound of what waits already."""
-        if self._came - self._taken < (self.most if most is None else most):
+    def add(self, parts: int) -> bool:
+        """Something that is known only when it is over; whether its parts wait now."""
+        return self._come(parts, self._came - self._taken < self.most)
+
+    def _come(self, parts: int, fits: bool) -> bool:
+        if fits:
             self._came += parts
-            return True
-        self.left_out += 1
-        return False
+        else:
+            self.left_out += 1
+        return fits
 
     def take(self, parts: int) -> None:
         """So many went to the exporter."""

@@ -90,15 +90,12 @@ def as_otlp(span: Span) -> dict[str, Any]:
 
 def _as_json(span: Span) -> str:
     """Written out, for a dictionary of each attribute takes several times as long."""
+    status = f',"status":{{"code":{_ERROR},"message":{_text(span.error)}}}' if span.error else ""
     return (
         f'{{"traceId":"{span.trace.hex()}","spanId":"{span.id.hex()}","parentSpanId":"{span.parent.hex()}","name":{_text(span.name)},'
         f'"kind":{_KINDS[span.kind]},"startTimeUnixNano":"{span.began_ns}","endTimeUnixNano":"{span.ended_ns}",'
-        f'"attributes":[{_attributes(span.attributes)}]{_status(span.error) if span.error else ""}}}'
+        f'"attributes":[{_attributes(span.attributes)}]{status}}}'
     )
-
-
-def _status(error: str) -> str:
-    return f',"status":{{"code":{_ERROR},"message":{_text(error)}}}'
 
 
 def _attributes(attributes: Mapping[str, Any]) -> str:

@@ -130,13 +130,8 @@ def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str,
     about["ares.rounds"] = summary.rounds
     if not functions.isdisjoint(_FIRST):
         about["ares.fast"] = functions.isdisjoint(_SECOND)
-    if summary.tag is not None:
-        about["ares.tag"] = str(summary.tag)
-    if summary.size is not None:
-        about["ares.bytes"] = summary.size
-    if summary.moved is not None:
-        about["ares.objects_moved"] = summary.moved
-    return about
+    told = {"ares.tag": None if summary.tag is None else str(summary.tag), "ares.bytes": summary.size, "ares.objects_moved": summary.moved}
+    return about | {name: value for name, value in told.items() if value is not None}
 
 
 def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Decides which operations are traced, and hands what they did to an exporter in a thread of its own.
 
 The decision is one comparison for an operation, and what is not traced costs nothing more. What is traced is recorded as plain data; spans are made
-of it in the exporter's thread. That works a fraction of a millisecond at a time and rests three times as long, for an event loop lets go of the
+of it in the exporter's thread. That works a fraction of a millisecond at a time and rests four times as long, for an event loop lets go of the
 interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. While too much waits for it, the next
 operations are not traced at all, not by servers either (ares/tracing/backlog.py): they are counted, and the first time is logged.
 """
@@ -35,9 +35,9 @@ EXPORT_SPANS = 128
 EXPORT_S = 1.0
 SLICE_S = 0.0002
 SLICE_SPANS = 16
-RESTS = 3.0
+RESTS = 4.0
 WORK_S_MAX = 0.1
-"""The exporter's thread has a quarter of a processor, at most."""
+"""The exporter's thread has a fifth of a processor, at most."""
 
 CLOSE_S = 2.0
 """How long an end waits for what is not exported yet."""
