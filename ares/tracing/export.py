@@ -7,7 +7,7 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _text
 from math import isfinite
@@ -71,7 +71,7 @@ def to_file(path: Path, service: str) -> Export:
     scope = f'{{"name":"ares","version":{_text(VERSION)}}}'
     begin = f'{{"resourceSpans":[{{"resource":{{"attributes":[{_attributes(resource)}]}},"scopeSpans":[{{"scope":{scope},"spans":['
 
-    def export(spans: Sequence[Span]) -> None:
+    def export(spans: Iterable[Span]) -> None:
         line = f"{begin}{','.join(map(_as_json, spans))}]}}]}}]}}\n".encode()
         with path.open("ab+") as file:
             end = file.seek(0, os.SEEK_END)

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from opentelemetry import trace
 from opentelemetry.context import get_current
@@ -50,7 +50,7 @@ def sdk_export(exporter: str, service: str) -> Export:
     for module in {kind.__module__ for kind in type(to).__mro__}:
         logging.getLogger(module).addFilter(hushed)
 
-    def export(spans: Sequence[Span]) -> None:
+    def export(spans: Iterable[Span]) -> None:
         if to.export([_readable(span, resource) for span in spans]) is not SpanExportResult.SUCCESS:
             raise NotExported(hushed.said)
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from ares.cluster.tables import TracingSettings
@@ -31,7 +31,7 @@ from ares.tracing.spans import SAMPLED, Span, TracedOperation, span_of, spans_of
 WAITING_PARTS_MAX = 8_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
-EXPORT_SPANS = 128
+EXPORT_SPANS = 512
 EXPORT_S = 1.0
 SLICE_S = 0.0002
 SLICE_SPANS = 16
@@ -54,8 +54,8 @@ _logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-Export = Callable[[Sequence[Span]], None]
-"""Hands spans to whoever collects them, or raises."""
+Export = Callable[[Iterable[Span]], None]
+"""Hands spans to whoever collects them, or raises. They are made one by one, and the thread rests in between."""
 
 Parent = Callable[[], tuple[bytes, bytes, bool] | None]
 """The caller's own span: the ids of its trace and of the span, and whether it is sampled; None if it has none."""
@@ -166,8 +166,8 @@ class Tracer:
         while self._waiting:
             try:
                 made = self._made()
-                while spans := list(islice(made, EXPORT_SPANS)):
-                    self._export(spans)
+                for span in made:
+                    self._export(chain((span,), islice(made, EXPORT_SPANS - 1)))
                     self._rest()
             except Exception as error:
                 self._failed += 1
