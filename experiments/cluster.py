@@ -11,8 +11,8 @@ from pathlib import Path
 from ares.machine.interpreter import python
 
 
-def _cli(*arguments: str) -> None:
-    subprocess.run(python("-m", "ares", *arguments), check=True, stdout=subprocess.DEVNULL)
+def _cli(*arguments: str, **variables: str) -> None:
+    subprocess.run(python("-m", "ares", *arguments), check=True, stdout=subprocess.DEVNULL, env=os.environ | variables)
 
 
 def processor_s(cluster: Path) -> float:
@@ -35,14 +35,18 @@ def local_cluster(
     security: str = "none",
     durability: str = "memory",
     transport: str = "native",
+    traced: bool = False,
 ) -> Iterator[Path]:
-    """The cluster file of a running cluster whose initial configuration has all ``servers``."""
+    """The cluster file of a running cluster whose initial configuration has all ``servers``.
+
+    ``traced``: servers export spans to files beside it, whose names end in `.spans`.
+    """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         shape = ["--dap", dap, *(["--k", str(k)] if k else []), "--security", security, "--durability", durability]
         _cli("init", f"{directory}/c", "--servers", str(servers), "--consensus", str(consensus), "--base-port", "0", *shape)
         file = Path(directory) / "c" / "cluster.toml"
         file.write_text(file.read_text().replace("format = 1\n", f'format = 1\ntransport = "{transport}"\n'))
-        _cli("up", f"{directory}/c", "--detach")
+        _cli("up", f"{directory}/c", "--detach", **({"OTEL_TRACES_EXPORTER": f"file:{directory}/c/%p.spans"} if traced else {}))
         try:
             yield file
         finally:

@@ -1,88 +1,163 @@
 """What it costs to be seen: small operations without traces, with 1 % and with all of them traced, and with a log of operations, in turns.
 
-    python -m experiments.seeing_costs [--rounds 9] [--window 1.5] [--at-once 1 32]
+    python -m experiments.seeing_costs [--rounds 9] [--window 1.5] [--at-once 1 32] [--rate 200]
 
-Clients and servers export to files. A ratio is of two windows of one round, one after the other; what is not traced at all (`off`) is compared with
-itself, which shows the noise.
+Clients and servers export to files. A cost is what is missing beside a window of the same round: of the operations in a second, or of those in a
+second of processors' work (of all processes, and of the exports that follow, too). What is not traced at all (`off`) is compared with itself, which
+shows the noise. `--rate`: so many operations a second, one after the other, where nothing should be left out.
 """
 
 import argparse
 import asyncio
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct
 
-from ares.client.connect import connect
+from ares.client.connect import Connecting
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.cluster.tables import TracingSettings
-from experiments.cluster import local_cluster
-from experiments.measuring import Goal, Table, ratios
+from ares.model.identity import ClientId
+from ares.tracing.export import tracer_of
+from ares.tracing.operation_log import OperationLog
+from ares.tracing.spans import SERVER, Span
+from ares.tracing.tracer import EXPORT_S, Tracer
+from ares.tracing.tree import read_spans
+from experiments.cluster import local_cluster, processor_s
+from experiments.measuring import Goal, Table
 
 SERVERS = 5
 VALUE = b"0123456789"
 KEYS = 64
 
-GOALS = {"off again": None, "1 % traced": Goal(1.05), "all traced": Goal(1.35), "all logged": None}
+GOALS = {"off again": None, "1 % traced": Goal(5.0), "all traced": Goal(35.0), "all logged": None}
 
 
-def variants(settings: Settings, directory: Path) -> dict[str, Settings]:
-    def traced(share: float) -> Settings:
-        return structs.replace(settings, tracing=TracingSettings(exporter=f"file:{directory}/client.spans", share=share))
+class Window(Struct):
+    """Seconds of time and of processors that an operation took, how many there were, and how many of those to be traced were left out."""
 
-    logged = structs.replace(settings, client=structs.replace(settings.client, operation_log=f"{directory}/operations.log"))
-    return {"off": settings, "off again": settings, "1 % traced": traced(0.01), "all traced": traced(1.0), "all logged": logged}
-
-
-async def seconds_an_operation(store: Manager, at_once: int, window_s: float) -> float:
-    """Half of them reads."""
-    count, until = 0, time.perf_counter() + window_s
-
-    async def work(number: int) -> None:
-        nonlocal count
-        while time.perf_counter() < until:
-            key = f"k{number % KEYS}"
-            await store.write(key, VALUE)
-            await store.read(key)
-            count += 2
-
-    begin = time.perf_counter()
-    await asyncio.gather(*(work(number) for number in range(at_once)))
-    return (time.perf_counter() - begin) / count
+    took_s: float
+    worked_s: float
+    count: int
+    left_out: int
 
 
-async def measure(table: Table, file: Path, at_once: int, rounds: int, window_s: float) -> None:
-    taken: defaultdict[str, list[float]] = defaultdict(list)
+class Variant:
+    """A client that is seen or not."""
+
+    def __init__(self, name: str, file: Path) -> None:
+        self.file, directory = file, file.parent
+        self._spans = f"{directory}/client.spans"
+        share = {"1 % traced": 0.01, "all traced": 1.0}.get(name)
+        settings = TracingSettings() if share is None else TracingSettings(exporter=f"file:{self._spans}", share=share)
+        log = OperationLog(f"{directory}/operations.log", ClientId(1)) if name == "all logged" else None
+        self.tracer: Tracer | None = tracer_of(settings, "ares-client", log)
+
+    async def window(self, store: Manager, at_once: int, window_s: float, pause_s: float = 0.0) -> Window:
+        """Half of the operations are reads. What is exported afterwards counts as work."""
+        self.forget()
+        count, left_out, worked_s = 0, self._left_out, self._processors_s()
+        begin = time.perf_counter()
+
+        async def work(number: int) -> None:
+            nonlocal count
+            while time.perf_counter() < begin + window_s:
+                await store.write(f"k{number % KEYS}", VALUE)
+                await asyncio.sleep(pause_s)
+                await store.read(f"k{number % KEYS}")
+                await asyncio.sleep(pause_s)
+                count += 2
+
+        await asyncio.gather(*(work(number) for number in range(at_once)))
+        took_s = time.perf_counter() - begin
+        await self._exported()
+        return Window(took_s / count - pause_s, (self._processors_s() - worked_s) / count, count, self._left_out - left_out)
+
+    @property
+    def _left_out(self) -> int:
+        return 0 if self.tracer is None else self.tracer.backlog.left_out
+
+    def _processors_s(self) -> float:
+        return time.process_time() + processor_s(self.file)
+
+    async def _exported(self) -> None:
+        """Until clients and servers have: their threads look once in EXPORT_S. What is not traced waits as long, for waiting is work, too."""
+        for waited in range(20):
+            if waited >= 2 and (self.tracer is None or not self.tracer.backlog.waiting):
+                break
+            await asyncio.sleep(EXPORT_S)
+
+    def forget(self) -> None:
+        for path in self.file.parent.glob("*.spans"):
+            os.truncate(path, 0)
+
+    def whole(self) -> tuple[int, int]:
+        """How many traces there are, and how many of these have the work of every server that made a quorum."""
+        roots: set[bytes] = set()
+        quorums: Counter[bytes] = Counter()
+        for path in self.file.parent.glob("*.spans"):
+            with path.open("rb") as lines:
+                for span in read_spans(lines, []):
+                    quorums[span.trace] += _missing(span)
+                    roots |= {span.trace} if span.name in ("read", "write") else set()
+        return len(roots), sum(quorums[trace] <= 0 for trace in roots)
+
+
+def _missing(span: Span) -> int:
+    """What a round says of servers, less what servers say."""
+    quorum = span.attributes.get("ares.quorum", ())
+    return -1 if span.kind == SERVER else len(quorum)
+
+
+def costs(of: Sequence[float], beside: Sequence[float]) -> list[float]:
+    """Percent, round by round."""
+    return [100 * (1 - off / seen) for seen, off in zip(of, beside, strict=True)]
+
+
+async def measure(table: Table, file: Path, at_once: int, rounds: int, window_s: float, pause_s: float = 0.0) -> None:
+    taken: defaultdict[str, list[Window]] = defaultdict(list)
     async with AsyncExitStack() as closing:
-        stores = {name: await closing.enter_async_context(connect(settings)) for name, settings in variants(Settings.load(file), file.parent).items()}
+        variants = {name: Variant(name, file) for name in ("off", *GOALS)}
+        settings = Settings.load(file)
+        stores = {name: await closing.enter_async_context(Connecting(settings, variant.tracer)) for name, variant in variants.items()}
         for number in range(rounds + 1):
-            order = list(stores) if number % 2 else list(reversed(stores))
-            for name in order:
-                took = await seconds_an_operation(stores[name], at_once, window_s)
+            for name in list(stores) if number % 2 else list(reversed(stores)):
+                window = await variants[name].window(stores[name], at_once, window_s, pause_s)
                 if number:  # the first one warms up
-                    taken[name].append(took)
-    table.section(f"{SERVERS} servers in memory, ABD, {len(VALUE)} bytes, {at_once} at once")
-    table.line("off", [1e6 * took for took in taken["off"]], "us")
+                    taken[name].append(window)
+        await variants["all traced"].window(stores["all traced"], at_once, window_s, pause_s)
+        traces, whole = variants["all traced"].whole()
+    table.section(f"{SERVERS} servers in memory, ABD, {len(VALUE)} bytes, {at_once} at once" + (f", {1 / pause_s:g} a second" if pause_s else ""))
+    off = taken["off"]
+    table.line("off: an operation", [1e6 * window.took_s for window in off], "us")
     for name, goal in GOALS.items():
-        table.line(f"{name}: time an operation, off = 1", ratios(taken[name], taken["off"]), goal=goal)
+        took = costs([window.took_s for window in taken[name]], [window.took_s for window in off])
+        worked = costs([window.worked_s for window in taken[name]], [window.worked_s for window in off])
+        table.line(f"{name}: costs of the operations a second", took, "%", goal=None if pause_s else goal)
+        table.line(f"{name}: costs of the operations that a processor does in a second", worked, "%")
+    done, left_out = (sum(counts) for counts in zip(*((window.count, window.left_out) for window in taken["all traced"]), strict=True))
+    table.note(f"all traced: of {done} operations {done - left_out} were traced ({100 * (1 - left_out / done):.1f} %), {left_out} were left out")
+    table.note(f"all traced, a last window: {traces} traces, {whole} of them whole: with the work of every server that made a quorum")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--window", type=float, default=1.5, metavar="S")
-    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--at-once", type=int, nargs="*", default=[1, 32])
+    parser.add_argument("--rate", type=float, nargs="*", default=[200.0], metavar="PER_S")
     given = parser.parse_args()
     table = Table()
-    os.environ["OTEL_TRACES_EXPORTER"] = "file:/dev/null"  # the servers'
-    with local_cluster(SERVERS, "abd") as file:
-        del os.environ["OTEL_TRACES_EXPORTER"]
+    with local_cluster(SERVERS, "abd", traced=True) as file:
         for at_once in given.at_once:
             asyncio.run(measure(table, file, at_once, given.rounds, given.window))
+        for rate in given.rate:
+            asyncio.run(measure(table, file, 1, given.rounds, given.window, 1 / rate))
     table.close()
 
 

@@ -78,10 +78,13 @@ class Runner:
         if self._closed:
             raise ConnectionClosed
         if self._tracer is not None and recording is None and (traced := self._tracer.begin(label)) is not None:
-            with self._tracer.until_end(traced):
+            try:
                 result = await self.run(operation, label, timeout_s, idle=idle, key=key, progress=progress, recording=traced.recording)
-                traced.result = result
-                return result
+            except BaseException as error:
+                self._tracer.end(traced, None, error)
+                raise
+            self._tracer.end(traced, result, None)
+            return result
         future: asyncio.Future[Result] = self._loop.create_future()
         done = partial(_settle, future)
         job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)

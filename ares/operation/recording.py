@@ -6,7 +6,7 @@ protocol (``query``, ``propagate``, ``get_data``), nested as those are. ares/tra
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ares.operation.jobs import Round, Task
 
 Clock = Callable[[], float]
-Running = Generator[Any, Any, Any]
 Computed = tuple[str, float, float]
 """What was computed (``encode``, ``decode``), and from when to when."""
 
@@ -67,6 +66,16 @@ class RecordedPart(Struct, eq=False):
     size: int | None = None
 
 
+class _Standing:
+    """Where a task stands: its generators with their parts, the outermost first; and the part in which it waits."""
+
+    __slots__ = ("stack", "waiting")
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[object, RecordedPart]] = []
+        self.waiting: RecordedPart | None = None
+
+
 class Recording:
     """``parts``: what there was, in the order in which it began, ``operation`` first. ``name``: of the operation.
 
@@ -74,53 +83,56 @@ class Recording:
     client write down what they computed; what is there when a task waits again was computed for that task, since nothing else runs in between.
     """
 
+    __slots__ = ("_clock", "_computed", "_contexts", "_resumed_s", "_rounds", "_standing", "dropped", "operation", "parts")
+
     def __init__(self, name: str, clock: Clock, computed: deque[Computed], contexts: Callable[[], bytes] | None = None) -> None:
-        self.operation = RecordedPart(name, None, clock())
+        self._resumed_s = clock()
+        self.operation = RecordedPart(name, None, self._resumed_s)
         self.parts = [self.operation]
         self.dropped = 0
         self._clock = clock
         self._computed = computed
         self._contexts = contexts
-        self._of: dict[Running, RecordedPart] = {}
-        self._standing: dict[Task, list[Running]] = {}
-        self._waiting: dict[Task, RecordedPart] = {}
+        self._standing: dict[Task, _Standing] = {}
         self._rounds: dict[int, RecordedPart] = {}
-        self._resumed_s = self.operation.began_s
 
     # -- what a session reports -----------------------------------------------------------------------------------------
 
     def resumed(self, task: "Task") -> None:
         """The task goes on."""
-        now = self._clock()
-        waited = self._waiting.pop(task, None)
-        if waited is not None and waited.ended_s is None:
-            waited.ended_s = now
+        now = self._resumed_s = self._clock()
         self._computed.clear()
-        self._resumed_s = now
+        standing = self._standing.get(task)
+        if standing is None:
+            self._standing[task] = _Standing()
+        elif (waited := standing.waiting) is not None:
+            standing.waiting = None
+            if waited.ended_s is None:
+                waited.ended_s = now
 
     def asked(self, round: "Round") -> None:
         """It waits for this round, whose requests are to carry its context from now on."""
-        gather, now = round.gather, self._clock()
-        part = self._wait(round.task, "round", now)
+        gather, requests = round.gather, round.requests
+        part = self._rounds[round.call] = self._wait(round.task, "round")
         part.what, part.configuration, part.asked, part.needed = gather.what, gather.configuration, tuple(round.asked), round.needed
         part.heard = []
-        request = round.request_for(round.asked[0])
-        if isinstance(request, PutData):
+        request = requests[0] if isinstance(requests, list) else requests
+        if type(request) is PutData:
             part.tag, part.size = request.tag, request.element.length
-        self._rounds[round.call] = part
         if self._contexts is not None and self.parts[-1] is part:
-            context = self._contexts()
-            part.id = context
-            if isinstance(round.requests, list):
-                round.requests = [_with(request, context) for request in round.requests]
+            context = part.id = self._contexts()
+            if isinstance(requests, list):
+                round.requests = [_with(request, context) for request in requests]
             else:
-                round.requests = _with(round.requests, context)
+                round.requests = _with(requests, context)
 
     def heard(self, round: "Round", server: ServerId, reply: Any) -> None:
         """A reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
-            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s, _tag_in(reply)))
+            kind = type(reply)
+            tag = reply.tag if kind is TagReply else reply.tags[0] if kind is DataReply and reply.tags else None
+            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s, tag))
 
     def sent_again(self, round: "Round") -> None:
         """To those that have not answered."""
@@ -129,24 +141,25 @@ class Recording:
     def concluded(self, round: "Round", error: Exception | None = None) -> None:
         """It has what it waited for, or failed. After the last reply, what the replies mean was found out."""
         part = self._rounds.pop(round.call)
-        part.failed = "" if error is None else type(error).__name__
-        if error is None and round.gather.settled is not None and part.heard:
+        if error is not None:
+            part.failed = type(error).__name__
+        elif round.gather.settled is not None and part.heard:
             part.ended_s = part.heard[-1].at_s
             self._add(RecordedPart("settled", part.parent, part.ended_s, self._clock()))
 
     def waits(self, task: "Task", what: str) -> None:
         """It waits for something else: ``consensus``, a ``pause``, or its turn in a ``queue``."""
-        self._wait(task, what, self._clock())
+        self._wait(task, what)
 
     def ended(self, task: "Task") -> None:
         """The task has ended, or was given up. With the first one, the operation."""
-        now = self._clock()
-        waited = self._waiting.pop(task, None)
-        if waited is not None:  # it was given up
-            waited.ended_s = self._resumed_s = now
-        self._attribute(task, [])
-        self._stand(task, [])
-        del self._standing[task]
+        now, standing = self._clock(), self._standing.pop(task, None)
+        if standing is not None:
+            if standing.waiting is not None:  # it was given up
+                standing.waiting.ended_s = self._resumed_s = now
+            for what, began_s, ended_s in self._decoded(standing):
+                self._add(RecordedPart(what, self.operation, began_s, ended_s))
+            self._leave(standing.stack, 0)
         if task.fan is None:
             for part in self.parts:
                 if part.ended_s is None:
@@ -154,48 +167,57 @@ class Recording:
 
     # -- parts ----------------------------------------------------------------------------------------------------------
 
-    def _wait(self, task: "Task", name: str, now: float) -> RecordedPart:
-        running = self._running(task)
-        self._attribute(task, running)
-        self._stand(task, running)
-        part = self._waiting[task] = self._add(RecordedPart(name, self._innermost(running), now))
+    def _wait(self, task: "Task", name: str) -> RecordedPart:
+        now, standing = self._clock(), self._standing.get(task)
+        if standing is None:
+            standing = self._standing[task] = _Standing()
+        others = self._decoded(standing) if self._computed else ()
+        within = self._stand(task, standing.stack)
+        for what, began_s, ended_s in others:
+            self._add(RecordedPart(what, within, began_s, ended_s))
+        part = standing.waiting = self._add(RecordedPart(name, within, now))
         return part
 
-    def _running(self, task: "Task") -> list[Running]:
-        """The task's generators, the outermost first. Those that are new began when the task went on."""
-        parent = self.operation
-        if task.fan is not None:
-            above = self._running(task.fan.parent)
-            self._stand(task.fan.parent, above)
-            parent = self._innermost(above)
-        running: list[Running] = []
-        generator: object = task.generator
-        while isinstance(generator, GeneratorType):
-            part = self._of.get(generator)
-            if part is None:
-                part = self._of[generator] = self._add(RecordedPart(generator.__name__, parent, self._resumed_s))
-            running.append(generator)
-            parent, generator = part, generator.gi_yieldfrom
-        return running
+    def _stand(self, task: "Task", stack: list[tuple[object, RecordedPart]]) -> RecordedPart:
+        """The innermost of the generators in which the task stands now. Those that are new began when the task went on; the others, in which it
+        stood before, ended then."""
+        fan = task.fan
+        above = self.operation if fan is None else self._stand(fan.parent, self._standing[fan.parent].stack)
+        generator: Any = task.generator
+        depth, stood = 0, len(stack)
+        while type(generator) is GeneratorType:
+            if depth < stood:
+                inner, part = stack[depth]
+                if inner is generator:
+                    above, generator, depth = part, generator.gi_yieldfrom, depth + 1
+                    continue
+                self._leave(stack, depth)
+                stood = 0
+            above = RecordedPart(generator.__name__, above, self._resumed_s)
+            stack.append((generator, self._add(above)))
+            generator = generator.gi_yieldfrom
+            depth += 1
+        if depth < stood:
+            self._leave(stack, depth)
+        return above
 
-    def _attribute(self, task: "Task", running: list[Running]) -> None:
-        """What was computed since the task went on belongs to what it stood in before, or to what it stands in now."""
+    def _leave(self, stack: list[tuple[object, RecordedPart]], depth: int) -> None:
+        """What stands deeper has ended."""
+        for _, part in stack[depth:]:
+            part.ended_s = self._resumed_s
+        del stack[depth:]
+
+    def _decoded(self, standing: _Standing) -> list[Computed]:
+        """What was decoded since the task went on belongs to what it stood in before. The rest is returned: to what it stands in now."""
+        others = []
         for what, began_s, ended_s in self._computed:
-            inner = self._innermost(self._standing.get(task, [])) if what == "decode" else self._innermost(running)
-            self._add(RecordedPart(what, inner, began_s, ended_s))
             if what == "decode":
+                self._add(RecordedPart(what, standing.stack[-1][1] if standing.stack else self.operation, began_s, ended_s))
                 self._resumed_s = ended_s
+            else:
+                others.append((what, began_s, ended_s))
         self._computed.clear()
-
-    def _stand(self, task: "Task", running: list[Running]) -> None:
-        """The task stands in these: the others, in which it stood before, have ended."""
-        for generator in self._standing.get(task, ()):
-            if generator not in running:
-                self._of.pop(generator).ended_s = self._resumed_s
-        self._standing[task] = running
-
-    def _innermost(self, running: list[Running]) -> RecordedPart:
-        return self._of[running[-1]] if running else self.operation
+        return others
 
     def _add(self, part: RecordedPart) -> RecordedPart:
         if len(self.parts) < PARTS_MAX:
@@ -203,12 +225,6 @@ class Recording:
         else:
             self.dropped += 1
         return part
-
-
-def _tag_in(reply: Any) -> Tag | None:
-    if isinstance(reply, DataReply):
-        return reply.tags[0] if reply.tags else None
-    return reply.tag if isinstance(reply, TagReply) else None
 
 
 def _with(request: Any, context: bytes) -> Any:

@@ -32,8 +32,7 @@ ROWS_MAX = 262_144
 class Served(Struct, eq=False):
     """A traced request, and how it went; nothing of the messages but what is told.
 
-    ``came_s``: when it came, seconds since 1970; ``batch_s`` is the same by the host's clock. ``handled_s``: until it was handled, ``left_s``: until
-    its reply left.
+    ``batch_s``: when it came, by the host's clock. ``handled_s``: until it was handled, ``left_s``: until its reply left.
     """
 
     kind: str
@@ -42,7 +41,6 @@ class Served(Struct, eq=False):
     object: str
     tag: Tag | None
     bytes: int
-    came_s: float
     batch_s: float
     handled_s: float = 0.0
     left_s: float = 0.0
@@ -60,11 +58,10 @@ class Served(Struct, eq=False):
         return structs.replace(reply, spent=(self.handled_s, left_s)) if isinstance(reply, Timed) else reply
 
 
-def served_of(request: Any, came_s: float, batch_s: float) -> Served:
+def served_of(request: Any, batch_s: float) -> Served:
     """For a request about a configuration that says where it stands in a trace."""
-    put = isinstance(request, PutData)
-    tag, size = (request.tag, request.element.size) if put else (None, 0)
-    return Served(type(request).__name__, request.trace, request.configuration, getattr(request, "object", ""), tag, size, came_s, batch_s)
+    tag, size = (request.tag, request.element.size) if type(request) is PutData else (None, 0)
+    return Served(type(request).__name__, request.trace, request.configuration, getattr(request, "object", ""), tag, size, batch_s)
 
 
 class Unsynced:

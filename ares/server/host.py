@@ -164,7 +164,7 @@ class Host:
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
         """:meth:`_take`, of a request whose client wants to know how long it took."""
-        served = served_of(message, time.time(), self._batch_s)
+        served = served_of(message, self._batch_s)
         before = len(replies)
         goes_on = self._take(sender, msgspec.structs.replace(message, trace=None), replies, served)
         served.handled_s = time.perf_counter() - served.batch_s

@@ -3,9 +3,10 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from opentelemetry import trace
+from opentelemetry.context import get_current
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
@@ -49,7 +50,7 @@ def sdk_export(exporter: str, service: str) -> Export:
     for module in {kind.__module__ for kind in type(to).__mro__}:
         logging.getLogger(module).addFilter(hushed)
 
-    def export(spans: Sequence[Span]) -> None:
+    def export(spans: Iterable[Span]) -> None:
         if to.export([_readable(span, resource) for span in spans]) is not SpanExportResult.SUCCESS:
             raise NotExported(hushed.said)
 
@@ -90,6 +91,8 @@ def _context(trace: bytes, id: bytes) -> SpanContext:
 
 def current_span() -> tuple[bytes, bytes, bool] | None:
     """The span around a call of ares: the ids of its trace and its own, and whether it is sampled."""
+    if not get_current():  # most callers have none, and that is known at once
+        return None
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return None

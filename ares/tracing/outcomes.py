@@ -25,7 +25,8 @@ from ares.operation.recording import RecordedPart, Recording
 from ares.reconfig.reconfigure import Reconfigured
 
 PHASE_1, PHASE_2, BEFORE = "phase1", "phase2", ""
-_PHASES = {"query": PHASE_1, "_first_phase": PHASE_1, "propagate": PHASE_2}
+_FIRST, _SECOND = ("query", "_first_phase"), ("propagate",)
+_PHASES = dict.fromkeys(_FIRST, PHASE_1) | dict.fromkeys(_SECOND, PHASE_2)
 _WAITS = ("round", "consensus", "pause", "queue")
 _CHANGING = ("write", "put", "delete", "reconfigure")
 
@@ -48,20 +49,29 @@ _OF_MEMORY = ("read", "write", "delete", "reconfigure")
 
 
 class OperationSummary(Struct):
-    """Times are in seconds; where parts ran side by side, the time they cover together.
-
-    ``parts``: by the phase and the name of what there was; a phase itself stands under its own name. ``configurations``: those that the operation
-    went through. ``tag``: of the version that it read or wrote, ``found``: the highest that the first phase met. ``size``: bytes of the value.
-    ``moved``: objects, of a reconfiguration.
+    """``rounds``: with servers. ``configurations``: those that the operation went through. ``tag``: of the version that it read or wrote. ``size``:
+    bytes of the value. ``moved``: objects, of a reconfiguration.
     """
 
-    seconds: float
-    parts: dict[tuple[str, str], list[RecordedPart]]
+    rounds: int
     configurations: list[Configuration]
-    tag: Tag | None
-    found: Tag | None
-    size: int | None
-    moved: int | None
+    tag: Tag | None = None
+    size: int | None = None
+    moved: int | None = None
+
+
+class OperationPhases:
+    """``parts``: by the phase and the name of what there was; a phase itself stands under its own name."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.parts: defaultdict[tuple[str, str], list[RecordedPart]] = defaultdict(list)
+        phases: dict[RecordedPart, str] = {}
+        for part in recording.parts[1:]:
+            above = phases.get(part.parent, BEFORE) if part.parent is not None else BEFORE
+            phase = phases[part] = above or _PHASES.get(part.name, BEFORE)
+            self.parts[phase, part.name].append(part)
+            if phase and not above:
+                self.parts[phase, phase].append(part)
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:
         """The parts of this name in these phases, or in any."""
@@ -71,9 +81,9 @@ class OperationSummary(Struct):
         return found
 
     @property
-    def fast(self) -> bool:
-        """Whether there was no second phase."""
-        return not self.of(PHASE_2)
+    def found(self) -> Tag | None:
+        """The highest that the first phase met."""
+        return max((heard.tag for part in self.of("round", PHASE_1) for heard in part.heard if heard.tag is not None), default=None)
 
     def quorum(self, phase: str) -> RecordedPart | None:
         """The last round of the phase that had one."""
@@ -82,19 +92,10 @@ class OperationSummary(Struct):
 
 def summary_of(recording: Recording, result: object) -> OperationSummary:
     """``result``: of the operation, None if it has none."""
-    parts: defaultdict[tuple[str, str], list[RecordedPart]] = defaultdict(list)
-    phases: dict[RecordedPart, str] = {}
-    for part in recording.parts[1:]:
-        above = phases.get(part.parent, BEFORE) if part.parent is not None else BEFORE
-        phase = phases[part] = above or _PHASES.get(part.name, BEFORE)
-        parts[phase, part.name].append(part)
-        if phase and not above:
-            parts[phase, phase].append(part)
-    rounds = [part for part in recording.parts if part.configuration is not None and part.configuration.domain != NO_DOMAIN]
-    configurations = list({part.configuration.id: part.configuration for part in rounds if part.configuration is not None}.values())
-    summary = OperationSummary((recording.operation.ended_s or 0.0) - recording.operation.began_s, parts, configurations, None, None, None, None)
-    summary.found = max((heard.tag for part in summary.of("round", PHASE_1) for heard in part.heard if heard.tag is not None), default=None)
-    written = {part.tag: part.size for part in rounds if part.tag is not None}
+    rounds = [(part, part.configuration) for part in recording.parts if part.configuration is not None]
+    configurations = {configuration.id: configuration for _, configuration in rounds if configuration.domain != NO_DOMAIN}
+    summary = OperationSummary(len(rounds), list(configurations.values()))
+    written = {part.tag: part.size for part, _ in rounds if part.tag is not None}
     if len(written) == 1:
         [(summary.tag, summary.size)] = written.items()
     match result:
@@ -121,14 +122,14 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
 
 def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str, Any]:
     """Of the operation's own span. ``keys``: files may be named."""
-    summary = summary_of(recording, result)
+    summary, functions = summary_of(recording, result), {part.name for part in recording.parts}
     about: dict[str, Any] = {"db.system.name": "ares", "db.operation.name": recording.operation.name}
     if summary.configurations:
         last = of_configuration(summary.configurations[-1], keys)
-        about |= {"db.namespace": last["ares.domain"], **last, "ares.configurations": [each.index for each in summary.configurations]}
-    about["ares.rounds"] = len(summary.of("round"))
-    if summary.of(PHASE_1):
-        about["ares.fast"] = summary.fast
+        about |= {"db.namespace": last["ares.domain"], **last, "ares.configurations": tuple([each.index for each in summary.configurations])}
+    about["ares.rounds"] = summary.rounds
+    if not functions.isdisjoint(_FIRST):
+        about["ares.fast"] = functions.isdisjoint(_SECOND)
     told = {"ares.tag": None if summary.tag is None else str(summary.tag), "ares.bytes": summary.size, "ares.objects_moved": summary.moved}
     return about | {name: value for name, value in told.items() if value is not None}
 
@@ -147,9 +148,10 @@ def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]
 
 def line_of(recording: Recording, label: object, result: object, error: BaseException | None) -> dict[str, Any]:
     """The line of an operation log, without what the log itself knows: the client, the operation's number, its earlier tag of the object."""
-    summary, whole = summary_of(recording, result), recording.operation
+    summary, phases, whole = summary_of(recording, result), OperationPhases(recording), recording.operation
     op, object = _named(whole.name, label)
-    communication_s = covered_s([part for name in _WAITS for part in summary.of(name)])
+    communication_s = covered_s([part for name in _WAITS for part in phases.of(name)])
+    whole_s = (whole.ended_s or 0.0) - whole.began_s
     line = {
         "message": f"{MESSAGES.get(op, op.upper())}-COMPLETE{'-DSMM' if op in _OF_MEMORY and not getattr(label, 'kind', '') else ''}",
         "op": op,
@@ -159,26 +161,26 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
         "error": None if error is None else f"{type(error).__name__}: {error}",
         "op_latency_start": whole.began_s,
         "op_latency_end": whole.ended_s,
-        "op_latency": summary.seconds,
+        "op_latency": whole_s,
         "com_latency": communication_s,
-        "manager_comp_latency": max(summary.seconds - communication_s, 0.0),
-        "read_config_latency_total": covered_s(summary.of("read_config", BEFORE, PHASE_1)),
-        "phase1_latency": covered_s(summary.of(PHASE_1)) - covered_s(summary.of("read_config", PHASE_1)),
-        "phase2_latency": covered_s(summary.of(PHASE_2)),
-        "p2_read_config_time_total": covered_s(summary.of("read_config", PHASE_2)),
-        "p2_put_data_time_total": covered_s(summary.of("put_data", PHASE_2)),
-        "encode_latency": covered_s(summary.of("encode")),
-        "decode_latency": covered_s(summary.of("decode")),
+        "manager_comp_latency": max(whole_s - communication_s, 0.0),
+        "read_config_latency_total": covered_s(phases.of("read_config", BEFORE, PHASE_1)),
+        "phase1_latency": covered_s(phases.of(PHASE_1)) - covered_s(phases.of("read_config", PHASE_1)),
+        "phase2_latency": covered_s(phases.of(PHASE_2)),
+        "p2_read_config_time_total": covered_s(phases.of("read_config", PHASE_2)),
+        "p2_put_data_time_total": covered_s(phases.of("put_data", PHASE_2)),
+        "encode_latency": covered_s(phases.of("encode")),
+        "decode_latency": covered_s(phases.of("decode")),
         "newTag": _tag(summary.tag) if op in ("write", "delete") and getattr(result, "changed", True) else None,
-        "maxTag": _tag(summary.tag if op == "read" else summary.found),
-        "prop": not summary.fast,
+        "maxTag": _tag(summary.tag if op == "read" else phases.found),
+        "prop": bool(phases.of(PHASE_2)),
         "file_size": summary.size if error is None else 0,
         "found": getattr(result, "value", None) is not TOMBSTONE if error is None else None,
-        "rounds": len(summary.of("round")),
+        "rounds": len(phases.of("round")),
         **_of_configurations(summary.configurations),
     }
     for phase in (PHASE_1, PHASE_2):
-        if (quorum := summary.quorum(phase)) is not None and quorum.configuration is not None:
+        if (quorum := phases.quorum(phase)) is not None and quorum.configuration is not None:
             servers = [heard.server for heard in quorum.heard[: quorum.needed]]
             line |= {f"quorum_{phase}": quorum_number(tuple(servers), quorum.configuration.server_ids), f"quorum_{phase}_servers": servers}
     return line if summary.moved is None else line | {"objects_moved": summary.moved}

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from ares.model.identity import ServerId
+from ares.model.messages import TRACE_BYTES
 from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
 from ares.tracing.outcomes import attributes_of, of_configuration
@@ -41,7 +42,10 @@ NAMES = {
 }
 """The span of a part, by the part's name; parts of other names are none, and what is in them belongs to the part around them."""
 
+SAMPLED = b"\x01"
+
 USER, DSMM = "USER", "DSMM"
+_LEVEL = {"ares.level": DSMM}
 
 SERVER, CLIENT, INTERNAL = "server", "client", "internal"
 
@@ -60,69 +64,93 @@ class Span(Struct, eq=False):
     error: str = ""
 
 
-def spans_of(
-    recording: Recording,
-    result: object,
-    trace: bytes,
-    parent: bytes,
-    epoch_ns: float,
-    new_id: Callable[[], bytes],
-    attributes: Mapping[str, Any],
-    keys: bool,
-) -> Iterator[Span]:
-    """The spans of an operation, the operation's own first.
+NewIds = Callable[[int], bytes]
+"""So many ids of spans, joined."""
 
-    ``result``: of the operation. ``parent``: the span of the caller, if it has one. ``epoch_ns``: nanoseconds since 1970 when the recording's clock
-    was 0. ``attributes``: more of the operation. ``keys``: files may be named.
+
+class TracedOperation(Struct, eq=False):
+    """An operation that is recorded: the id of its trace, empty where it is only logged, the caller's span if it has one, what it is, and what came
+    of it. ``left_out``: how much was not traced before this.
     """
-    ids: dict[RecordedPart, bytes] = {}
-    for part in recording.parts:
-        whole = part is recording.operation
-        name = part.name if whole else NAMES.get(part.name)
-        above = parent if part.parent is None else _id_of(part.parent, ids)
-        ids[part] = (part.id[16:24] or new_id()) if name is not None else above
+
+    recording: Recording
+    trace: bytes
+    parent: bytes
+    label: object
+    result: object = None
+    error: BaseException | None = None
+    left_out: int = 0
+
+
+def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool) -> Iterator[Span]:
+    """The spans of an operation, its own first. ``epoch_ns``: nanoseconds since 1970 when its clock was 0. ``keys``: names may be told."""
+    recording, trace = traced.recording, traced.trace
+    whole = recording.operation
+    about = {"ares.level": USER, **attributes_of(recording, traced.result, keys)}
+    if keys and (named := str(traced.label).partition(" of ")[2]):
+        about["ares.object"] = named
+    if traced.error is not None:
+        about["error.type"] = type(traced.error).__name__
+        whole.failed = str(traced.error) if keys else about["error.type"]
+    if recording.dropped:
+        about["ares.dropped"] = recording.dropped
+    if traced.left_out:
+        about["ares.left_out"] = traced.left_out
+    new, began_ns = new_ids(len(recording.parts)), epoch_ns + int(1e9 * whole.began_s)
+    ids: dict[RecordedPart | None, bytes] = {whole: new[:8]}
+    yield Span(
+        whole.name, trace, new[:8], traced.parent, began_ns, epoch_ns + int(1e9 * (whole.ended_s or whole.began_s)), CLIENT, about, whole.failed
+    )
+    place = 0
+    for part in recording.parts[1:]:
+        place += 8
+        above, name = ids.get(part.parent) or _id_of(part.parent, ids), NAMES.get(part.name)
         if name is None:
+            ids[part] = above
             continue
-        about = {"ares.level": USER, **attributes_of(recording, result, keys), **attributes} if whole else {"ares.level": DSMM, **_about(part, keys)}
-        if whole and recording.dropped:
-            about["ares.dropped"] = recording.dropped
-        began_ns, ended_ns = (int(epoch_ns + 1e9 * (at_s or part.began_s)) for at_s in (part.began_s, part.ended_s))
-        kind = CLIENT if part.name == "round" or whole else INTERNAL
-        yield Span(name, trace, ids[part], above, began_ns, ended_ns, kind, about, part.failed)
+        id = ids[part] = part.id[16:24] or new[place : place + 8]
+        kind, about = (INTERNAL, _LEVEL) if part.configuration is None else (CLIENT, _about(part, keys))
+        began_ns = epoch_ns + int(1e9 * part.began_s)
+        ended_ns = began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)
+        yield Span(name, trace, id, above, began_ns, ended_ns, kind, about, part.failed)
 
 
-def _id_of(part: RecordedPart, ids: Mapping[RecordedPart, bytes]) -> bytes:
+def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) -> bytes:
     """Of the part, or of the one around it that was kept."""
-    while part not in ids:
-        assert part.parent is not None, "the operation itself is kept"
+    while part is not None and part not in ids:
         part = part.parent
+    assert part is not None, "the operation itself is kept"
     return ids[part]
 
 
 def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
-    """What a round was, and which servers made its quorum."""
-    if part.configuration is None:
-        return {}
+    """What a round was, and which servers made its quorum. Times in steps of a microsecond."""
+    assert part.configuration is not None
+    began_s = part.began_s
     about: dict[str, Any] = {
+        "ares.level": DSMM,
         "ares.round": part.what,
         **of_configuration(part.configuration, keys),
-        "ares.asked": list(part.asked),
+        "ares.asked": part.asked,
         "ares.needed": part.needed,
-        "ares.quorum": [heard.server for heard in part.heard],
-        "ares.quorum.ms": [round(1e3 * (heard.at_s - part.began_s), 3) for heard in part.heard],
+        "ares.quorum": tuple([heard.server for heard in part.heard]),
+        "ares.quorum.ms": tuple([int(1e6 * (heard.at_s - began_s) + 0.5) / 1e3 for heard in part.heard]),
     }
     if part.sent_again:
         about["ares.sent_again"] = part.sent_again
     if any(heard.handled_s is not None for heard in part.heard):
-        about["ares.quorum.server_ms"] = [round(1e3 * (heard.durable_s or 0.0), 3) for heard in part.heard]
+        about["ares.quorum.server_ms"] = tuple([int(1e6 * (heard.durable_s or 0.0) + 0.5) / 1e3 for heard in part.heard])
     return about
 
 
-def span_of(served: Served, server: ServerId, address: Mapping[str, Any], new_id: Callable[[], bytes], keys: bool) -> Iterator[Span]:
-    """What a server did for a traced request; below it, the wait for its disk. ``address``: its attributes. ``keys``: name the object."""
-    trace, parent, id = served.trace[:16], served.trace[16:24], new_id()
-    began_ns = int(1e9 * served.came_s)
-    handled_ns, left_ns = (began_ns + int(1e9 * seconds) for seconds in (served.handled_s, served.left_s))
+def span_of(served: Served, server: ServerId, address: Mapping[str, Any], epoch_ns: int, new_ids: NewIds, keys: bool) -> Iterator[Span]:
+    """What a server did for a request, if that is traced; below it, the wait for its disk. ``address``: its attributes. ``keys``: name the object."""
+    context, id = served.trace, new_ids(1)
+    trace, parent = context[:16], context[16:24]
+    if len(context) != TRACE_BYTES or not context[-1] & SAMPLED[0] or not any(trace):
+        return
+    began_ns = epoch_ns + int(1e9 * served.batch_s)
+    handled_ns, left_ns = began_ns + int(1e9 * served.handled_s), began_ns + int(1e9 * served.left_s)
     about: dict[str, Any] = {"ares.level": DSMM, "ares.server": server, **address, "ares.configuration.id": served.configuration.hex()}
     if keys and served.object:
         about["ares.object"] = served.object
@@ -132,4 +160,4 @@ def span_of(served: Served, server: ServerId, address: Mapping[str, Any], new_id
         about["ares.bytes"] = served.bytes
     yield Span(served.kind, trace, id, parent, began_ns, left_ns, SERVER, about, served.refused)
     if left_ns > handled_ns:
-        yield Span("Commit", trace, new_id(), id, handled_ns, left_ns, INTERNAL, {"ares.level": DSMM, "ares.server": server})
+        yield Span("Commit", trace, new_ids(1), id, handled_ns, left_ns, INTERNAL, {"ares.level": DSMM, "ares.server": server})

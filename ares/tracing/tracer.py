@@ -1,9 +1,9 @@
 """Decides which operations are traced, and hands what they did to an exporter in a thread of its own.
 
 The decision is one comparison for an operation, and what is not traced costs nothing more. What is traced is recorded as plain data; spans are made
-of it in the exporter's thread. That works a fraction of a millisecond at a time and rests three times as long, for an event loop lets go of the
-interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. What waits for an exporter is bounded:
-what comes beyond is not traced and counted, and the first time is logged.
+of it in the exporter's thread. That works a fraction of a millisecond at a time and rests four times as long, for an event loop lets go of the
+interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. While too much waits for it, the next
+operations are not traced at all, not by servers either (ares/tracing/backlog.py): they are counted, and the first time is logged.
 """
 
 import contextlib
@@ -14,33 +14,30 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
-
-from msgspec import Struct
 
 from ares.cluster.tables import TracingSettings
 from ares.dap.coding import Coding, Parts, coding_for
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import TRACE_BYTES
 from ares.operation.jobs import About
 from ares.operation.recording import Computed, Recording
 from ares.replica.unsynced import Served
+from ares.tracing.backlog import Backlog
 from ares.tracing.operation_log import OperationLog
-from ares.tracing.spans import Span, span_of, spans_of
+from ares.tracing.spans import SAMPLED, Span, TracedOperation, span_of, spans_of
 
-WAITING_PARTS_MAX = 30_000
+WAITING_PARTS_MAX = 8_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
-EXPORT_SPANS = 128
+EXPORT_SPANS = 512
 EXPORT_S = 1.0
 SLICE_S = 0.0002
-RESTS = 3.0
+SLICE_SPANS = 16
+RESTS = 4.0
 WORK_S_MAX = 0.1
-"""The exporter's thread has a quarter of a processor, at most."""
+"""The exporter's thread has a fifth of a processor, at most."""
 
 CLOSE_S = 2.0
 """How long an end waits for what is not exported yet."""
@@ -48,14 +45,17 @@ CLOSE_S = 2.0
 THREAD = "ares-tracing"
 """What the threads are called in which spans are made and exported."""
 
-SAMPLED = b"\x01"
+SERVED_PARTS = 2
+"""Spans of a request, at most: its own, and its wait for the disk."""
+
+LEFT_OUT = "more than tracing's share of a processor; OTEL_TRACES_SAMPLER=traceidratio with OTEL_TRACES_SAMPLER_ARG=0.1 traces a tenth, evenly"
 
 _logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-Export = Callable[[Sequence[Span]], None]
-"""Hands spans to whoever collects them, or raises."""
+Export = Callable[[Iterable[Span]], None]
+"""Hands spans to whoever collects them, or raises. They are made one by one, and the thread rests in between."""
 
 Parent = Callable[[], tuple[bytes, bytes, bool] | None]
 """The caller's own span: the ids of its trace and of the span, and whether it is sampled; None if it has none."""
@@ -83,16 +83,6 @@ class TimedCoding:
             self._computed.append((what, began_s, time.perf_counter()))
 
 
-class TracedOperation(Struct, eq=False):
-    """An operation that is recorded: the id of its trace, empty where it is only logged, the caller's span, what it is, and what it gave."""
-
-    recording: Recording
-    trace: bytes
-    parent: bytes
-    label: object
-    result: Any = None
-
-
 class Tracer:
     """``log``: has a line of each operation, traced or not. ``computed``: where codings write down what they computed."""
 
@@ -100,16 +90,14 @@ class Tracer:
         self.settings = settings
         self._log = log
         self.computed: deque[Computed] = deque(maxlen=64)
-        self.dropped = 0
+        self.backlog = Backlog(WAITING_PARTS_MAX)
         self._share = settings.share
         self._export = export
         self._parent = parent if settings.parent else lambda: None
-        self._chance = random.Random()
-        self._waiting: deque[tuple[int, Callable[[], Iterable[Span]]]] = deque()
-        self._waiting_parts = 0
+        self._chance = random.Random().random
+        self._waiting: deque[tuple[int, Callable[..., Iterable[Span]], tuple[Any, ...]]] = deque()
         self._failed = 0
         self._rested_s = 0.0
-        self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -124,67 +112,48 @@ class Tracer:
     def begin(self, label: object) -> TracedOperation | None:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
-        sampled = above[2] if above is not None else self._chance.random() < self._share
-        if sampled and self._waiting_parts >= WAITING_PARTS_MAX:
-            self._drop()
-            sampled = False
+        sampled = self._chance() < self._share if above is None else above[2]
+        sampled = sampled and (self.backlog.begin() or self._left_out())
         if not sampled and self._log is None:
             return None
         name = label.what if isinstance(label, About) else str(label).partition(" of ")[0]
         if not sampled:
             return TracedOperation(Recording(name, time.perf_counter, self.computed), b"", b"", label)
-        trace, parent = (_new_id() + _new_id(), b"") if above is None else above[:2]
-        return TracedOperation(Recording(name, time.perf_counter, self.computed, lambda: trace + _new_id() + SAMPLED), trace, parent, label)
+        trace, parent = (_new_ids(2), b"") if above is None else above[:2]
+        return TracedOperation(Recording(name, time.perf_counter, self.computed, lambda: trace + _new_ids(1) + SAMPLED), trace, parent, label)
 
-    @contextmanager
-    def until_end(self, begun: TracedOperation) -> Iterator[None]:
-        """Around the rest of the operation."""
-        try:
-            yield
-        except BaseException as error:
-            self._end(begun, error)
-            raise
-        self._end(begun, None)
-
-    def _end(self, begun: TracedOperation, error: BaseException | None) -> None:
-        recording, epoch_ns, keys = begun.recording, time.time_ns() - 1e9 * time.perf_counter(), self.settings.keys
+    def end(self, begun: TracedOperation, result: object, error: BaseException | None) -> None:
+        """The operation has ended: with this, or with this error."""
+        recording = begun.recording
         if self._log is not None:
-            self._log.write(recording, begun.label, begun.result, error)
+            self._log.write(recording, begun.label, result, error)
         if not begun.trace:
             return
-        about = str(begun.label).partition(" of ")[2]
-        attributes = {"ares.object": about} if keys and about else {}
-        if error is not None:
-            attributes["error.type"] = type(error).__name__
-            recording.operation.failed = str(error) if keys else type(error).__name__
-        make = partial(spans_of, recording, begun.result, begun.trace, begun.parent, epoch_ns, _new_id, attributes, keys)
-        self._hand_in(len(recording.parts), make)
+        begun.result, begun.error, begun.left_out = result, error, self.backlog.left_out
+        if self.backlog.end(len(recording.parts)) or self._left_out():
+            self._hand_in(len(recording.parts), spans_of, begun)
 
     def served(self, server: ServerId, address: Mapping[str, Any], served: Served) -> None:
         """A server did this for a request that its client traces. ``address``: the server's, as attributes."""
-        context = served.trace
-        if len(context) == TRACE_BYTES and context[-1] & SAMPLED[0] and any(context[:16]):
-            self._hand_in(2, lambda: span_of(served, server, address, _new_id, self.settings.keys))
+        if self.backlog.add(SERVED_PARTS) or self._left_out():
+            self._hand_in(SERVED_PARTS, span_of, served, server, address)
 
-    def _hand_in(self, parts: int, make: Callable[[], Iterable[Span]]) -> None:
-        with self._lock:
-            if self._waiting_parts >= WAITING_PARTS_MAX:
-                self._drop()
-                return
-            self._waiting.append((parts, make))
-            self._waiting_parts += parts
-            if self._thread is None and not self._closing:
-                thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-                with contextlib.suppress(RuntimeError):  # no more threads may be started: later, perhaps
-                    thread.start()
-                    self._thread = thread
-        if self._waiting_parts >= EXPORT_SPANS:
+    def _hand_in(self, parts: int, make: Callable[..., Iterable[Span]], *what: Any) -> None:
+        """The thread will have ``make`` make spans of ``what``."""
+        self._waiting.append((parts, make, what))
+        if self._thread is None and not self._closing:
+            thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads may be started: later, perhaps
+                thread.start()
+                self._thread = thread
+        if self.backlog.waiting >= EXPORT_SPANS and not self._wake.is_set():
             self._wake.set()
 
-    def _drop(self) -> None:
-        self.dropped += 1
-        if self.dropped == 1:
-            _logger.warning("operations come faster than their traces can be exported to %s: some are not traced", self.settings.exporter)
+    def _left_out(self) -> bool:
+        """False; the first time, the log says so."""
+        if self.backlog.left_out == 1:
+            _logger.warning("some operations are not traced, and counted: exporting them to %s takes %s", self.settings.exporter, LEFT_OUT)
+        return False
 
     def _run(self) -> None:
         while not self._closing:
@@ -196,8 +165,9 @@ class Tracer:
         self._rested_s = time.thread_time()
         while self._waiting:
             try:
-                for spans in batched(self._taken(), EXPORT_SPANS):
-                    self._export(spans)
+                made = self._made()
+                for span in made:
+                    self._export(chain((span,), islice(made, EXPORT_SPANS - 1)))
                     self._rest()
             except Exception as error:
                 self._failed += 1
@@ -208,17 +178,17 @@ class Tracer:
                     _logger.info("traces are exported again; %d exports failed", self._failed)
                 self._failed = 0
 
-    def _taken(self) -> Iterator[Span]:
-        taken = 0
-        while taken < EXPORT_SPANS:
-            with self._lock:
-                if not self._waiting:
-                    return
-                parts, make = self._waiting.popleft()
-                self._waiting_parts -= parts
-            taken += parts
-            yield from make()
-            self._rest()
+    def _made(self) -> Iterator[Span]:
+        """The spans of what waits."""
+        count, epoch_ns = 0, time.time_ns() - time.perf_counter_ns()  # when the clock of recordings was 0
+        while self._waiting and count < EXPORT_SPANS:
+            parts, make, what = self._waiting.popleft()
+            self.backlog.take(parts)
+            for span in make(*what, epoch_ns, _new_ids, self.settings.keys):
+                yield span
+                count += 1
+                if not count % SLICE_SPANS:
+                    self._rest()
 
     def _rest(self) -> None:
         """In the exporter's thread: after some work, let others go on."""
@@ -231,10 +201,9 @@ class Tracer:
         """Export what waits, for CLOSE_S at most, and close the log of operations."""
         if self._log is not None:
             self._log.close()
-        if self.dropped:
-            _logger.warning("%d operations, or requests of them, were not traced", self.dropped)
-        with self._lock:
-            thread, self._closing = self._thread, True
+        if self.backlog.left_out:
+            _logger.warning("%d operations, or requests of them, were not traced: %s", self.backlog.left_out, LEFT_OUT)
+        thread, self._closing = self._thread, True
         if thread is not None:
             last = threading.Thread(target=self._end_with, args=(thread,), name=THREAD, daemon=True)
             last.start()
@@ -248,18 +217,11 @@ class Tracer:
         self._flush()
 
 
-def batched(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
-    """In order, ``most`` at a time."""
-    iterator = iter(spans)
-    while some := list(islice(iterator, most)):
-        yield some
-
-
 _ids = random.Random()
 """No secrets: the kernel's would cost a system call for each, in which the interpreter's lock is let go. A child of a fork begins with others."""
 
 os.register_at_fork(after_in_child=_ids.seed)
 
 
-def _new_id() -> bytes:
-    return _ids.getrandbits(64).to_bytes(8, "big")
+def _new_ids(count: int) -> bytes:
+    return _ids.getrandbits(64 * count).to_bytes(8 * count, "big")

@@ -51,7 +51,7 @@ def _value(told: dict[str, Any]) -> Any:
         case "doubleValue":
             return float(value)
         case "arrayValue":
-            return [_value(item) for item in value.get("values", ())]
+            return tuple([_value(item) for item in value.get("values", ())])
     return printable(str(value))
 
 
@@ -118,21 +118,21 @@ def _replies(round: Span) -> list[tuple[str, float, float | None]]:
     """Who answered, after how many milliseconds, and how many of these the server says it needed."""
     about: Any = round.attributes
     servers, times, spent = (about.get(f"ares.quorum{what}") for what in ("", ".ms", ".server_ms"))
-    if not (isinstance(servers, list) and _are_numbers(times)):
+    if not (isinstance(servers, list | tuple) and _are_numbers(times)):
         return []
     own = spent if _are_numbers(spent) and len(spent) == len(times) else [None] * len(times)
     return [(str(server), ms, needed) for server, ms, needed in zip(servers, times, own, strict=False)]
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
+    return isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
 
 
 def _waited(round: Span) -> str:
     """Whom a round waited for, and who was not there."""
     replies, asked, needed = _replies(round), round.attributes.get("ares.asked"), round.attributes.get("ares.needed")
     answered = {server for server, _, _ in replies}
-    silent = ", ".join(str(server) for server in asked if server not in answered) if isinstance(asked, list) else ""
+    silent = ", ".join(str(server) for server in asked if server not in answered) if isinstance(asked, list | tuple) else ""
     if not isinstance(needed, int) or not 1 <= needed <= len(replies):
         return f"{len(replies)} answered of the {needed} needed" + (f"; no answer that counts came from {silent}" if silent else "")
     server, ms, spent = replies[needed - 1]

@@ -1,6 +1,7 @@
 """What a collector gets: an OTLP receiver of the test's own, asked by OpenTelemetry's exporter over HTTP."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -8,6 +9,8 @@ import pytest
 
 from ares.cluster.tables import TracingSettings
 from ares.tracing.export import tracer_of
+
+from .test_backlog import one_write
 
 collector = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs ares-storage[tracing]")
 
@@ -52,8 +55,7 @@ def receiver(monkeypatch) -> Iterator[Receiver]:
 
 
 def operation(tracer, label):
-    with tracer.until_end(tracer.begin(label)):
-        pass
+    tracer.end(tracer.begin(label), None, None)
 
 
 def test_a_collector_gets_spans_with_their_service_and_parents(receiver):
@@ -82,3 +84,17 @@ def test_a_collector_that_refuses_is_told_of_once(receiver, caplog):
     tracer.close()
     assert caplog.text.count("cannot be exported to otlp") == 1
     assert receiver.received == []
+
+
+def test_a_collector_gets_the_rounds_of_a_write(receiver):
+    tracer = tracer_of(TracingSettings(exporter="otlp"), "ares-client")
+    assert one_write(tracer, "x", Counter())
+    tracer.close()
+    spans = [span for _, span in receiver.spans()]
+    assert len(spans) == 8
+    put = next(span for span in reversed(spans) if span.name == "CommunicationLatency")
+    about = {attribute.key: attribute.value for attribute in put.attributes}
+    assert [value.string_value for value in about["ares.asked"].array_value.values] == [f"s{number}" for number in range(5)]
+    assert [value.string_value for value in about["ares.quorum"].array_value.values] == ["s0", "s1", "s2", "s3"]
+    assert [value.double_value >= 0 for value in about["ares.quorum.ms"].array_value.values] == [True] * 4
+    assert (about["ares.needed"].int_value, about["ares.round"].string_value) == (4, "put-data")

@@ -189,6 +189,6 @@ def test_a_long_operation_keeps_nothing_of_what_has_ended(monkeypatch):
     rig.run(reads())
     for _ in range(100):
         rig.answer()
-        assert len(rig.recording._of) + len(rig.recording._standing) + len(rig.recording._waiting) < 20
+        assert sum(1 + len(standing.stack) for standing in rig.recording._standing.values()) + len(rig.recording._rounds) < 20
     assert rig.value is None
-    assert (len(rig.recording.parts), rig.recording._of, rig.recording._standing, rig.recording._waiting) == (50, {}, {}, {})
+    assert (len(rig.recording.parts), rig.recording._standing, rig.recording._rounds) == (50, {}, {})

@@ -1,0 +1,56 @@
+"""Whether the exporter keeps up: an operation is traced whole, or left out before it begins. No clock, no lock, no I/O."""
+
+PARTS_EXPECTED = 10
+"""Of an operation that is under way."""
+
+LARGE_PARTS_MAX = 50_000
+"""What may wait where large operations end together: a recording has up to 20,000 parts."""
+
+
+class Backlog:
+    """Parts of recordings that wait for the exporter; ``most`` of them, then nothing more is begun until it took some.
+
+    An operation that was begun is taken when it ends, for servers have recorded their work for it: so those under way count, too. Only where large
+    ones end together, and LARGE_PARTS_MAX would wait, one is lost after all. ``left_out`` counts what was not begun, or lost.
+
+    One thread begins and ends, another takes: no number is written by both.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.left_out = 0
+        self._under_way = 0
+        self._came = 0
+        self._taken = 0
+
+    @property
+    def waiting(self) -> int:
+        return self._came - self._taken
+
+    def begin(self) -> bool:
+        """Whether an operation is traced; then :meth:`end` follows."""
+        if self._came - self._taken + PARTS_EXPECTED * self._under_way < self.most:
+            self._under_way += 1
+            return True
+        self.left_out += 1
+        return False
+
+    def end(self, parts: int) -> bool:
+        """An operation has ended with so many parts; whether they wait now."""
+        self._under_way -= 1
+        return self._come(parts, self.waiting + parts <= LARGE_PARTS_MAX)
+
+    def add(self, parts: int) -> bool:
+        """Something that is known only when it is over; whether its parts wait now."""
+        return self._come(parts, self._came - self._taken < self.most)
+
+    def _come(self, parts: int, fits: bool) -> bool:
+        if fits:
+            self._came += parts
+        else:
+            self.left_out += 1
+        return fits
+
+    def take(self, parts: int) -> None:
+        """So many went to the exporter."""
+        self._taken += parts
