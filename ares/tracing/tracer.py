@@ -2,7 +2,7 @@
 
 The decision is one comparison for an operation, and what is not traced costs nothing more. What is traced is recorded as plain data; spans are made
 of it in the exporter's thread. That works a fraction of a millisecond at a time and rests four times as long, for an event loop lets go of the
-interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. While too much waits for it, the next
+interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. Where more is done than can be traced,
 operations are not traced at all, not by servers either (ares/tracing/backlog.py): they are counted, and the first time is logged.
 """
 
@@ -31,6 +31,9 @@ from ares.tracing.spans import SAMPLED, Span, TracedOperation, span_of, spans_of
 WAITING_PARTS_MAX = 8_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
+PARTS_PER_S = 5_000.0
+"""Of recordings: some 500 operations of a client, 2,500 requests to a server. An operation that is traced costs client and servers some 0.3 ms."""
+
 EXPORT_SPANS = 512
 EXPORT_S = 1.0
 SLICE_S = 0.0002
@@ -48,7 +51,10 @@ THREAD = "ares-tracing"
 SERVED_PARTS = 2
 """Spans of a request, at most: its own, and its wait for the disk."""
 
-LEFT_OUT = "more than tracing's share of a processor; OTEL_TRACES_SAMPLER=traceidratio with OTEL_TRACES_SAMPLER_ARG=0.1 traces a tenth, evenly"
+LEFT_OUT = (
+    "a client traces some 500 in a second, and as many as its exporter keeps up with; OTEL_TRACES_SAMPLER=traceidratio with "
+    "OTEL_TRACES_SAMPLER_ARG=0.1 traces a tenth, evenly"
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -90,7 +96,7 @@ class Tracer:
         self.settings = settings
         self._log = log
         self.computed: deque[Computed] = deque(maxlen=64)
-        self.backlog = Backlog(WAITING_PARTS_MAX)
+        self.backlog = Backlog(WAITING_PARTS_MAX, PARTS_PER_S)
         self._share = settings.share
         self._export = export
         self._parent = parent if settings.parent else lambda: None
@@ -113,7 +119,7 @@ class Tracer:
         """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
         above = self._parent()
         sampled = self._chance() < self._share if above is None else above[2]
-        sampled = sampled and (self.backlog.begin() or self._left_out())
+        sampled = sampled and (self.backlog.begin(time.perf_counter()) or self._left_out())
         if not sampled and self._log is None:
             return None
         name = label.what if isinstance(label, About) else str(label).partition(" of ")[0]
@@ -135,7 +141,7 @@ class Tracer:
 
     def served(self, server: ServerId, address: Mapping[str, Any], served: Served) -> None:
         """A server did this for a request that its client traces. ``address``: the server's, as attributes."""
-        if self.backlog.add(SERVED_PARTS) or self._left_out():
+        if self.backlog.add(SERVED_PARTS, time.perf_counter()) or self._left_out():
             self._hand_in(SERVED_PARTS, span_of, served, server, address)
 
     def _hand_in(self, parts: int, make: Callable[..., Iterable[Span]], *what: Any) -> None:
@@ -152,7 +158,7 @@ class Tracer:
     def _left_out(self) -> bool:
         """False; the first time, the log says so."""
         if self.backlog.left_out == 1:
-            _logger.warning("some operations are not traced, and counted: exporting them to %s takes %s", self.settings.exporter, LEFT_OUT)
+            _logger.warning("some operations are not traced, and counted: %s", LEFT_OUT)
         return False
 
     def _run(self) -> None:

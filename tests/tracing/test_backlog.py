@@ -1,4 +1,4 @@
-"""Where more is done than can be exported, operations are traced whole or not at all, and what was left out is counted and told."""
+"""Operations are traced whole or not at all. What was left out, for more is done than can be exported or traced in a second, is counted and told."""
 
 import threading
 from collections import Counter
@@ -29,15 +29,15 @@ def patient(monkeypatch):
 
 @given(st.integers(1, 100), st.lists(st.one_of(st.just("begin"), st.integers(1, 30), st.just("add"), st.just("take"))))
 def test_what_was_begun_is_taken_and_what_waits_is_bounded(most, steps):
-    backlog, under_way, waiting, refused, largest = Backlog(most), 0, [], 0, 1
-    for step in steps:
+    backlog, under_way, waiting, refused, largest = Backlog(most, 1e9), 0, [], 0, 1
+    for second, step in enumerate(steps, 1):
         if step == "begin":
             behind = sum(waiting) + subject.PARTS_EXPECTED * under_way >= most
-            assert backlog.begin() is not behind
+            assert backlog.begin(second) is not behind
             under_way, refused = under_way + (not behind), refused + behind
         elif step == "add":
             behind = sum(waiting) >= most
-            assert backlog.add(2) is not behind
+            assert backlog.add(2, second) is not behind
             waiting, refused = waiting + [2] * (not behind), refused + behind
         elif step == "take":
             if waiting:
@@ -52,12 +52,27 @@ def test_what_was_begun_is_taken_and_what_waits_is_bounded(most, steps):
 
 
 def test_many_large_operations_that_end_together_are_lost_whole():
-    backlog = Backlog(1000)
-    assert all(backlog.begin() for _ in range(100))
+    backlog = Backlog(1000, 1000.0)
+    assert all(backlog.begin(0.0) for _ in range(100))
     ended = [backlog.end(20_000) for _ in range(100)]
     assert (ended.count(True), backlog.left_out, backlog.waiting) == (2, 98, 40_000)
     backlog.take(40_000)
-    assert backlog.begin()
+    assert backlog.begin(1.0)
+
+
+def test_only_so_much_is_traced_in_a_second():
+    """And as much as can wait, at once, after a pause."""
+    backlog, traced = Backlog(100, 50.0), Counter()
+    for tenth in range(200):
+        for _ in range(10):
+            if 100 <= tenth < 150:
+                continue
+            if backlog.begin(tenth / 10):
+                traced[tenth // 50] += 1
+                assert backlog.end(10)
+                backlog.take(10)
+    assert traced == {0: 35, 1: 25, 3: 35}
+    assert backlog.left_out == 1500 - traced.total()
 
 
 class Exporter:
