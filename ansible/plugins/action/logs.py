@@ -1,4 +1,4 @@
-"""Fetches a directory of a host: tar there, one file over the connection, unpacked here. Two commands of a shell, where modules would start Python."""
+"""Fetches a directory of a host: tar there, one file over the connection, unpacked here. The host needs a shell and no Python."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+
 from ansible.plugins.action import ActionBase
 
 

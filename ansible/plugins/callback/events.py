@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -13,8 +14,8 @@ name: events
 type: stdout
 short_description: Lines of JSON instead of text
 description:
-  - A line for each play as it begins, and for each host and task as it ends, with C(time), C(event), C(play), C(task), C(host), and C(message) of what failed.
-    Results are not told but for the facts that a task sets.
+  - A line for each play as it begins, and for each host and task as it ends, with C(time), C(event), C(play), C(task), C(host), and C(message) of
+    what failed. Results are not told but for the facts that a task sets.
 """
 
 MESSAGE_CHARACTERS = 4000
@@ -32,7 +33,8 @@ class CallbackModule(CallbackBase):
         self._play = ""
 
     def _tell(self, event: str, **more: Any) -> None:
-        print(json.dumps({"time": time.time(), "event": event, "play": self._play, **more}), flush=True)
+        sys.stdout.write(json.dumps({"time": time.time(), "event": event, "play": self._play, **more}) + "\n")
+        sys.stdout.flush()
 
     def _ended(self, event: str, result: Any, **more: Any) -> None:
         self._tell(event, task=result._task.get_name(), host=result._host.get_name(), **more)

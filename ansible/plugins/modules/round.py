@@ -28,8 +28,8 @@ options:
     default: {}
   processes:
     description:
-      - Dictionaries with C(name), C(command) and C(ready), which is that of M(ares.storage.process). C(run/NAME.pid) names the process, C(logs/NAME.out)
-        has what it says.
+      - Dictionaries with C(name), C(command) and C(ready), which is that of M(ares.storage.process). C(run/NAME.pid) names the process, C(logs/NAME.out) has
+        what it says.
     type: list
     elements: dict
     default: []
