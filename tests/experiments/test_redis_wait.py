@@ -1,11 +1,11 @@
 """A write to Redis that fewer replicas have than WAIT asked for is no success, in a round with real processes, and the results can count it."""
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 
 import pytest
 
@@ -43,6 +43,6 @@ async def test_a_paused_replica_is_in_the_log_and_in_the_results(tmp_path, monke
     assert told == [[("SUCCESS", "ok", "Yes", 2, 2)], [("UNSUCCESS", "unknown", "Yes", 1, 2)]]
     assert ill[0]["error"] == "WAIT 2 ended with 1"
     words = python("-m", "ares", "results", "import", logs, "--into", tmp_path / "results.db")
-    assert subprocess.run(words, env=ENVIRONMENT, capture_output=True, check=False).returncode == 0
+    assert await (await asyncio.create_subprocess_exec(*words, env=ENVIRONMENT)).wait() == 0
     with sqlite3.connect(tmp_path / "results.db") as database:
         assert database.execute(FEWER).fetchone() == (1,)
