@@ -25,7 +25,8 @@ from ares.model.configuration import Algorithm, Configuration
 from ares.model.errors import AresError
 from experiments.algorithms import Plain, Register, open_register
 from experiments.bench.generator import connected
-from experiments.bench.stores import AresStore, Clients, Store
+from experiments.bench.redis_client import Connections
+from experiments.bench.stores import AresStore, Clients, RedisStore, Store
 from experiments.paper_algorithms import PaperAlgorithm
 from experiments.rounds.scenario import Parameters
 
@@ -71,14 +72,16 @@ _MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
 
 
 class ForeignLog:
-    """The log of a client of another store, and of what ares refused before it began an operation."""
+    """The log of a client of another store, and of what ares refused before it began an operation. ``wait``: replicas that Redis's WAIT asks for."""
 
-    def __init__(self, path: Path, client: int) -> None:
+    def __init__(self, path: Path, client: int, wait: int = 0) -> None:
         self._file = path.open("a", encoding="utf-8")
         self._client = str(client)
+        self._wait = wait
         self._count = 0
 
-    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None) -> None:
+    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None, acknowledged: int | None = None) -> None:
+        """``acknowledged``: by how many replicas. A write that fewer had than WAIT asked for is no success; the names are those of published logs."""
         self._count += 1
         line = {
             "asctime": datetime.now(UTC).isoformat(),
@@ -97,6 +100,8 @@ class ForeignLog:
             "op_latency_end": ended_s,
             "op_latency": ended_s - began_s,
         }
+        if self._wait and operation == "write":
+            line |= {"wait": "Yes", "wait_acks": acknowledged, "majority": self._wait}
         self._file.write(msgspec.json.encode(line).decode() + "\n")
         self._file.flush()
 
@@ -144,7 +149,8 @@ class Foreign:
 
     async def _operate(self, operation: str, once: _Once) -> bool:
         await self._clients.run([once])
-        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error)
+        acknowledged = self._clients.acknowledged if isinstance(self._clients, Connections) else None
+        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
 
@@ -203,7 +209,8 @@ class Worker:
             if work.protocol == "ARES_MIXED":  # the primitives change under it
                 return Plain(await manager.domain(DOMAIN, create=create), KEY)
             return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
-        log, clients = ForeignLog(self._log_path(client), client), await connected(work.store, 1)
+        wait = work.store.wait if isinstance(work.store, RedisStore) else 0
+        log, clients = ForeignLog(self._log_path(client), client, wait), await connected(work.store, 1)
         self._closing += [clients, log]
         return Foreign(clients, log)
 

@@ -11,28 +11,21 @@ from pathlib import Path
 from ansible_collections.ares.storage.plugins.module_utils.processes import found, stop
 
 
-def require_own(directory: Path) -> Path:
-    """Raises ValueError for a path that is too short to be that of a round."""
+def started_below(directory: Path) -> dict[Path, int]:
+    """Processes that run, by the files directory/**/*.pid that name them. Raises ValueError for a path that is too short to be that of a round."""
     if not directory.is_absolute() or len(directory.parts) < 3 or ".." in directory.parts:
         raise ValueError(f"{directory} is not an absolute path below a directory; nothing was ended or removed")
-    return directory
+    return {file: pid for file in directory.rglob("*.pid") if (pid := found(file))}
 
 
-def remove(directory: Path) -> None:
-    """A link, a file, or a directory with all that is in it."""
+def clear(directory: Path, stop_s: float) -> None:
+    """End every process that a file directory/**/*.pid names, and remove the directory. Raises OSError, ValueError."""
+    if left := stop(started_below(directory), stop_s):
+        raise ValueError(f"processes {left} cannot be ended, not even by SIGKILL; {directory} was not removed")
     if directory.is_symlink() or not directory.is_dir():
         directory.unlink(missing_ok=True)
     else:
         shutil.rmtree(directory)
-
-
-def clear(directory: Path, stop_s: float) -> list[int]:
-    """End every process that a file directory/**/*.pid names, and remove the directory; the pids. Raises OSError, ValueError."""
-    pids = {file: pid for file in require_own(directory).rglob("*.pid") if (pid := found(file))}
-    if left := stop(pids, stop_s):
-        raise ValueError(f"processes {left} cannot be ended, not even by SIGKILL; {directory} was not removed")
-    remove(directory)
-    return sorted(pids.values())
 
 
 def owner(name: str) -> tuple[int, int]:

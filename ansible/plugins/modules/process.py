@@ -142,8 +142,8 @@ def act(module: AnsibleModule) -> dict:
             pid_file.unlink(missing_ok=True)
         pid = run(parameters, pid_file) if starts else 0
     if state != "stopped" and not module.check_mode:
-        serves = state != "query" and parameters["ready"]
-        why = await_serving(parameters, pid_file) if serves else await_end(parameters, pid_file) if parameters["ended_s"] else ""
+        serving = state != "query" and parameters["ready"]
+        why = await_serving(parameters, pid_file) if serving else await_end(parameters, pid_file) if parameters["ended_s"] else ""
         if why:
             what = " ".join(parameters["command"] or [pid_file.stem])[:200]
             module.fail_json(msg=f"{what}: {why}. {last_lines(parameters['log'] or '')}")

@@ -28,8 +28,8 @@ options:
     default: {}
   processes:
     description:
-      - Dictionaries with C(name), C(command) and C(ready), which is that of M(ares.storage.process). C(run/NAME.pid) names the process, C(logs/NAME.out) has
-        what it says.
+      - Dictionaries with C(name), C(command) and C(ready), which is that of M(ares.storage.process). The file C(run/NAME.pid) names the process, and
+        C(logs/NAME.out) has what it says.
     type: list
     elements: dict
     default: []
@@ -74,7 +74,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ares.storage.plugins.module_utils.directories import clear, make, owner, require_own
+from ansible_collections.ares.storage.plugins.module_utils.directories import clear, make, owner, started_below
 from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, found, last_lines, run, serves
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=True, pids={})
     try:
-        require_own(data)
+        started_below(data)  # refuses a path that is none, before anything is done
         clear(directory, given["stop_s"])
         clear(data, given["stop_s"])
         pids = begin(given, directory, data)
