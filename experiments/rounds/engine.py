@@ -197,7 +197,7 @@ class _Work:
 
     def _work(self, running: Running) -> None:
         parameters = self._round.parameters
-        begin_s = time.monotonic() + HEAD_START_S
+        begin_s = time.time() + HEAD_START_S
         first = 1
         processes = []
         roles: tuple[tuple[Role, int], ...] = (("write", parameters.writers), ("read", parameters.readers), ("reconfigure", parameters.reconfigurers))
@@ -211,10 +211,16 @@ class _Work:
     def _spawn(
         self, running: Running, role: Role, clients: tuple[int, ...], begin_s: float, logs: Path, parameters: Parameters | None = None
     ) -> subprocess.Popen[bytes]:
-        work = Work(running.store, self._round.protocol, parameters or self._round.parameters, role, clients, self._seed, str(logs), begin_s)
+        work = Work(running.store, self._round.protocol, parameters or self._round.parameters, role, clients, self._seed, str(logs))
         log = (self._home / f"worker-{role}-{clients[0]}.log").open("ab")
         with log:
-            process = subprocess.Popen(python("-m", "experiments.rounds.worker"), stdin=subprocess.PIPE, stdout=log, stderr=log, env=ENVIRONMENT)
+            process = subprocess.Popen(
+                python("-m", "experiments.rounds.worker"),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=ENVIRONMENT | {"ROUND_BEGIN": str(begin_s)},
+            )
         self._clients.append(process)
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(work))
@@ -258,7 +264,7 @@ def _befalling(round: Round, running: Running, begin_s: float, events: Path) -> 
 
     def befall(slowed: contextlib.ExitStack) -> None:
         for fault in sorted(round.faults, key=lambda fault: fault.at_share):
-            if over.wait(begin_s + fault.at_share * round.parameters.expected_s - time.monotonic()):
+            if over.wait(begin_s + fault.at_share * round.parameters.expected_s - time.time()):
                 return
             name = _victim(fault, running)
             if fault.event == "crash":

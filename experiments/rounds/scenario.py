@@ -5,6 +5,7 @@ combination of what varies is a point, and a point is a round for each protocol 
 """
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -33,14 +34,28 @@ FAMILIES = {"ARES": OF_ARES[1:], "Cassandra": ("CASSANDRA",), "Redis": ("REDIS",
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
-    """When ``at_share`` of the expected time of the work has passed, ``event`` befalls the server of this number, or the leader. ``percent`` of a
-    processor is left to a slow one.
+    """When ``at_share`` of the expected time of the work has passed, or ``at_s`` seconds, ``event`` befalls the ``server`` of this number, or the
+    leader, or the link between the two ``sites`` of a placement.
+
+    crash: kill -9. slow: ``percent`` of a processor is left to it; 100 ends that. fill: ``free_bytes`` of its disk stay free; free: they are all free
+    again. cut: nothing goes from one site to the other; join: it does again.
     """
 
-    at_share: float
-    event: Literal["crash", "slow"]
-    server: int | Literal["leader"] = 0
+    event: Literal["crash", "slow", "fill", "free", "cut", "join"]
+    at_share: float | None = None
+    at_s: float | None = None
+    server: int | Literal["leader", "replica"] = 0
+    sites: tuple[str, str] = ("E", "U")
     percent: int = 20
+    free_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.at_share is None) == (self.at_s is None):
+            raise ValueError("a fault has at_share or at_s, one of them")
+
+    def after_s(self, expected_s: float) -> float:
+        """How long after the beginning of the work, which is expected to last ``expected_s``."""
+        return self.at_s if self.at_s is not None else (self.at_share or 0.0) * expected_s
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +64,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     ``interval_s``: a reader or writer waits a random time up to it before each operation (the papers' stochastic invocation); 0: it does not.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
     ares that are on.
+
+    ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
+    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``timeout_s``: a client of ares gives an operation up after it.
     """
 
     servers: int = 5
@@ -66,6 +84,18 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     block_min: int = 512 * 1024
     block_max: int = 1024 * 1024
     durability: Literal["memory", "fsync"] = "memory"
+    placement: str = ""
+    client_site: str = ""
+    delay_ms: float = 0.0
+    timeout_s: float = 30.0
+
+    @property
+    def sites(self) -> dict[str, int]:
+        """How many servers are at each site of the placement. Raises ValueError for what is none."""
+        parts = [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in self.placement.split("+")] if self.placement else []
+        if None in parts:
+            raise ValueError(f"placement {self.placement!r} is not like 1E+2U")
+        return {part[2]: int(part[1]) for part in parts if part}
 
     @property
     def k(self) -> int:
@@ -93,7 +123,7 @@ class Round(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Of its directory, under that of the scenario."""
-        varied = "_".join(f"{name}-{'+'.join(value) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
+        varied = "_".join(f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
         return "_".join(filter(None, (self.protocol, varied, str(self.iteration))))
 
     @property
@@ -134,6 +164,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
                 yield Round(self.name, protocol, parameters, varied, iteration, self.fault if protocol in OF_ARES else ())
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
+        if "placement" in given:
+            given = given | {"servers": self._placed(given["placement"])}
         servers = given.get("servers", Parameters().servers)
         if str(servers) in self.parity:
             given = {"parity": self.parity[str(servers)]} | given
@@ -143,7 +175,18 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(f"scenario {self.name}: {error}") from error
         if not 0 <= parameters.parity < parameters.servers:
             raise BadInput(f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers")
+        if parameters.placement and parameters.client_site not in parameters.sites:
+            raise BadInput(f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no site of {parameters.placement}")
+        for fault in self.fault:
+            if fault.event in ("cut", "join") and not set(fault.sites) <= set(parameters.sites):
+                raise BadInput(f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which {parameters.placement!r} does not have")
         return parameters
+
+    def _placed(self, placement: str) -> int:
+        try:
+            return sum(Parameters(placement=placement).sites.values())
+        except (ValueError, TypeError) as error:
+            raise BadInput(f"scenario {self.name}: {error}") from error
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:

@@ -1,9 +1,10 @@
-"""One process of a round: it carries some of its clients, each with connections and a log of its own. Started by the engine with a :class:`Work`.
+"""One process of a round: it carries some of its clients, each with connections and a log of its own. What it reads is a :class:`Work`.
 
 A client of ares logs what ares logs (docs/tracing.md); a client of another store gets a line of the same names for each operation.
 """
 
 import asyncio
+import os
 import random
 import sys
 import time
@@ -32,6 +33,7 @@ from experiments.rounds.scenario import Parameters
 KEY = "object"
 DOMAIN = "round"
 MOVE_TIMEOUT_S = 120.0
+HEAD_START_MAX_S = 60.0
 
 ALGORITHM_OF = {
     "ABD": PaperAlgorithm("ABD", "abd"),
@@ -49,7 +51,7 @@ Role = Literal["create", "read", "write", "reconfigure"]
 
 
 class Work(Struct, frozen=True):
-    """``clients``: their numbers. ``begin_s``: when the work begins, by the machine's monotonic clock. ``logs``: the directory of the logs."""
+    """``clients``: their numbers. ``logs``: the directory of the logs."""
 
     store: Store
     protocol: str
@@ -57,8 +59,13 @@ class Work(Struct, frozen=True):
     role: Role
     clients: tuple[int, ...]
     seed: int
-    logs: str
-    begin_s: float = 0.0
+    logs: str = "logs"
+
+
+async def the_beginning() -> None:
+    """When the work of the round begins, which ROUND_BEGIN says in seconds since 1970; at once without it, or where the clocks of hosts differ."""
+    wait_s = float(os.environ.get("ROUND_BEGIN") or 0) - time.time()
+    await asyncio.sleep(wait_s if 0 < wait_s < HEAD_START_MAX_S else 0)
 
 
 _MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
@@ -178,7 +185,7 @@ class Worker:
         register = await self._register(client)
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
-        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        await the_beginning()
         for _ in range(work.parameters.operations):
             await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
             await self._once(register, work.role == "write", chance)
@@ -230,7 +237,7 @@ class Worker:
         store, dap = await manager.domain(DOMAIN), ALGORITHM_OF[work.protocol].dap
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
-        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        await the_beginning()
         for _ in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
             began_s = time.perf_counter()

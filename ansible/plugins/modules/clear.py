@@ -35,27 +35,22 @@ ended:
   returned: always
 """
 
-import shutil
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ares.storage.plugins.module_utils.processes import found, stop
+from ansible_collections.ares.storage.plugins.module_utils.directories import clear, started_below
 
 
 def act(module: AnsibleModule) -> dict:
     """End them, remove it."""
     directory = Path(module.params["directory"])
-    if not directory.is_absolute() or len(directory.parts) < 3 or ".." in directory.parts:
-        module.fail_json(msg=f"{directory} is not an absolute path below a directory; nothing was ended or removed")
-    pids = {file: pid for file in directory.rglob("*.pid") if (pid := found(file))}
-    there = directory.is_symlink() or directory.exists()
-    if there and not module.check_mode:
-        if left := stop(pids, module.params["stop_s"]):
-            module.fail_json(msg=f"processes {left} cannot be ended, not even by SIGKILL; {directory} was not removed")
-        if directory.is_symlink() or not directory.is_dir():
-            directory.unlink()
-        else:
-            shutil.rmtree(directory)
+    try:
+        pids = started_below(directory)
+        there = directory.is_symlink() or directory.exists()
+        if there and not module.check_mode:
+            clear(directory, module.params["stop_s"])
+    except ValueError as error:
+        module.fail_json(msg=str(error))
     return {"changed": there, "ended": sorted(pids.values())}
 
 

@@ -66,7 +66,7 @@ options:
     type: float
     default: 120
   ended_s:
-    description: How long to wait for the end of a command that ends by itself (O(once)). It fails where the command does. 0 does not wait.
+    description: How long to wait for the end of a command that ends by itself. It fails where the command does. 0 does not wait.
     type: float
     default: 0
 author:
@@ -141,10 +141,12 @@ def act(module: AnsibleModule) -> dict:
         if state in ("stopped", "restarted"):
             pid_file.unlink(missing_ok=True)
         pid = run(parameters, pid_file) if starts else 0
-    if state in ("started", "restarted") and not module.check_mode:
-        why = await_serving(parameters, pid_file) if parameters["ready"] else await_end(parameters, pid_file) if parameters["ended_s"] else ""
+    if state != "stopped" and not module.check_mode:
+        serving = state != "query" and parameters["ready"]
+        why = await_serving(parameters, pid_file) if serving else await_end(parameters, pid_file) if parameters["ended_s"] else ""
         if why:
-            module.fail_json(msg=f"{' '.join(parameters['command'])[:200]}: {why}. {last_lines(parameters['log'] or '')}")
+            what = " ".join(parameters["command"] or [pid_file.stem])[:200]
+            module.fail_json(msg=f"{what}: {why}. {last_lines(parameters['log'] or '')}")
         pid = found(pid_file)
     return {"changed": starts or stops or leaves_file, "pid": pid, "status": ended_with(parameters["exit_status"])}
 
