@@ -26,7 +26,7 @@ from ares.model.errors import AresError
 from experiments.algorithms import Plain, Register, open_register
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import Connections
-from experiments.bench.stores import AresStore, Clients, RedisStore, Store
+from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
 from experiments.paper_algorithms import PaperAlgorithm
 from experiments.rounds.scenario import Parameters
 
@@ -170,6 +170,10 @@ class Worker:
 
     async def run(self) -> None:
         """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
+        if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
+            from experiments.bench.cassandra_client import make_table  # its driver is there only for who measures Cassandra
+
+            await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         try:
             await asyncio.gather(*(self._live(client) for client in self.work.clients))
         finally:
