@@ -226,7 +226,7 @@ class Worker:
         switches = {name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")}
         if work.protocol == "ABD":
             switches |= {"piggyback": True, "optimised": False}
-        settings = structs.replace(settings, client=structs.replace(settings.client, **switches))
+        settings = structs.replace(settings, client=structs.replace(settings.client, timeout_s=work.parameters.timeout_s, **switches))
         manager = await connect(settings, operation_log=self._log_path(client))
         self._closing.append(manager)
         return manager
