@@ -20,6 +20,12 @@ from experiments.bench.stores import CassandraStore
 N = 3
 START_S = 300.0
 HEAP = "1g"
+SMALL_HEAP = "512m"
+"""The role's own, for rounds: as many nodes as there are servers."""
+
+BESIDE_HEAP_BYTES = 400 << 20
+"""What a node has in memory beside its heap."""
+
 KEYSPACE = "bench"
 
 
@@ -41,12 +47,13 @@ class Cassandra(Struct, frozen=True):
     heap: str = HEAP
 
     def missing(self) -> str | None:
-        """Java, jars and driver, one after the other."""
+        """Java, jars, driver and memory."""
         if (why := lacking("cassandra", self._given(Path(), [0] * 4, ""))) is not None:
             return why
         if importlib.util.find_spec("cassandra") is None:
             return "cassandra needs its Python driver: pip install 'ares-storage[bench]'"
-        return None
+        needed, there = self.n * (_bytes(self.heap) + BESIDE_HEAP_BYTES), _available_bytes()
+        return f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} are free" if needed > there else None
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
@@ -73,3 +80,13 @@ class Cassandra(Struct, frozen=True):
 
 
 CASSANDRA: tuple[Cassandra, ...] = (Cassandra(), Cassandra("cassandra-fsync", durability="fsync"))
+
+
+def _bytes(size: str) -> int:
+    """Of a size as Java takes it, with a g or an m."""
+    return int(size[:-1]) << {"g": 30, "m": 20}[size[-1]]
+
+
+def _available_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024

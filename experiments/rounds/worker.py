@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -166,6 +167,7 @@ class Worker:
 
     def __init__(self, work: Work) -> None:
         self.work = work
+        self._written: Counter[Register] = Counter()
         self._closing: list[Manager | Clients | ForeignLog] = []
 
     async def run(self) -> None:
@@ -198,9 +200,17 @@ class Worker:
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
             if writes:
-                await register.write(chance.randbytes(self.work.parameters.object_size))
+                await register.write(chance.randbytes(self._size(register)))
             else:
                 await register.read()
+
+    def _size(self, register: Register) -> int:
+        """Of the client's next write."""
+        parameters = self.work.parameters
+        self._written[register] += 1
+        if parameters.load_policy == "fixedsize" or self.work.role == "create":
+            return parameters.object_size
+        return max(1, parameters.object_size * min(self._written[register], parameters.operations) // parameters.operations)
 
     async def _register(self, client: int) -> Register:
         work = self.work

@@ -28,8 +28,8 @@ options:
     default: {}
   processes:
     description:
-      - Dictionaries with C(name), C(command), C(needs) and C(ready); these two are those of M(ares.storage.process). The file C(run/NAME.pid) names the process, and
-        C(logs/NAME.out) has what it says.
+      - Dictionaries with C(name), C(command), C(needs) and C(ready); these two are those of M(ares.storage.process). The file C(run/NAME.pid) names
+        the process, and C(logs/NAME.out) has what it says.
     type: list
     elements: dict
     default: []
