@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ares.cluster.home import held
 from ares.model.errors import AresError, BadInput
-from experiments.bench.cassandra import CASSANDRA, NODES
+from experiments.bench.cassandra import SMALL_HEAP, Cassandra
 from experiments.bench.etcd import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis import Redis
@@ -59,19 +59,16 @@ def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
 def _peer_of(round: Round) -> Peer | None:
     """What is known of a store that ares is compared with."""
     store, n = store_name(round.protocol), round.parameters.servers
-    return {"etcd": Etcd(n=n), "cassandra": CASSANDRA[0], "redis": Redis("redis", n=n)}.get(store)
+    return {"etcd": Etcd(n=n), "cassandra": Cassandra(n=n, heap=SMALL_HEAP), "redis": Redis("redis", n=n)}.get(store)
 
 
 def why_not(round: Round, testbed: str) -> str | None:
     """Why the round cannot be carried out on such a testbed; None if it can."""
-    peer, servers, size = _peer_of(round), round.parameters.servers, round.parameters.object_size
+    peer, size = _peer_of(round), round.parameters.object_size
     if peer is not None and peer.value_bytes_max is not None and size > peer.value_bytes_max:
         return f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are asked for"
-    if peer is not None and testbed in MADE:
-        if round.protocol == "CASSANDRA" and servers != NODES:
-            return f"Cassandra has {NODES} nodes on one machine, and {servers} are asked for"
-        if why := peer.missing():
-            return why
+    if peer is not None and testbed in MADE and (why := peer.missing()):
+        return why
     if testbed == "processes" and round.parameters.placement:
         return "servers at several sites need hosts with networks of their own: testbed local"
     refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(testbed, {"fill", "free", "cut", "join", "slow"})

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ares.model.errors import BadInput
+from ares.tracing.tree import printable
 
 DIRECTORY = Path(__file__).parent / "scenarios"
 
@@ -67,6 +68,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
     the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``timeout_s``: a client of ares gives an operation up after it.
+    ``load_policy`` "growing": what a writer writes grows evenly up to ``object_size``, which its last write has.
     """
 
     servers: int = 5
@@ -88,6 +90,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     client_site: str = ""
     delay_ms: float = 0.0
     timeout_s: float = 30.0
+    load_policy: Literal["fixedsize", "growing"] = "fixedsize"
 
     @property
     def sites(self) -> dict[str, int]:
@@ -108,6 +111,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
             self.operations * (self.interval_s / 2 + 0.02),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
+
+
+SWITCHES = Parameters().switches
 
 
 class Round(Struct, frozen=True):
@@ -150,6 +156,27 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         table = self.fixed | getattr(self, scale)
         return {key: value for key, value in table.items() if isinstance(value, list)}
 
+    def changed(self, given: Sequence[str]) -> "Scenario":
+        """With other values of parameters, NAME=VALUE; switches of ares have names, too, and are true or false. Raises BadInput.
+
+        A value that is given is in the names of the rounds, as those that vary are.
+        """
+        tables = {name: dict(getattr(self, name)) for name in ("fixed", *SCALES)}
+        for word in given:
+            name, equals, text = word.partition("=")
+            value = _value(text)
+            if name in SWITCHES and isinstance(value, bool):
+                for scale in SCALES:
+                    switches = tables[scale].get("switches", tables["fixed"].get("switches", [SWITCHES]))
+                    tables[scale]["switches"] = [[*(switch for switch in each if switch != name), *([name] * value)] for each in switches]
+            elif equals and name in Parameters.__struct_fields__ and name != "switches":
+                for scale in SCALES:
+                    tables[scale][name] = [value]
+            else:
+                known = ", ".join((*(field for field in Parameters.__struct_fields__ if field != "switches"), *SWITCHES))
+                raise BadInput(f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch that is true or false; there are {known}")
+        return msgspec.structs.replace(self, **tables)
+
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[Round]:
         """In order: all protocols at a point before the next point, so that what is compared was measured at one time."""
         table = self.fixed | getattr(self, scale)
@@ -187,6 +214,14 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             return sum(Parameters(placement=placement).sites.values())
         except (ValueError, TypeError) as error:
             raise BadInput(f"scenario {self.name}: {error}") from error
+
+
+def _value(text: str) -> Any:
+    """A number, true, false, or the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:
