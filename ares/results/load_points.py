@@ -4,6 +4,7 @@ It is one line of JSON. A point is what clients of one store went through in som
 operations arrived as they liked ("open").
 """
 
+import sqlite3
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +14,12 @@ from ares.tracing.tree import printable
 
 FILE = "load.json"
 POINTS_MAX = 1000
+SHOWN_MAX = 60
+"""Points of a run that a page shows."""
+
+STEPS_MAX = 400
+"""Of a curve in a page; a longer one is averaged."""
+
 NAME_MAX = 80
 _Count = Annotated[int, Meta(ge=0, le=2**62)]
 _Figure = Annotated[float, Meta(ge=0, le=1e18)]
@@ -76,16 +83,16 @@ class LoadFile(Struct, frozen=True, omit_defaults=True):
 
 _decode = msgspec.json.Decoder(LoadFile).decode
 
-COLUMNS = (
-    *("number", "peer", "workload", "fault", "wrong", "clients", "mode", "offered_per_s", "read_share", "seconds", "per_s"),
+_SHOWN = (
+    *("clients", "mode", "offered_per_s", "read_share", "seconds", "per_s"),
     *("read_count", "read_p50_s", "read_p99_s", "read_mean_s", "write_count", "write_p50_s", "write_p99_s", "write_mean_s"),
-    *("wait_p50_s", "wait_p99_s", "service_p50_s", "service_p99_s", "failed", "missed", "longest_pause_s", "kept", "curve", "figures"),
+    *("wait_p50_s", "wait_p99_s", "service_p50_s", "service_p99_s", "failed", "missed", "longest_pause_s", "kept"),
 )
-"""Of the table `load_points`, after its first ones."""
+"""Of the table `load_points`."""
 
 
 def read_points(line: bytes) -> list[tuple[Any, ...]]:
-    """The rows of a file. Raises ValueError where it is none."""
+    """The rows of a file, each from its number on. Raises ValueError where it is none."""
     try:
         file = _decode(line)
     except msgspec.MsgspecError as error:
@@ -103,3 +110,30 @@ def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
     asked = (point.clients, point.mode, point.offered_per_s, point.read_share, point.seconds, point.per_s)
     rest = (point.failed, point.missed, point.longest_pause_s, point.kept, *texts)
     return (number, peer, workload, fault, len(file.wrong), *asked, *latencies[0], *latencies[1], *spreads[0], *spreads[1], *rest)
+
+
+def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
+    """What a page shows of the points of a run; None if it has none."""
+    asked = f"SELECT peer, workload, fault, wrong, {', '.join(_SHOWN)}, curve, figures FROM load_points"
+    of_run = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load')"
+    rows = database.execute(f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, SHOWN_MAX)).fetchall()
+    if not rows:
+        return None
+    points = []
+    for _, _, _, _, *values, curve, figures in rows:
+        point = {name: _shortened(value) for name, value in zip(_SHOWN, values, strict=True) if value is not None}
+        point |= {"curve": _thinned(msgspec.json.decode(curve))} if curve else {}
+        points.append(point | {"figures": {name: _shortened(value) for name, value in msgspec.json.decode(figures or "{}").items()}})
+    peer, workload, fault, wrong = rows[0][:4]
+    return {"peer": peer, "workload": workload or "load", "fault": fault, "wrong": wrong, "points": points}
+
+
+def _thinned(curve: list[float]) -> list[float]:
+    """Seconds between two steps, then the steps."""
+    group = -(-len(curve) // STEPS_MAX)
+    parts = [curve[begin : begin + group] for begin in range(0, len(curve), group)]
+    return [0.1 * group, *(float(f"{sum(part) / len(part):.4g}") for part in parts)]
+
+
+def _shortened(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -76,7 +76,8 @@ def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
     if at_s < 0 or not before or not after:
         raise ValueError(f"the fault came {at_s:.1f} s after the begin of {len(curve) * CURVE_S:.1f} s that were measured")
     quiet, loud = sum(before) / len(before), sum(after) / len(after)
-    return structs.replace(point, kept=loud / quiet if quiet else None, longest_pause_s=longest_pause_s(pauses, at_s))
+    kept, figures = loud / quiet if quiet else None, {**point.figures, "fault at (s)": at_s}
+    return structs.replace(point, kept=kept, longest_pause_s=longest_pause_s(pauses, at_s), figures=figures)
 
 
 def longest_pause_s(pauses: Sequence[tuple[float, float]], begin_s: float = 0.0, end_s: float = math.inf) -> float:
