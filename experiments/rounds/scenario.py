@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ares.model.errors import BadInput
 
@@ -190,7 +190,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             for protocol in chosen:
                 if not (protocol in OF_ARES and parameters.bad.endswith("leader")):  # no server of ares leads
                     faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters.bad))
-                    yield Round(self.name, protocol, parameters, varied, iteration, faults)
+                    own = parameters if protocol in OF_ARES[1:] else structs.replace(parameters, reconfigurers=0)  # others have no reconfigurations
+                    yield Round(self.name, protocol, own, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
         servers = given.get("servers", Parameters().servers)
