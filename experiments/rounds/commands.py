@@ -9,6 +9,7 @@ from msgspec import structs
 
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from experiments.rounds.beds import MADE, RESERVED
 from experiments.rounds.engine import Engine
 from experiments.rounds.scenario import SCALES, Round, Scenario, protocols_of, scenarios
 
@@ -28,7 +29,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
     running.add_argument("--check", action="store_true", help="judge what readers and writers saw: a round that is not linearizable fails")
     running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
-    running.add_argument("--testbed", choices=["processes"], default="processes", help="where the rounds run")
+    running.add_argument(
+        "--testbed", choices=(*MADE, *RESERVED), default="processes", help="where the rounds run (default: processes of this machine)"
+    )
+    running.add_argument("--inventory", type=Path, metavar="FILE", help=f"of {', '.join(RESERVED)}: made by `python -m experiments inventory`")
+    running.add_argument("--clients-per-host", type=int, default=250, metavar="N", help="on hosts that are made for it (default: 250)")
     running.add_argument("--seed", type=int, default=1)
     running.set_defaults(run=carry_out)
     reporting = commands.add_parser("report", help="import results and make a page of them")
@@ -64,7 +69,10 @@ def carry_out(arguments: argparse.Namespace) -> int:
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
     print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)
-    failed = Engine(arguments.results, arguments.seed, lambda line: print(line, flush=True)).run(rounds, arguments.resume)
+    if arguments.clients_per_host < 1:
+        raise BadInput("a host has at least one client; nothing was begun")
+    hosts = (arguments.testbed, arguments.inventory, arguments.clients_per_host)
+    failed = Engine(arguments.results, arguments.seed, lambda line: print(line, flush=True), *hosts).run(rounds, arguments.resume)
     report(arguments)
     for name in failed:
         print(f"failed: {name}; what it left is under {arguments.results}/failed, and --resume does it again")
@@ -80,7 +88,11 @@ def _chosen(names: list[str]) -> list[Scenario]:
 
 def report(arguments: argparse.Namespace) -> int:
     """Import everything that is new, and make the page anew from all of it."""
-    runs = [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed"] if arguments.results.is_dir() else []
+    runs = (
+        [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed" and not path.name.startswith(".")]
+        if arguments.results.is_dir()
+        else []
+    )
     if not runs:
         raise BadInput(f"there are no rounds in {arguments.results}: `python -m experiments run` makes some")
     database, page = arguments.results / "results.db", arguments.results / "report.html"

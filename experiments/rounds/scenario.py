@@ -5,6 +5,7 @@ combination of what varies is a point, and a point is a round for each protocol 
 """
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -41,14 +42,28 @@ BAD_AT_SHARE = 1 / 3
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
-    """When ``at_share`` of the expected time of the work has passed, ``event`` befalls the server of this number, the leader, or one that is not.
-    ``percent`` of a processor is left to a slow one.
+    """When ``at_share`` of the expected time of the work has passed, or ``at_s`` seconds, ``event`` befalls the ``server`` of this number, or the
+    leader, or the link between the two ``sites`` of a placement.
+
+    crash: kill -9. slow: ``percent`` of a processor is left to it; 100 ends that. fill: ``free_bytes`` of its disk stay free; free: they are all free
+    again. cut: nothing goes from one site to the other; join: it does again.
     """
 
-    at_share: float
-    event: Literal["crash", "slow"]
+    event: Literal["crash", "slow", "fill", "free", "cut", "join"]
+    at_share: float | None = None
+    at_s: float | None = None
     server: int | Literal["leader", "replica"] = 0
+    sites: tuple[str, str] = ("E", "U")
     percent: int = 20
+    free_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.at_share is None) == (self.at_s is None):
+            raise ValueError("a fault has at_share or at_s, one of them")
+
+    def after_s(self, expected_s: float) -> float:
+        """How long after the beginning of the work, which is expected to last ``expected_s``."""
+        return self.at_s if self.at_s is not None else (self.at_share or 0.0) * expected_s
 
 
 class Load(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +109,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     befalls a server in its midst.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
     ares that are on.
+
+    ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
+    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``timeout_s``: a client of ares gives an operation up after it.
     """
 
     servers: int = 5
@@ -116,6 +134,18 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     read_share: float = 0.5
     bad: Bad = "nobody"
     durability: Literal["memory", "fsync"] = "memory"
+    placement: str = ""
+    client_site: str = ""
+    delay_ms: float = 0.0
+    timeout_s: float = 30.0
+
+    @property
+    def sites(self) -> dict[str, int]:
+        """How many servers are at each site of the placement. Raises ValueError for what is none."""
+        parts = [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in self.placement.split("+")] if self.placement else []
+        if None in parts:
+            raise ValueError(f"placement {self.placement!r} is not like 1E+2U")
+        return {part[2]: int(part[1]) for part in parts if part}
 
     @property
     def k(self) -> int:
@@ -150,7 +180,7 @@ class Round(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Of its directory, under that of the scenario."""
-        varied = "_".join(f"{name}-{'+'.join(value) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
+        varied = "_".join(f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
         return "_".join(filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration))))
 
     @property
@@ -194,6 +224,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
                     yield Round(self.name, protocol, own, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
+        if "placement" in given:
+            given = given | {"servers": self._placed(given["placement"])}
         servers = given.get("servers", Parameters().servers)
         if str(servers) in self.parity:
             given = {"parity": self.parity[str(servers)]} | given
@@ -211,13 +243,25 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of readers and writers have [[fault]]")
         if parameters.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
             raise BadInput(f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; there is {', '.join(OF_LOADS)}")
+        if parameters.placement and parameters.client_site not in parameters.sites:
+            raise BadInput(f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no site of {parameters.placement}")
+        for fault in self.fault:
+            if fault.event in ("cut", "join") and not set(fault.sites) <= set(parameters.sites):
+                raise BadInput(f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which {parameters.placement!r} does not have")
         return parameters
+
+    def _placed(self, placement: str) -> int:
+        try:
+            return sum(Parameters(placement=placement).sites.values())
+        except (ValueError, TypeError) as error:
+            raise BadInput(f"scenario {self.name}: {error}") from error
 
 
 def _faults_of(bad: Bad) -> tuple[Fault, ...]:
     if bad == "nobody":
         return ()
-    return (Fault(BAD_AT_SHARE, "crash" if bad.startswith("killed") else "slow", "leader" if bad.endswith("leader") else "replica"),)
+    event: Literal["crash", "slow"] = "crash" if bad.startswith("killed") else "slow"
+    return (Fault(event, at_share=BAD_AT_SHARE, server="leader" if bad.endswith("leader") else "replica"),)
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:
