@@ -48,7 +48,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``interval_s``: a reader or writer waits a random time up to it before each operation (the papers' stochastic invocation); 0: it does not.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
-    ares that are on.
+    ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone.
     """
 
     servers: int = 5
@@ -66,6 +66,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     block_min: int = 512 * 1024
     block_max: int = 1024 * 1024
     durability: Literal["memory", "fsync"] = "memory"
+    fresh_after_s: float = 0.0
 
     @property
     def k(self) -> int:
@@ -75,7 +76,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     def expected_s(self) -> float:
         """How long the work takes, about."""
         return max(
-            self.operations * (self.interval_s / 2 + 0.02),
+            self.fresh_after_s + self.operations * (self.interval_s / 2 + 0.02),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 

@@ -22,7 +22,7 @@ from ares.fragment.divide import Sizes
 from ares.machine.loop import run
 from ares.model.configuration import Algorithm, Configuration
 from ares.model.errors import AresError
-from experiments.algorithms import Plain, Register, open_register
+from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected
 from experiments.bench.stores import AresStore, Clients, Store
 from experiments.paper_algorithms import PaperAlgorithm
@@ -169,6 +169,9 @@ class Worker:
         work, chance = self.work, random.Random(f"{self.work.seed} {client}")
         if work.role == "reconfigure":
             return await self._reconfigure(client, chance)
+        fresh_after_s = work.parameters.fresh_after_s if work.role == "read" and work.begin_s else 0.0
+        if fresh_after_s:
+            return await self._read_afresh(client, chance, work.begin_s + fresh_after_s)
         register = await self._register(client)
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
@@ -177,6 +180,19 @@ class Worker:
             await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
             await self._once(register, work.role == "write", chance)
         return None
+
+    async def _read_afresh(self, client: int, chance: random.Random, begin_s: float) -> None:
+        """Each read is that of a new client, which has asked nothing of the domain yet."""
+        algorithm = ALGORITHM_OF[self.work.protocol]
+        await asyncio.sleep(max(0.0, begin_s - time.monotonic()))
+        for _ in range(self.work.parameters.operations):
+            await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
+            manager = await self._manager(client)
+            store = await manager.domain(DOMAIN)
+            whole = Coverable(store, KEY) if algorithm.coverable else Plain(store, KEY)
+            await self._once(Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance)
+            self._closing.remove(manager)
+            await manager.close()
 
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
