@@ -132,7 +132,7 @@ function paint() {
   paintings += 1; placed = 0;
   const v = view();
   v.ofScenario = D.runs.filter((run) => run.scenario === v.scenario);
-  paintFigure(v); paintFigureTable(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v);
+  paintFigure(v); paintFigureTable(v); paintBeside(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v);
   document.querySelectorAll(".choices label").forEach((label) => { if (label.dataset.used !== String(paintings)) label.remove(); });
 }
 function follow() {
