@@ -16,6 +16,7 @@ import msgspec
 
 from ares.model.version import VERSION
 from ares.results import chosen_traces, over_time
+from ares.results.load_points import points_of
 from ares.results.over_time import shortened
 from ares.results.published_beside import rename_lines, rename_runs
 from ares.results.published_figures import published
@@ -73,7 +74,7 @@ def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
         "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
         "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",
     }
-    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "beside.js", "figures.js", "runs.js"))
+    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "beside.js", "figures.js", "load.js", "runs.js"))
     content["HASHES"] = " ".join(_hash(content[script]) for script in ("UPLOT", "SCRIPT"))
     page = _read("report.html")
     for place, text in content.items():
@@ -109,6 +110,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
             run["path"] = f"{_shown(row['path'], None)[-280:]} ({row['id']})"
         database.execute("BEGIN")  # what is told of a run fits together, also while an import goes on
         run["operations"] = _operations(database, row, detail)
+        run["load"] = points_of(database, row["id"])
         run |= over_time.timeline(database, {"run": row["id"], "level": row["level"], "servers": row["servers"], "m": row["m"]}, detail)
         run |= chosen_traces.choose(database, row["id"], min(traces, max(4, TRACES_MAX // (with_traces or 1))))
         database.execute("ROLLBACK")
@@ -121,6 +123,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         "runs": count,
         "operations": sum(each["ok"] + each["failed"] for each in operations),
         "failed": sum(each["failed"] for each in operations),
+        "points": sum(len(run["load"]["points"]) for run in runs if run["load"]),
     }
     return {
         "file": printable(name),
@@ -222,7 +225,8 @@ def _phases(unknown: int, timed: int, latency_s: float | None, *parts: float | N
 
 def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) -> list[str]:
     """What is missing, and what was left out."""
-    empty = [run["path"] for run in runs if not run["operations"]]
+    empty = [run["path"] for run in runs if not (run["operations"] or run["load"])]
+    wrong = [run["path"] for run in runs if run["load"] and run["load"]["wrong"]]
     without = [run for run in runs if run["untimed"]]
     cut = sum(bool(run["traces_of"]) and not run["traces"] for run in runs)
     return [
@@ -233,6 +237,7 @@ def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) 
             if count > len(runs)
             else []
         ),
+        *([f"Reads under load returned what nobody wrote, for example in {wrong[0]}."] if wrong else []),
         *([f"{len(empty)} runs have no operations, for example {empty[0]}."] if empty else []),
         *([f"{len(without)} runs have operations without a time; they are in no timeline."] if without else []),
         *([f"{cut} more runs have traces that are not here: a page has at most {TRACES_MAX}."] if cut else []),

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from experiments.bench.faults import CURVE_S, QUIET_PART
+from experiments.bench.faults import QUIET_PART
 from experiments.bench.figures import Point, Report
+from experiments.bench.load import CURVE_S
 from experiments.bench.plot import Axis, Series, bars, line_chart
 from experiments.bench.text import number, ratio, spread
 

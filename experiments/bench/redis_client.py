@@ -66,6 +66,9 @@ class Connection(asyncio.Protocol):
         if asked is None:
             self.over.set_result(None)
             return
+        if isinstance(asked, float):
+            asyncio.get_running_loop().call_later(asked, self._next)
+            return
         key, value = asked[0].encode(), asked[1]
         self._reading = value is None
         if value is None:

@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments.rounds.engine import Engine
@@ -24,6 +26,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     running.add_argument("--scale", choices=SCALES, default="quick")
     running.add_argument("--protocol", metavar="A,B", help="only these: ARES, ABD, Cassandra, Redis, RedisW, etcd, or names as `list` has them")
     running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
+    running.add_argument("--check", action="store_true", help="judge what readers and writers saw: a round that is not linearizable fails")
     running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
     running.add_argument("--testbed", choices=["processes"], default="processes", help="where the rounds run")
     running.add_argument("--seed", type=int, default=1)
@@ -57,6 +60,8 @@ def _minutes(rounds: list[Round]) -> str:
 def carry_out(arguments: argparse.Namespace) -> int:
     """The rounds, then the database and the page. 1 if a round failed."""
     rounds = [round for scenario in _chosen(arguments.scenario) for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))]
+    if arguments.check:
+        rounds = [structs.replace(round, parameters=structs.replace(round.parameters, check=round.parameters.load is None)) for round in rounds]
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
     print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)

@@ -32,6 +32,8 @@ from experiments.bench.load import ENVIRONMENT
 from experiments.bench.peers import Ares, Peer, Running
 from experiments.bench.processes import BenchError, Slowed
 from experiments.bench.redis import Redis
+from experiments.rounds.correctness import checked
+from experiments.rounds.load_faults import judge_load
 from experiments.rounds.scenario import OF_ARES, Fault, Parameters, Round
 from experiments.rounds.worker import Role, Work
 
@@ -72,6 +74,8 @@ def peer_of(protocol: str, parameters: Parameters) -> Peer:
 def why_not(round: Round, peer: Peer) -> str | None:
     """Why the round cannot be carried out here; None if it can."""
     servers, size, most = round.parameters.servers, round.parameters.object_size, peer.value_bytes_max
+    if round.parameters.bad == "killed leader" and not peer.fails_over:
+        return f"nobody takes over from the leader of {peer.name}"
     if round.protocol == "CASSANDRA" and servers != NODES:
         return f"Cassandra has {NODES} nodes here, and {servers} are asked for"
     if most is not None and size > most:
@@ -180,33 +184,41 @@ class _Work:
             try:
                 self._create(running)
                 self._work(running)
-                self._await([self._spawn(running, "read", (1,), 0.0, self._home, _once(parameters))], 60.0)
+                if parameters.load is None:
+                    self._await([self._spawn(running, "read", (1,), 0.0, self._home, _once(parameters))], 60.0)
             finally:
                 for process in self._clients:
                     if process.poll() is None:
                         process.kill()
                         process.wait()
+        wrong = checked(self._directory) if parameters.load is None else judge_load(self._directory, parameters)
+        if wrong is not None:
+            raise RoundFailed(wrong)
 
     def _create(self, running: Running) -> None:
         """Client 1 makes the object; then the others read it, each over connections of its own that end with this."""
         parameters = self._round.parameters
-        self._await([self._spawn(running, "create", (1,), 0.0, self._home)], 60.0)
+        self._await([self._spawn(running, "create", (1,), 0.0, self._home)], 60.0 + WORK_SPARE * parameters.preparing_s)
+        if parameters.load is not None:
+            return
         others = tuple(range(2, parameters.writers + parameters.readers + 1))
         groups = [self._spawn(running, "read", group, 0.0, self._home, _once(parameters)) for group in _groups(others)]
         self._await(groups, 120.0)
 
     def _work(self, running: Running) -> None:
         parameters = self._round.parameters
-        begin_s = time.monotonic() + HEAD_START_S
+        begin_s = time.monotonic() + HEAD_START_S * (1 if parameters.load is None else 4 if self._round.faults else 0)
         first = 1
         processes = []
         roles: tuple[tuple[Role, int], ...] = (("write", parameters.writers), ("read", parameters.readers), ("reconfigure", parameters.reconfigurers))
+        if parameters.load is not None:
+            roles = (("load", 1),)
         for role, count in roles:
             for group in _groups(tuple(range(first, first + count))):
                 processes.append(self._spawn(running, role, group, begin_s, self._directory))
             first += count
         with _befalling(self._round, running, begin_s, self._directory / "events.jsonl"):
-            self._await(processes, HEAD_START_S + WORK_SPARE * parameters.expected_s + WORK_SPARE_S)
+            self._await(processes, 4 * HEAD_START_S + WORK_SPARE * parameters.expected_s + WORK_SPARE_S)
 
     def _spawn(
         self, running: Running, role: Role, clients: tuple[int, ...], begin_s: float, logs: Path, parameters: Parameters | None = None
@@ -284,6 +296,8 @@ def _befalling(round: Round, running: Running, begin_s: float, events: Path) -> 
 def _victim(fault: Fault, running: Running) -> str:
     if fault.server == "leader":
         return running.leader or running.replica
+    if fault.server == "replica":
+        return running.replica
     names = list(running.servers)
     return names[fault.server % len(names)]
 

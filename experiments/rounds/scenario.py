@@ -32,21 +32,66 @@ FAMILIES = {"ARES": OF_ARES[1:], "Cassandra": ("CASSANDRA",), "Redis": ("REDIS",
 """What `--protocol` takes beside the names above."""
 
 
+OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *PROTOCOLS[8:])
+"""Protocols that the generators of load speak."""
+
+Bad = Literal["nobody", "killed replica", "slowed replica", "killed leader", "slowed leader"]
+BAD_AT_SHARE = 1 / 3
+"""Of the measured time of a load. What was done before is what the rest is compared with."""
+
+
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
-    """When ``at_share`` of the expected time of the work has passed, ``event`` befalls the server of this number, or the leader. ``percent`` of a
-    processor is left to a slow one.
+    """When ``at_share`` of the expected time of the work has passed, ``event`` befalls the server of this number, the leader, or one that is not.
+    ``percent`` of a processor is left to a slow one.
     """
 
     at_share: float
     event: Literal["crash", "slow"]
-    server: int | Literal["leader"] = 0
+    server: int | Literal["leader", "replica"] = 0
     percent: int = 20
+
+
+class Load(Struct, frozen=True, forbid_unknown_fields=True):
+    """Points of load at one store, one after the other: what a load round does instead of the work of readers and writers.
+
+    A point ends with ``operations`` in all or after ``seconds``. The number of clients doubles from ``clients`` to ``clients_max`` while that adds
+    more than ``growth`` to the throughput. Then, with the most clients, operations begin by a Poisson process (an open loop), so many times as many a
+    second as the best point had, for each of ``offered``.
+
+    ``keys``: operations choose evenly among them. ``written``: that many have a value from the beginning, and a read of another finds that there is
+    none. ``processes`` make the load.
+    """
+
+    keys: int = 1000
+    written: int = 1000
+    operations: int = 100_000
+    seconds: float = 60.0
+    clients: int = 1
+    clients_max: int = 256
+    growth: float = 0.05
+    offered: tuple[float, ...] = ()
+    processes: int = 2
+
+    def __post_init__(self) -> None:
+        if min(self.keys, self.operations, self.clients, self.processes, self.seconds, *self.offered) <= 0:
+            raise ValueError("numbers of a load are above 0")
+        if not 0 <= self.written <= self.keys or self.clients_max < self.clients:
+            raise ValueError("a load has no more written keys than keys, and no fewer clients_max than clients")
+
+    @property
+    def expected_s(self) -> float:
+        """How long it takes, about."""
+        points = (self.clients_max // self.clients).bit_length() + len(self.offered)
+        return points * (min(self.seconds, self.operations / 4000) + 0.5)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """What one round is like. Sizes are bytes, intervals seconds.
 
     ``interval_s``: a reader or writer waits a random time up to it before each operation (the papers' stochastic invocation); 0: it does not.
+    With ``arrivals`` "open" operations are due by a Poisson process of the same rate, and one that is due while its client is busy waits for it.
+    ``check``: what clients saw is kept and judged (correctness.py). ``load``: it is a load round; ``read_share`` of its operations read, and ``bad``
+    befalls a server in its midst.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
     ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone.
     """
@@ -65,6 +110,11 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     switches: tuple[str, ...] = ("piggyback", "gc", "batch", "fast_read", "optimised")
     block_min: int = 512 * 1024
     block_max: int = 1024 * 1024
+    arrivals: Literal["closed", "open"] = "closed"
+    check: bool = False
+    load: Load | None = None
+    read_share: float = 0.5
+    bad: Bad = "nobody"
     durability: Literal["memory", "fsync"] = "memory"
     fresh_after_s: float = 0.0
 
@@ -73,8 +123,15 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         return self.servers - self.parity
 
     @property
+    def preparing_s(self) -> float:
+        """How long it takes to write the keys of a load, about."""
+        return 0.0 if self.load is None else self.load.written / 4000
+
+    @property
     def expected_s(self) -> float:
         """How long the work takes, about."""
+        if self.load is not None:
+            return self.load.expected_s
         return max(
             self.fresh_after_s + self.operations * (self.interval_s / 2 + 0.02),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
@@ -95,11 +152,11 @@ class Round(Struct, frozen=True):
     def name(self) -> str:
         """Of its directory, under that of the scenario."""
         varied = "_".join(f"{name}-{'+'.join(value) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
-        return "_".join(filter(None, (self.protocol, varied, str(self.iteration))))
+        return "_".join(filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration))))
 
     @property
     def expected_s(self) -> float:
-        return self.parameters.expected_s + 6.0
+        return self.parameters.expected_s + self.parameters.preparing_s + 6.0
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,7 +189,9 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             varied = dict(zip(varying, values, strict=True))
             parameters = self._parameters(fixed | varied)
             for protocol in chosen:
-                yield Round(self.name, protocol, parameters, varied, iteration, self.fault if protocol in OF_ARES else ())
+                if not (protocol in OF_ARES and parameters.bad.endswith("leader")):  # no server of ares leads
+                    faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters.bad))
+                    yield Round(self.name, protocol, parameters, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
         servers = given.get("servers", Parameters().servers)
@@ -144,7 +203,21 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(f"scenario {self.name}: {error}") from error
         if not 0 <= parameters.parity < parameters.servers:
             raise BadInput(f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers")
+        if not 0 <= parameters.read_share <= 1:
+            raise BadInput(f"scenario {self.name}: read_share {parameters.read_share} is no part of all operations")
+        if parameters.arrivals == "open" and parameters.interval_s <= 0:
+            raise BadInput(f"scenario {self.name}: open arrivals need an interval_s: every client's operations are due after half of it, in the mean")
+        if parameters.load is None and parameters.bad != "nobody":
+            raise BadInput(f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of readers and writers have [[fault]]")
+        if parameters.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
+            raise BadInput(f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; there is {', '.join(OF_LOADS)}")
         return parameters
+
+
+def _faults_of(bad: Bad) -> tuple[Fault, ...]:
+    if bad == "nobody":
+        return ()
+    return (Fault(BAD_AT_SHARE, "crash" if bad.startswith("killed") else "slow", "leader" if bad.endswith("leader") else "replica"),)
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:

@@ -62,7 +62,7 @@ def scale_of(runs: Sequence[dict[str, Any]]) -> str:
     for run in runs:
         if (scenario := known.get(run["scenario"])) is not None:
             with suppress(msgspec.ValidationError):  # it was made with a table that has other names now
-                own = msgspec.convert(run["parameters"], Parameters)
+                own = msgspec.convert({name: value for name, value in run["parameters"].items() if name in Parameters.__struct_fields__}, Parameters)
                 found |= {scale for scale in SCALES if any(each.parameters == own for each in scenario.rounds(scale))}
     return " and ".join(scale for scale in SCALES if scale in found) or "of rounds that no scenario has now"
 

@@ -217,4 +217,12 @@ def _words(filters: Filters) -> str:
 
 
 def _at(where: Filters) -> str:
-    return ", ".join(f"{key} {' : '.join(map(str, value)) if isinstance(value, tuple) else value}" for key, value in where.items())
+    return ", ".join(
+        f"{key} {' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}" for key, value in where.items()
+    )
+
+
+def _said(key: str, value: Any) -> str:
+    if key in ("object_size", "block_min") and isinstance(value, int) and value >= 1024:
+        return f"{value / 2**20:g} MiB" if value >= 2**20 else f"{value / 2**10:g} KiB"
+    return str(value)

@@ -116,7 +116,7 @@ def _why(verdict: Verdict) -> str:
     if not verdict.measured:
         return claim.cannot if verdict.word == CANNOT else f"`{command(claim)}`" + (f" ({missing[0]})" if missing else "")
     held = [each for each in verdict.measured if each.holds]
-    words = [f"Confirmed by {claim.condition}."]
+    words = [f"{claim.condition} confirms it."]
     if verdict.word != CONFIRMED:
         others = [each for each in verdict.measured if not each.holds]
         words.append(f"{len(held)} of {len(verdict.measured)} hold." if held else "")

@@ -1,8 +1,9 @@
-"""Rows for the evaluator: the figures of each run of RESULTS/results.db by operation, and those of points of load (RESULTS/*/*/load.json)."""
+"""Rows for the evaluator: the figures of each run of RESULTS/results.db, by operation and by point of load."""
 
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ _ACKNOWLEDGED = f"""SELECT op, avg(coalesce(json_extract(more, '$.wait_acks'), 0
     FROM {_OPERATIONS} AND json_extract(more, '$.wait') = 'Yes' GROUP BY op"""
 _AFTER = f"""SELECT op, json_extract(more, '$.quorum_phase1_servers') FROM {_OPERATIONS} AND ok AND began_s > :crash
     AND json_extract(more, '$.quorum_phase1_servers') IS NOT NULL"""
+_OF_LOAD = (
+    *("clients", "mode", "read_share", "per_s", "kept", "longest_pause_s"),
+    *(f"{op}_{name}" for op in ("read", "write") for name in ("count", *_SECONDS)),
+)
+_OF_LOAD_FILES = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load') ORDER BY file_id, number"
+_WRONG = "NOT LINEARIZABLE"
 _OF_FILES = {"get": "read", "put": "write"}
 """What a fragmented algorithm's operation on the whole object is called; those of its blocks become `read block`, `write block`."""
 
@@ -39,9 +46,8 @@ def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     with opened(results / DATABASE) as database:
         runs = _runs(database)
         rows = [row for run, summaries in _summaries(database) if run in runs for row in _of_run(database, runs[run], summaries)]
-    known = {_short(run["name"]): run for run in runs.values()}
-    for path in sorted(results.glob("*/*/load.json")):
-        rows += _of_load(path, known.get(_short(path.parent)))
+        rows += [row for run in runs.values() for row in _of_load(database, run)]
+    rows += _not_linearizable(results)
     return sorted(rows, key=lambda row: (row.scenario, row.run, row.op, str(row.parameters.get("clients")))), list(runs.values())
 
 
@@ -85,6 +91,8 @@ def _of_run(database: sqlite3.Connection, run: dict[str, Any], summaries: dict[s
     for op, row in summaries.items():
         figures = {name: row[name] for name in _SECONDS} | more.get(op, {})
         count, failed = row["n_ops"] or 0, row["n_unsuccessful"] or 0
+        if (checked := str(run["parameters"].get("checked", ""))).startswith(("linearizable", _WRONG)):
+            figures["wrong"] = float(checked.startswith(_WRONG))
         figures |= {
             "throughput": row["throughput_ops_s_per_client"],
             "operations": count,
@@ -105,23 +113,25 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]
     return {op: sum(each) / len(each) for op, each in told.items()}
 
 
-def _of_load(path: Path, run: dict[str, Any] | None) -> Iterator[Row]:
-    """Rows `all`, `read` and `write` of each point. A file that is none, or of an unknown run, has none."""
-    try:
-        content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        about = run or msgspec.json.decode((path.parent / "run.json").read_bytes(), type=dict[str, Any])
-        points = msgspec.convert(content["points"], list[dict[str, Any]])
-    except (OSError, msgspec.MsgspecError, KeyError):
-        return
-    settings = parameters_of(dict.fromkeys(_COLUMNS) | {"topology": None, "parameters": {}} | about)
-    for point in points:
-        shared = {name: point.get(name) for name in ("per_s", "kept", "longest_pause_s")}
-        parameters = settings | {name: point.get(name) for name in ("clients", "mode", "read_share")}
-        counts = {op: (point.get(op) or {}).get("count", 0) for op in ("read", "write")}
+def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]:
+    """Rows `all`, `read` and `write` of each point of load."""
+    for values in database.execute(f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)).fetchall():
+        point = dict(zip(_OF_LOAD, values, strict=True))
+        parameters = parameters_of(run) | {name: point[name] for name in ("clients", "mode", "read_share")}
         for op in ("all", "read", "write"):
-            figures = shared | {name: (point.get(op) or {}).get(name) for name in _SECONDS} | {"operations": counts.get(op, sum(counts.values()))}
-            algorithm = about.get("algorithm") or content.get("peer") or ""
-            yield Row(about.get("scenario") or "", algorithm, op, parameters, figures, about.get("iteration"), _short(path.parent))
+            figures = {name: point[name] for name in ("per_s", "kept", "longest_pause_s")} | {name: point.get(f"{op}_{name}") for name in _SECONDS}
+            figures["operations"] = point["read_count"] + point["write_count"] if op == "all" else point[f"{op}_count"]
+            yield Row(run["scenario"], run["algorithm"] or "", op, parameters, figures, run["iteration"], _short(run["name"]))
+
+
+def _not_linearizable(results: Path) -> Iterator[Row]:
+    """Of rounds that failed since what their clients saw is not linearizable: no results are imported of them."""
+    for path in sorted(results.glob("failed/*/*/run.json")):
+        with suppress(OSError, msgspec.MsgspecError):
+            run = dict.fromkeys((*_COLUMNS, "topology", "iteration")) | msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            if str(run["parameters"].get("checked")).startswith(_WRONG):
+                figures = {"wrong": 1.0, "operations": 0}
+                yield Row(run["scenario"], run["algorithm"], "read", parameters_of(run), figures, run["iteration"], _short(path.parent))
 
 
 def _short(path: str | Path) -> str:

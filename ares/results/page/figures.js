@@ -13,6 +13,7 @@ const figureWord = (value, figure) => (value === null || value === undefined ? M
 function view() {
   const v = { scenario: choose("choices", "scenario", "Scenario", D.scenarios, D.scenarios.reduce((best, name) => (amountOf(name) > amountOf(best) ? name : best))) };
   let runs = D.runs.filter((run) => run.scenario === v.scenario);
+  if (!runs.some((run) => Object.keys(run.operations).length) && runs.some((run) => run.load)) return { ...v, runs: [], lines: [], all: [], values: [], fixed: {}, onlyLoad: true };
   const operations = OPERATIONS.filter((name) => runs.some((run) => run.operations[name]));
   v.operation = choose("choices", "op", "Operation", operations, operations[0]);
   v.figure = choose("choices", "figure", "Figure", Object.keys(FIGURES), /topology|throughput/.test(v.scenario) ? "throughput" : "mean", (name) => FIGURES[name]);
@@ -45,7 +46,7 @@ function view() {
     : inOrder(unique(v.lines.flatMap((line) => line.points.map((point) => point.x))));
   return v;
 }
-const amountOf = (scenario) => D.runs.filter((run) => run.scenario === scenario && Object.keys(run.operations).length).length;
+const amountOf = (scenario) => D.runs.filter((run) => run.scenario === scenario && (run.load || Object.keys(run.operations).length)).length;
 function add(groups, key, value) { if (!groups.has(key)) groups.set(key, []); groups.get(key).push(value); }
 const at = (run, name) => (name === "algorithm" ? run.algorithm : run.parameters[name] ?? null);
 const valuesOf = (runs, name) => inOrder(unique(runs.map((run) => at(run, name)).filter((value) => value !== null)));
