@@ -93,7 +93,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     ``check``: what clients saw is kept and judged (correctness.py). ``load``: it is a load round; ``read_share`` of its operations read, and ``bad``
     befalls a server in its midst.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
-    ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone.
+    ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone;
+    reconfigurers take turns.
     """
 
     servers: int = 5

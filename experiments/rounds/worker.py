@@ -270,6 +270,8 @@ class Worker:
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
         await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        if parameters.fresh_after_s:  # they take turns
+            await asyncio.sleep(parameters.reconfigure_every_s * (client % parameters.reconfigurers) / parameters.reconfigurers)
         for _ in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
             began_s = time.perf_counter()
