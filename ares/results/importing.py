@@ -96,18 +96,34 @@ _CHANGING = LogFile.__struct_fields__[5:]
 
 
 class RunDirectory(Struct):
-    """A directory with logs. ``sizes``: bytes of its logs and descriptions by name."""
+    """A directory with logs. ``sizes``: bytes of its logs and descriptions by name; those of logs below it have the way to them."""
 
     path: Path
     sizes: dict[str, int]
 
 
 def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDirectory]:
-    """Directories at or below those given that hold logs or a `run.json`, each once. Links to directories are not followed."""
+    """Directories at or below those given that hold logs or a `run.json`, each once. What is below one with a `run.json` and has none itself belongs
+    to it, as logs by host do. Links to directories are not followed.
+    """
     seen: set[str] = set()
 
     def failed(error: OSError) -> None:
         unreadable.add(shown_path(error.filename), 0, str(error.strerror))
+
+    def sizes_of(where: str, names: Iterable[str]) -> dict[str, int]:
+        sizes = {}
+        for name in sorted(name for name in names if _is_log(name) or name in DESCRIPTIONS):
+            try:
+                status = os.stat(os.path.join(where, name))
+            except OSError as error:
+                failed(error)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                sizes[name] = status.st_size
+            else:
+                unreadable.add(shown_path(os.path.join(where, name)), 0, "no regular file")
+        return sizes
 
     for top in directories:
         for where, below, names in os.walk(top, onerror=failed):
@@ -115,18 +131,14 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
             if where in seen:
                 continue
             seen.add(where)
-            sizes = {}
-            for name in sorted(name for name in names if _is_log(name) or name in DESCRIPTIONS):
-                try:
-                    status = os.stat(os.path.join(where, name))
-                except OSError as error:
-                    failed(error)
-                    continue
-                if stat.S_ISREG(status.st_mode):
-                    sizes[name] = status.st_size
-                else:
-                    unreadable.add(shown_path(os.path.join(where, name)), 0, "no regular file")
-            if any(_is_log(name) or name == "run.json" for name in sizes):
+            sizes = sizes_of(where, names)
+            if "run.json" in sizes:
+                for inner, within, more in os.walk(where):
+                    within[:] = sorted(name for name in within if not os.path.exists(os.path.join(inner, name, "run.json")))
+                    if inner != where:
+                        seen.add(inner)
+                        sizes |= {os.path.join(os.path.relpath(inner, where), name): size for name, size in sizes_of(inner, more).items()}
+            if any(_is_log(os.path.basename(name)) or name == "run.json" for name in sizes):
                 yield RunDirectory(Path(where), sizes)
 
 
@@ -187,15 +199,16 @@ class _Importer:
 
     def _logs(self, directory: RunDirectory, published: bool) -> Iterator[tuple[str, str, str | None]]:
         """Name, kind and client of each log."""
-        for name in directory.sizes:
+        for path in directory.sizes:
+            name = os.path.basename(path)
             if name in DESCRIPTIONS:
                 continue
             if not published:
-                yield name, _KINDS.get(name) or ("trace" if ".otlp.jsonl" in name else "main"), None
+                yield path, _KINDS.get(name) or ("trace" if ".otlp.jsonl" in name else "main"), None
             elif found := _PUBLISHED.fullmatch(name):
-                yield name, "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main", found[1]
-            elif directory.sizes[name]:
-                self.report.unreadable.add(shown_path(directory.path / name), 0, "it is not named as a client's log of such a run")
+                yield path, "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main", found[1]
+            elif directory.sizes[path]:
+                self.report.unreadable.add(shown_path(directory.path / path), 0, "it is not named as a client's log of such a run")
 
     def _known(self, condition: str, value: object) -> list[LogFile]:
         return [LogFile(*row) for row in self._database.execute(f"SELECT {_COLUMNS} FROM files WHERE {condition} ORDER BY id", (value,))]

@@ -198,7 +198,7 @@ def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_
     spread = over_time.distributions(database, run, {each["op"]: each["n_ops"] for each in told}, detail.percents)
     averages = ", ".join(f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))" for column in ("latency_s", *_PHASES))
     counts = f"sum({over_time.OUTCOME} = 2), sum(ok AND phase1_s IS NOT NULL)"
-    more = {op: values for op, *values in database.execute(f"SELECT op, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run)}
+    more = {op: values for op, *values in database.execute(f"SELECT op, {_WAITED}, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run)}
     return {
         each["op"]: {
             "clients": each["n_clients"],
@@ -207,13 +207,18 @@ def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_
             **{name: shortened(each[column], 9) for name, column in _FIGURES.items()},
             "quantiles": (quantiles := spread.get(each["op"])) and [shortened(latency_s) for latency_s in quantiles],
             **{name: quantiles and shortened(quantiles[detail.percents.index(percent)], 9) for name, percent in (("p50", 50), ("p99", 99))},
-            **_phases(*more[each["op"]]),
+            "waited": shortened(more[each["op"]][0]),
+            **_phases(*more[each["op"]][1:]),
         }
         for each in told
     }
 
 
 _FIGURES = {"mean": "mean_s", "min": "min_s", "max": "max_s", "throughput": "throughput_ops_s_per_client"}
+
+
+_WAITED = "avg(iif(ok AND more LIKE '%\"waited\"%' AND json_valid(more), json_extract(more, '$.waited'), NULL))"
+"""Mean seconds from when an operation was due until it began, where its line says so (open loops)."""
 
 
 def _phases(unknown: int, timed: int, latency_s: float | None, *parts: float | None) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from ares.client.connect import connect
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
+from experiments.bench.etcd_leader import leads
 from experiments.bench.load import Generators, Measured, generators
 from experiments.bench.measured_points import goes_on, point_of, write_load
-from experiments.bench.stores import AresStore, Store
+from experiments.bench.stores import AresStore, EtcdStore, Store
 from experiments.bench.workload import Workload, size_text
 from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
 from experiments.rounds.scenario import Load, Parameters
@@ -49,7 +50,9 @@ def make_load(store: Store, protocol: str, parameters: Parameters, await_begin: 
 
 
 def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
-    """As the protocol uses it."""
+    """As the protocol uses it: clients of etcd talk to the leader."""
+    if isinstance(store, EtcdStore):
+        return EtcdStore(tuple(sorted(store.endpoints, key=lambda endpoint: not leads(endpoint))))
     if not isinstance(store, AresStore):
         return store
     fast_read = protocol != "ABD" and "fast_read" in parameters.switches

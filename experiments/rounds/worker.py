@@ -1,12 +1,14 @@
-"""One process of a round: it carries some of its clients, each with connections and a log of its own. Started by the engine with a :class:`Work`.
+"""One process of a round: it carries some of its clients, each with connections and a log of its own. What it reads is a :class:`Work`.
 
 A client of ares logs what ares logs (docs/tracing.md); a client of another store gets a line of the same names for each operation.
 """
 
 import asyncio
+import os
 import random
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +26,8 @@ from ares.model.errors import AresError, ObjectNotFound
 from ares.tracing.operation_log import MORE
 from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected
-from experiments.bench.stores import AresStore, Clients, Store
+from experiments.bench.redis_client import Connections
+from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
 from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
 from experiments.rounds.correctness import NOT_JUDGED, History, value_of
 from experiments.rounds.load_work import make_load, prepare_load
@@ -33,12 +36,13 @@ from experiments.rounds.scenario import Parameters
 KEY = "object"
 DOMAIN = "round"
 MOVE_TIMEOUT_S = 120.0
+HEAD_START_MAX_S = 60.0
 
 Role = Literal["create", "read", "write", "reconfigure", "load"]
 
 
 class Work(Struct, frozen=True):
-    """``clients``: their numbers. ``begin_s``: when the work begins, by the machine's monotonic clock. ``logs``: the directory of the logs."""
+    """``clients``: their numbers. ``logs``: the directory of the logs."""
 
     store: Store
     protocol: str
@@ -46,22 +50,29 @@ class Work(Struct, frozen=True):
     role: Role
     clients: tuple[int, ...]
     seed: int
-    logs: str
-    begin_s: float = 0.0
+    logs: str = "logs"
+
+
+async def the_beginning() -> None:
+    """When the work of the round begins, which ROUND_BEGIN says in seconds since 1970; at once without it, or where the clocks of hosts differ."""
+    wait_s = float(os.environ.get("ROUND_BEGIN") or 0) - time.time()
+    await asyncio.sleep(wait_s if 0 < wait_s < HEAD_START_MAX_S else 0)
 
 
 _MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
 
 
 class ForeignLog:
-    """The log of a client of another store, and of what ares refused before it began an operation."""
+    """The log of a client of another store, and of what ares refused before it began an operation. ``wait``: replicas that Redis's WAIT asks for."""
 
-    def __init__(self, path: Path, client: int) -> None:
+    def __init__(self, path: Path, client: int, wait: int = 0) -> None:
         self._file = path.open("a", encoding="utf-8")
         self._client = str(client)
+        self._wait = wait
         self._count = 0
 
-    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None) -> None:
+    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None, acknowledged: int | None = None) -> None:
+        """``acknowledged``: by how many replicas. A write that fewer had than WAIT asked for is no success; the names are those of published logs."""
         self._count += 1
         line = {
             "asctime": datetime.now(UTC).isoformat(),
@@ -81,6 +92,8 @@ class ForeignLog:
             "op_latency": ended_s - began_s,
             **MORE.get(),
         }
+        if self._wait and operation == "write":
+            line |= {"wait": "Yes", "wait_acks": acknowledged, "majority": self._wait}
         self._file.write(msgspec.json.encode(line).decode() + "\n")
         self._file.flush()
 
@@ -131,7 +144,8 @@ class Foreign:
     async def _operate(self, operation: str, once: _Once) -> bool:
         self.last = once
         await self._clients.run([once])
-        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error)
+        acknowledged = self._clients.acknowledged if isinstance(self._clients, Connections) else None
+        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
 
@@ -173,10 +187,15 @@ class Worker:
 
     def __init__(self, work: Work) -> None:
         self.work = work
+        self._written: Counter[Register] = Counter()
         self._closing: list[Manager | Clients | ForeignLog | History] = []
 
     async def run(self) -> None:
         """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
+        if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
+            from experiments.bench.cassandra_client import make_table  # its driver is there only for who measures Cassandra
+
+            await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         try:
             await asyncio.gather(*(self._live(client) for client in self.work.clients))
         finally:
@@ -189,13 +208,12 @@ class Worker:
         work, chance = self.work, random.Random(f"{self.work.seed} {client}")
         if work.role == "reconfigure":
             return await self._reconfigure(client, chance)
-        fresh_after_s = work.parameters.fresh_after_s if work.role == "read" and work.begin_s else 0.0
-        if fresh_after_s:
-            return await self._read_afresh(client, chance, work.begin_s + fresh_after_s)
+        if work.role == "read" and work.parameters.fresh_after_s:
+            return await self._read_afresh(client, chance)
         register = await self._register(client)
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
-        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        await the_beginning()
         if work.parameters.check and work.protocol not in NOT_JUDGED:
             history = History(Path(work.logs), client, KEY)
             self._closing.append(history)
@@ -211,10 +229,11 @@ class Worker:
             await self._once(register, work.role == "write", chance)
         return None
 
-    async def _read_afresh(self, client: int, chance: random.Random, begin_s: float) -> None:
+    async def _read_afresh(self, client: int, chance: random.Random) -> None:
         """Each read is that of a new client, which has asked nothing of the domain yet."""
         algorithm = ALGORITHM_OF[self.work.protocol]
-        await asyncio.sleep(max(0.0, begin_s - time.monotonic()))
+        await the_beginning()
+        await asyncio.sleep(self.work.parameters.fresh_after_s)
         for _ in range(self.work.parameters.operations):
             await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
             manager = await self._manager(client)
@@ -227,9 +246,17 @@ class Worker:
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
             if writes:
-                await register.write(chance.randbytes(self.work.parameters.object_size))
+                await register.write(chance.randbytes(self._size(register)))
             else:
                 await register.read()
+
+    def _size(self, register: Register) -> int:
+        """Of the client's next write."""
+        parameters = self.work.parameters
+        self._written[register] += 1
+        if parameters.load_policy == "fixedsize" or self.work.role == "create":
+            return parameters.object_size
+        return max(1, parameters.object_size * min(self._written[register], parameters.operations) // parameters.operations)
 
     async def _register(self, client: int) -> Register:
         work = self.work
@@ -242,7 +269,8 @@ class Worker:
             if work.protocol == "ARES_MIXED":  # the primitives change under it
                 return Plain(await manager.domain(DOMAIN, create=create), KEY)
             return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
-        log, clients = ForeignLog(self._log_path(client), client), await connected(work.store, 1)
+        wait = work.store.wait if isinstance(work.store, RedisStore) else 0
+        log, clients = ForeignLog(self._log_path(client), client, wait), await connected(work.store, 1)
         self._closing += [clients, log]
         return Foreign(clients, log)
 
@@ -254,7 +282,7 @@ class Worker:
         switches = {name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")}
         if work.protocol == "ABD":
             switches |= {"piggyback": True, "optimised": False}
-        settings = structs.replace(settings, client=structs.replace(settings.client, **switches))
+        settings = structs.replace(settings, client=structs.replace(settings.client, timeout_s=work.parameters.timeout_s, **switches))
         manager = await connect(settings, operation_log=self._log_path(client))
         self._closing.append(manager)
         return manager
@@ -269,7 +297,7 @@ class Worker:
         store, dap = await manager.domain(DOMAIN), ALGORITHM_OF[work.protocol].dap
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
-        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        await the_beginning()
         if parameters.fresh_after_s:  # they take turns
             await asyncio.sleep(parameters.reconfigure_every_s * (client % parameters.reconfigurers) / parameters.reconfigurers)
         for _ in range(parameters.reconfigurations):
@@ -296,7 +324,7 @@ def main() -> None:
     if work.role == "create" and work.parameters.load is not None:
         prepare_load(work.store, work.protocol, work.parameters)
     elif work.role == "load":
-        make_load(work.store, work.protocol, work.parameters, lambda: time.sleep(max(0.0, work.begin_s - time.monotonic())), Path(work.logs))
+        make_load(work.store, work.protocol, work.parameters, lambda: run(the_beginning()), Path(work.logs))
     else:
         run(Worker(work).run())
 

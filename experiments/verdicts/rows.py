@@ -53,7 +53,7 @@ def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
 
 def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     """Those of our own, by their names."""
-    names = ("id", "name", "scenario", "algorithm", "topology", "iteration", *_COLUMNS, "parameters", "provenance")
+    names = ("id", "name", "scenario", "algorithm", "iteration", *_COLUMNS, "parameters", "provenance")
     found = {}
     for values in database.execute(f"SELECT {', '.join(names)} FROM runs ORDER BY name, id").fetchall():
         run = dict(zip(names, values, strict=True))
@@ -72,11 +72,9 @@ def _summaries(database: sqlite3.Connection) -> Iterator[tuple[str, dict[str, di
 
 
 def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
-    """What a claim can name: the settings of the round, columns of the run, and places of servers and clients apart."""
-    settings = {key: "+".join(value) if isinstance(value, list) else value for key, value in run["parameters"].items() if not isinstance(value, dict)}
+    """What a claim can name: the settings of the round, and columns of the run."""
+    settings = {key: "+".join(value) if isinstance(value, list | tuple) else value for key, value in run["parameters"].items() if not isinstance(value, dict)}
     settings |= {name: run[name] for name in _COLUMNS if run[name] is not None}
-    if run["topology"]:
-        settings["topology"], _, settings["clients"] = run["topology"].partition(" ")
     return settings
 
 
@@ -128,7 +126,7 @@ def _not_linearizable(results: Path) -> Iterator[Row]:
     """Of rounds that failed since what their clients saw is not linearizable: no results are imported of them."""
     for path in sorted(results.glob("failed/*/*/run.json")):
         with suppress(OSError, msgspec.MsgspecError):
-            run = dict.fromkeys((*_COLUMNS, "topology", "iteration")) | msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            run = dict.fromkeys((*_COLUMNS, "iteration")) | msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
             if str(run["parameters"].get("checked")).startswith(_WRONG):
                 figures = {"wrong": 1.0, "operations": 0}
                 yield Row(run["scenario"], run["algorithm"], "read", parameters_of(run), figures, run["iteration"], _short(path.parent))

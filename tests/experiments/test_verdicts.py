@@ -1,5 +1,6 @@
 """Verdicts: claims as files, the evaluator on rows that are made up, and the page."""
 
+import itertools
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,13 +10,14 @@ import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
+from ares.results.summary import COLUMNS
 from experiments.__main__ import main
 from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, sources
 from experiments.verdicts.commands import check, scale_of
 from experiments.verdicts.evaluate import EXTREMES, Row, evaluate
 from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, number, render
-from experiments.verdicts.rows import read_rows
+from experiments.verdicts.rows import parameters_of, read_rows
 from tests.results.logs import imported, write
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +71,28 @@ def test_a_claim_names_what_there_is(claim):
 
 
 NUMBERS = {name for name, default in msgspec.to_builtins(Parameters()).items() if isinstance(default, int | float)} | {"k", "m"}
+
+
+STATISTICS = {claim.statistic for claim in CLAIMS} | {"p50_s", "p99_s", "operations"}
+
+
+def rows_of(scale):
+    """Of each operation of every round that the scale has, and of four points of each load."""
+    for scenario in scenarios().values():
+        for each in scenario.rounds(scale):
+            settings = msgspec.to_builtins(each.parameters) | {"load": None}
+            told = parameters_of({"parameters": settings} | dict.fromkeys(COLUMNS) | {"k": each.parameters.k})
+            points = [{}] if each.parameters.load is None else [{"clients": 2**number, "mode": "closed"} for number in range(4)]
+            for op, point in itertools.product(("read", "write", "recon", "all"), points):
+                yield Row(each.scenario, each.protocol, op, told | point, dict.fromkeys(STATISTICS, 1.0), each.iteration, each.name)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_rounds_of_a_scale_measure_every_claim_that_says_so(scale):
+    """Else `--check` after a whole run would never pass."""
+    rows = list(rows_of(scale))
+    measured = [claim for claim in CLAIMS if claim.of is not None and claim.scale in ("quick", scale)]
+    assert [claim.id for claim in measured if not evaluate(claim, rows).word] == []
 
 
 def test_the_bound_of_eleven_servers_and_parity_five():
