@@ -130,7 +130,7 @@ def _counts(parameters: Parameters) -> tuple[int, int, int]:
 def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, dict[str, Work]]:
     """By host and name: what its processes do in each step. The name begins with that of the step."""
     parameters = round.parameters
-    once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0)
+    once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
     made: dict[str, dict[str, Work]] = {host: {} for host in layout.hosts}
 
     def give(host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str) -> None:

@@ -112,7 +112,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     ``check``: what clients saw is kept and judged (correctness.py). ``load``: it is a load round; ``read_share`` of its operations read, and ``bad``
     befalls a server in its midst.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
-    ares that are on.
+    ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone;
+    reconfigurers take turns.
 
     ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
     the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``crashes``: so many servers, one after the
@@ -140,6 +141,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     read_share: float = 0.5
     bad: Bad = "nobody"
     durability: Literal["memory", "fsync"] = "memory"
+    fresh_after_s: float = 0.0
     placement: str = ""
     client_site: str = ""
     delay_ms: float = 0.0
@@ -170,7 +172,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         if self.load is not None:
             return self.load.expected_s
         return max(
-            self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
+            self.fresh_after_s + self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 
