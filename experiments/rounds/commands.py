@@ -26,6 +26,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     running.add_argument("scenario", nargs="*", metavar="NAME", help="which scenarios (default: all)")
     running.add_argument("--scale", choices=SCALES, default="quick")
     running.add_argument("--protocol", metavar="A,B", help="only these: ARES, ABD, Cassandra, Redis, RedisW, etcd, or names as `list` has them")
+    running.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value of a parameter or of a switch; may be repeated"
+    )
     running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
     running.add_argument("--check", action="store_true", help="judge what readers and writers saw: a round that is not linearizable fails")
     running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
@@ -63,7 +66,11 @@ def _minutes(rounds: list[Round]) -> str:
 
 def carry_out(arguments: argparse.Namespace) -> int:
     """The rounds, then the database and the page. 1 if a round failed."""
-    rounds = [round for scenario in _chosen(arguments.scenario) for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))]
+    rounds = [
+        round
+        for scenario in _chosen(arguments.scenario, arguments.set)
+        for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))
+    ]
     if arguments.check:
         rounds = [structs.replace(round, parameters=structs.replace(round.parameters, check=round.parameters.load is None)) for round in rounds]
     if not rounds:
@@ -79,11 +86,12 @@ def carry_out(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _chosen(names: list[str]) -> list[Scenario]:
+def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
+    """The scenarios of these names, all if there are none, with other values of parameters."""
     known = scenarios()
     if unknown := [name for name in names if name not in known]:
         raise BadInput(f"there is no scenario {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[name] for name in names or known]
+    return [known[name].changed(given) for name in names or known]
 
 
 def report(arguments: argparse.Namespace) -> int:

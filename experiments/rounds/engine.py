@@ -1,8 +1,8 @@
 """Carries rounds out, one after the other, by the six playbooks on the hosts of a testbed, and keeps what was logged.
 
-RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (what the round was, and where it came from), `inventory.json` (its hosts, as the playbooks got
-them), `events.jsonl` and, when all is over, `outcome.json`. What a round that failed has left goes under RESULTS/failed, and the round is done again by
-the next run with --resume.
+RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (what the round was, and where it came from), `inventory.json` (its hosts, as the playbooks
+got them), `events.jsonl` and, when all is over, `outcome.json`. What a round that failed has left goes under RESULTS/failed, and the round is done
+again by the next run with --resume.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ares.cluster.home import held
 from ares.model.errors import AresError, BadInput
-from experiments.bench.cassandra import CASSANDRA, NODES
+from experiments.bench.cassandra import SMALL_HEAP, Cassandra
 from experiments.bench.etcd import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis import Redis
@@ -64,19 +64,16 @@ def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
 def _peer_of(round: Round) -> Peer | None:
     """What is known of a store that ares is compared with."""
     store, n = store_name(round.protocol), round.parameters.servers
-    return {"etcd": Etcd(n=n), "cassandra": CASSANDRA[0], "redis": Redis("redis", n=n)}.get(store)
+    return {"etcd": Etcd(n=n), "cassandra": Cassandra(n=n, heap=SMALL_HEAP), "redis": Redis("redis", n=n)}.get(store)
 
 
 def why_not(round: Round, testbed: str) -> str | None:
     """Why the round cannot be carried out on such a testbed; None if it can."""
-    peer, servers, size = _peer_of(round), round.parameters.servers, round.parameters.object_size
+    peer, size = _peer_of(round), round.parameters.object_size
     if peer is not None and peer.value_bytes_max is not None and size > peer.value_bytes_max:
         return f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are asked for"
-    if peer is not None and testbed in MADE:
-        if round.protocol == "CASSANDRA" and servers != NODES:
-            return f"Cassandra has {NODES} nodes on one machine, and {servers} are asked for"
-        if why := peer.missing():
-            return why
+    if peer is not None and testbed in MADE and (why := peer.missing()):
+        return why
     if round.parameters.bad == "killed leader" and peer is not None and not peer.fails_over:
         return f"nobody takes over from the leader of {peer.name}"
     if testbed == "processes" and round.parameters.placement:
@@ -97,6 +94,8 @@ class Engine:
         self._testbed, self._inventory, self._per_host = testbed, inventory, per_host
         self._provenance = provenance(testbed, seed)
         self._overheads: list[float] = []
+        self._last: Path | None = None
+        """The inventory of the round that was begun last."""
 
     def run(self, rounds: Sequence[Round], resume: bool) -> list[str]:
         """All of them; the names of those that failed. Raises :class:`BadInput` when some are there already, unless it is to ``resume``."""
@@ -114,6 +113,7 @@ class Engine:
             try:
                 return self._all(todo, beds)
             finally:
+                self._end()
                 beds.close()
 
     def _possible(self, rounds: Sequence[Round]) -> list[Round]:
@@ -124,7 +124,7 @@ class Engine:
         return possible
 
     def _all(self, rounds: Sequence[Round], beds: Beds) -> list[str]:
-        failed = []
+        failed: list[str] = []
         for number, round in enumerate(rounds, 1):
             outcome = self._carry_out(round, beds)
             if outcome.error:
@@ -136,6 +136,12 @@ class Engine:
             self._tell(f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about {left_s / 60:.0f} min left")
         return failed
 
+    def _end(self) -> None:
+        """What the last round left on machines that stay."""
+        if self._testbed not in MADE and self._last is not None and self._last.exists():
+            with contextlib.suppress(RoundFailed):  # a host that is gone; the next round there ends what it finds
+                play(["round_end"], self._last, self._results.resolve() / ".ansible", STEPS_S)
+
     def _overhead_s(self) -> float:
         return sum(self._overheads) / len(self._overheads) if self._overheads else OVERHEAD_S
 
@@ -146,20 +152,23 @@ class Engine:
         directory, begin = self._directory(round), time.monotonic()
         try:
             _make_way(directory)
+            self._last = directory / "inventory.json"
             _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration).run(self._provenance)
             outcome = Outcome("", time.monotonic() - begin)
             (directory / "outcome.json").write_bytes(msgspec.json.encode(outcome))
         except (AresError, OSError) as error:
-            reason = (
-                str(error) if isinstance(error, AresError) else f"this machine cannot write {error.filename or directory}: {error.strerror or error}"
-            )
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = f"this machine cannot write {error.filename or directory}: {error.strerror or error}"
             if isinstance(error, RoundFailed) and error.unreachable:
                 beds.discard()
             outcome = Outcome(reason, time.monotonic() - begin)
             with contextlib.suppress(OSError):  # a full disk, which is told
                 (directory / "failure.json").write_bytes(msgspec.json.encode(outcome))
             with contextlib.suppress(OSError):
-                directory.rename(_free_name(directory))
+                aside = _free_name(directory)
+                directory.rename(aside)
+                self._last = aside / "inventory.json"
         return outcome
 
 

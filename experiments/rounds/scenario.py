@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from ares.model.errors import BadInput
+from ares.tracing.tree import printable
 
 DIRECTORY = Path(__file__).parent / "scenarios"
 
@@ -39,6 +40,9 @@ OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *PROTOCOLS[8:])
 Bad = Literal["nobody", "killed replica", "slowed replica", "killed leader", "slowed leader"]
 BAD_AT_SHARE = 1 / 3
 """Of the measured time of a load. What was done before is what the rest is compared with."""
+
+
+CRASHES_AT_SHARE = 1 / 3
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +115,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     ares that are on.
 
     ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
-    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``timeout_s``: a client of ares gives an operation up after it.
+    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``crashes``: so many servers, one after the
+    other from the first on, are killed when a third of the work is done. ``timeout_s``: a client of ares gives an operation up after it.
+    ``load_policy`` "growing": what a writer writes grows evenly up to ``object_size``, which its last write has.
     """
 
     servers: int = 5
@@ -137,7 +143,9 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     placement: str = ""
     client_site: str = ""
     delay_ms: float = 0.0
+    crashes: int = 0
     timeout_s: float = 30.0
+    load_policy: Literal["fixedsize", "growing"] = "fixedsize"
 
     @property
     def sites(self) -> dict[str, int]:
@@ -162,9 +170,12 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         if self.load is not None:
             return self.load.expected_s
         return max(
-            self.operations * (self.interval_s / 2 + 0.02),
+            self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
+
+
+SWITCHES = Parameters().switches
 
 
 class Round(Struct, frozen=True):
@@ -189,7 +200,10 @@ class Round(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``note``: what a reader of its figures has to know."""
+    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``note``: what a reader of its figures has to know.
+
+    The table of a scale may have fewer ``protocols``; the others are carried out there when they are asked for.
+    """
 
     title: str
     seen_in: str
@@ -205,21 +219,43 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     def varies(self, scale: Scale) -> dict[str, list[Any]]:
         """What varies at this scale, with the values."""
         table = self.fixed | getattr(self, scale)
+        table.pop("protocols", None)
         return {key: value for key, value in table.items() if isinstance(value, list)}
+
+    def changed(self, given: Sequence[str]) -> "Scenario":
+        """With other values of parameters, NAME=VALUE; switches of ares have names, too, and are true or false. Raises BadInput.
+
+        A value that is given is in the names of the rounds, as those that vary are.
+        """
+        tables = {name: dict(getattr(self, name)) for name in ("fixed", *SCALES)}
+        for word in given:
+            name, equals, text = word.partition("=")
+            value = _value(text)
+            if name in SWITCHES and isinstance(value, bool):
+                for scale in SCALES:
+                    switches = tables[scale].get("switches", tables["fixed"].get("switches", [SWITCHES]))
+                    tables[scale]["switches"] = [[*(switch for switch in each if switch != name), *([name] * value)] for each in switches]
+            elif equals and name in Parameters.__struct_fields__ and name != "switches":
+                for scale in SCALES:
+                    tables[scale][name] = [value]
+            else:
+                known = ", ".join((*(field for field in Parameters.__struct_fields__ if field != "switches"), *SWITCHES))
+                raise BadInput(f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch that is true or false; there are {known}")
+        return msgspec.structs.replace(self, **tables)
 
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[Round]:
         """In order: all protocols at a point before the next point, so that what is compared was measured at one time."""
         table = self.fixed | getattr(self, scale)
-        iterations = table.pop("iterations", 1)
+        iterations, mine = table.pop("iterations", 1), table.pop("protocols", self.protocols)
         varying = {key: value for key, value in table.items() if isinstance(value, list)}
         fixed = {key: value for key, value in table.items() if key not in varying}
-        chosen = [protocol for protocol in self.protocols if not protocols or protocol in protocols]
+        chosen = [protocol for protocol in self.protocols if protocol in (protocols or mine)]
         for iteration, values in itertools.product(range(1, iterations + 1), itertools.product(*varying.values())):
             varied = dict(zip(varying, values, strict=True))
             parameters = self._parameters(fixed | varied)
             for protocol in chosen:
                 if not (protocol in OF_ARES and parameters.bad.endswith("leader")):  # no server of ares leads
-                    faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters.bad))
+                    faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters))
                     own = parameters if protocol in OF_ARES[1:] else structs.replace(parameters, reconfigurers=0)  # others have no reconfigurations
                     yield Round(self.name, protocol, own, varied, iteration, faults)
 
@@ -257,9 +293,19 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(f"scenario {self.name}: {error}") from error
 
 
-def _faults_of(bad: Bad) -> tuple[Fault, ...]:
+def _value(text: str) -> Any:
+    """A number, true, false, or the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
+    """Those that the parameters say."""
+    bad = parameters.bad
     if bad == "nobody":
-        return ()
+        return tuple(Fault("crash", at_share=CRASHES_AT_SHARE, server=number) for number in range(parameters.crashes))
     event: Literal["crash", "slow"] = "crash" if bad.startswith("killed") else "slow"
     return (Fault(event, at_share=BAD_AT_SHARE, server="leader" if bad.endswith("leader") else "replica"),)
 

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from ares.tracing.operation_log import MORE
 from experiments.algorithms import Plain, Register, open_register
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import Connections
-from experiments.bench.stores import AresStore, Clients, RedisStore, Store
+from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
 from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
 from experiments.rounds.correctness import NOT_JUDGED, History, value_of
 from experiments.rounds.load_work import make_load, prepare_load
@@ -186,10 +187,15 @@ class Worker:
 
     def __init__(self, work: Work) -> None:
         self.work = work
+        self._written: Counter[Register] = Counter()
         self._closing: list[Manager | Clients | ForeignLog | History] = []
 
     async def run(self) -> None:
         """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
+        if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
+            from experiments.bench.cassandra_client import make_table  # its driver is there only for who measures Cassandra
+
+            await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         try:
             await asyncio.gather(*(self._live(client) for client in self.work.clients))
         finally:
@@ -224,9 +230,17 @@ class Worker:
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
             if writes:
-                await register.write(chance.randbytes(self.work.parameters.object_size))
+                await register.write(chance.randbytes(self._size(register)))
             else:
                 await register.read()
+
+    def _size(self, register: Register) -> int:
+        """Of the client's next write."""
+        parameters = self.work.parameters
+        self._written[register] += 1
+        if parameters.load_policy == "fixedsize" or self.work.role == "create":
+            return parameters.object_size
+        return max(1, parameters.object_size * min(self._written[register], parameters.operations) // parameters.operations)
 
     async def _register(self, client: int) -> Register:
         work = self.work

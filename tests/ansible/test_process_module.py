@@ -22,7 +22,7 @@ def module():
 def act(module, tmp_path, state, command=("sleep", "60"), check_mode=False, **more):
     parameters = {"state": state, "pid_file": str(tmp_path / "p.pid"), "command": list(command), "log": str(tmp_path / "p.log"), "exit_status": None}
     parameters |= {"once": False, "environment": {}, "user": "", "directory": "/", "stop_s": 5.0}
-    parameters |= {"needs": {}, "ready": {}, "ready_s": 5.0, "ended_s": 0.0} | more
+    parameters |= {"needs": [], "ready": {}, "ready_s": 5.0, "ended_s": 0.0} | more
 
     def fail(msg):
         raise AssertionError(msg)
@@ -124,8 +124,10 @@ def test_what_serves_is_waited_for_and_what_does_not_is_told(module, tmp_path):
 
 
 def test_what_a_host_lacks_is_told_with_how_to_get_it(module, tmp_path):
-    needs = {"/usr/bin/env": "-", str(tmp_path / "*.jar"): "mvn gets them"}
-    with pytest.raises(AssertionError, match=r"/\*\.jar is not there: mvn gets them\. Nothing was started"):
+    needs = [{"path": path, "how": "mvn gets it"} for path in ("/bin/sh", "env", "no-such-program", str(tmp_path / "*.jar"))]
+    with pytest.raises(
+        AssertionError, match=r"^no-such-program is not there: mvn gets it; /.*/\*\.jar is not there: mvn gets it\. Nothing was started"
+    ):
         act(module, tmp_path, "started", needs=needs)
     assert os.listdir(tmp_path) == []
 

@@ -6,10 +6,12 @@ import contextlib
 import os
 import pwd
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import time
+from glob import glob
 from pathlib import Path
 
 POLL_S = 0.05
@@ -95,6 +97,12 @@ def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
         if not left:
             break
     return list(left.values())
+
+
+def lacking(needs: list[dict]) -> str:
+    """What of this is not on the host, each with how to get it; empty if nothing. ``path``: a pattern, or the name of a program."""
+    missing = [need for need in needs if not (glob(need["path"]) if "/" in need["path"] else shutil.which(need["path"]))]
+    return "; ".join(f"{need['path']} is not there: {need['how']}" for need in missing)
 
 
 def serves(ready: dict) -> str:

@@ -51,9 +51,10 @@ options:
     type: float
     default: 30
   needs:
-    description: What has to be on the host before it is started, as patterns of paths, each with how to get it.
-    type: dict
-    default: {}
+    description: What has to be on the host before it is started, C(path), a pattern or the name of a program, and C(how) to get it.
+    type: list
+    elements: dict
+    default: []
   ready:
     description:
       - How the process says that it serves, which is waited for. C(address) is where, as HOST:PORT; C(send) is sent there, and C(expect) is a regular
@@ -94,11 +95,10 @@ status:
 """
 
 import time
-from glob import glob
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, ended_with, found, last_lines, run, serves, stop
+from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, ended_with, found, lacking, last_lines, run, serves, stop
 
 
 def await_serving(parameters: dict, pid_file: Path) -> str:
@@ -133,8 +133,8 @@ def act(module: AnsibleModule) -> dict:
     starts = state == "restarted" or (state == "started" and not pid and not done)
     stops = state in ("stopped", "restarted") and bool(pid)
     leaves_file = state == "stopped" and pid_file.exists()
-    if starts and (missing := [f"{path} is not there: {how}" for path, how in parameters["needs"].items() if not glob(path)]):
-        module.fail_json(msg=f"{'; '.join(missing)}. Nothing was started")
+    if starts and (why := lacking(parameters["needs"])):
+        module.fail_json(msg=f"{why}. Nothing was started")
     if (starts or stops or leaves_file) and not module.check_mode:
         if stops and stop({pid_file: pid}, parameters["stop_s"]):
             module.fail_json(msg=f"process {pid}, named by {pid_file}, cannot be ended, not even by SIGKILL")
@@ -165,7 +165,7 @@ def main() -> None:
             "user": {"type": "str", "default": ""},
             "directory": {"type": "path", "default": "/"},
             "stop_s": {"type": "float", "default": 30.0},
-            "needs": {"type": "dict", "default": {}},
+            "needs": {"type": "list", "elements": "dict", "default": []},
             "ready": {"type": "dict", "default": {}},
             "ready_s": {"type": "float", "default": 120.0},
             "ended_s": {"type": "float", "default": 0.0},

@@ -28,8 +28,8 @@ options:
     default: {}
   processes:
     description:
-      - Dictionaries with C(name), C(command) and C(ready), which is that of M(ares.storage.process). The file C(run/NAME.pid) names the process, and
-        C(logs/NAME.out) has what it says.
+      - Dictionaries with C(name), C(command), C(needs) and C(ready); these two are those of M(ares.storage.process). The file C(run/NAME.pid) names
+        the process, and C(logs/NAME.out) has what it says.
     type: list
     elements: dict
     default: []
@@ -69,13 +69,12 @@ pids:
 """
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.ares.storage.plugins.module_utils.directories import clear, make, owner, started_below
-from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, found, last_lines, run, serves
+from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, found, lacking, last_lines, run, serves
 
 
 def write(path: Path, content: str, uid: int, gid: int) -> None:
@@ -88,7 +87,9 @@ def write(path: Path, content: str, uid: int, gid: int) -> None:
 
 
 def begin(parameters: dict, directory: Path, data: Path) -> dict[str, int]:
-    """Make the place and start what runs there; pids by name. Raises OSError, ValueError, CalledProcessError."""
+    """Make the place and start what runs there; pids by name. Raises OSError, ValueError."""
+    if why := lacking([need for one in parameters["processes"] for need in one.get("needs", [])]):
+        raise ValueError(f"{why}. Nothing was started")
     uid, gid = owner(parameters["user"])
     for path, mode in ((directory, 0o755), (data, 0o700), *((directory / name, 0o755) for name in ("config", "logs", "run"))):
         make(path, mode, uid, gid)
@@ -144,8 +145,6 @@ def main() -> None:
         clear(data, given["stop_s"])
         pids = begin(given, directory, data)
         wait(given["processes"], directory, given["ready_s"])
-    except subprocess.CalledProcessError as error:
-        module.fail_json(msg=f"the user {given['user']} cannot be made: {error.stderr.decode(errors='replace').strip()}")
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=True, pids=pids)
