@@ -63,7 +63,7 @@ def _workload(load: Load, parameters: Parameters) -> Workload:
 
 
 def _domain(protocol: str) -> str:
-    return f"load-{ALGORITHM_OF[protocol].dap}"
+    return f"load-{protocol}"
 
 
 async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) -> None:

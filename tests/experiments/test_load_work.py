@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def _writes(logs: Path) -> list[dict[str, Any]]:
 
 
 def test_operations_of_stochastic_clients_are_due_whether_their_client_is_free_or_not(tmp_path, running):
-    """A mean of 2 ms between two operations is less than an operation takes here: most wait, and longer and longer."""
+    """Between two operations are 0.25 ms in the mean, which is less than one takes: most wait, and longer and longer."""
     parameters = Parameters(servers=3, parity=1, operations=40, interval_s=0.0005, arrivals="open", object_size=10_000, check=True)
     work = Work(running.store, "ARES_ABD", parameters, "create", (1,), 3, str(tmp_path / "first"))
     (tmp_path / "first").mkdir()
@@ -107,9 +107,5 @@ def test_operations_of_stochastic_clients_are_due_whether_their_client_is_free_o
     waited = [line["waited"] for line in lines]
     assert all(seconds >= 0 for seconds in waited)
     assert max(waited) > 0.01
-    assert not any(
-        "waited" in line for path in (tmp_path / "first").glob("*.log") for line in map(msgspec.json.decode, path.read_bytes().splitlines())
-    )
+    assert ["waited" in line for line in first] == [False]
     assert len(list((tmp_path / "logs").glob("*.history"))) == 2
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    assert all(datetime.fromisoformat(line["asctime"]) > began for line in lines)
