@@ -30,7 +30,7 @@ check: $(STAMP) ## look for mistakes without running anything: ruff and mypy
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
 	@$(VENV)/bin/python -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
-bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; writes results/bench
+bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; results/bench/report.html
 	@$(VENV)/bin/python -m experiments.bench
 
 bench-quick: $(BENCH_STAMP) ## the same, few stores and short, under two minutes; says what the ratios were before

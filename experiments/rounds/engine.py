@@ -37,7 +37,7 @@ WORK_SPARE_S = 60.0
 STEPS_S = 600.0
 """So long the steps around the work may take."""
 
-LOAD_HEAD_START_S = 8.0
+LOAD_HEAD_START_S = 12.0
 """The processes of a load connect, and warm up, before a fault may come."""
 
 OVERHEAD_S = 12.0
