@@ -29,15 +29,18 @@ def clear(directory: Path, stop_s: float) -> None:
 
 
 def owner(name: str) -> tuple[int, int]:
-    """User and group of the account, which is made if it is not there; who is not root has everything itself."""
+    """User and group of the account, which is made if it is not there; who is not root has everything itself. Raises OSError."""
     if os.geteuid() != 0 or not name:
         return os.geteuid(), os.getegid()
     try:
         account = pwd.getpwnam(name)
     except KeyError:
         words = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/", "--shell", "/usr/sbin/nologin", name]
-        subprocess.run(words, check=True, capture_output=True)
-        account = pwd.getpwnam(name)
+        made = subprocess.run(words, check=False, capture_output=True, text=True)
+        try:
+            account = pwd.getpwnam(name)
+        except KeyError:
+            raise OSError(f"the user {name} cannot be made: {made.stderr.strip()}") from None
     return account.pw_uid, account.pw_gid
 
 

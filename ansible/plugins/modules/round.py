@@ -69,7 +69,6 @@ pids:
 """
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def write(path: Path, content: str, uid: int, gid: int) -> None:
 
 
 def begin(parameters: dict, directory: Path, data: Path) -> dict[str, int]:
-    """Make the place and start what runs there; pids by name. Raises OSError, ValueError, CalledProcessError."""
+    """Make the place and start what runs there; pids by name. Raises OSError, ValueError."""
     if why := lacking([need for one in parameters["processes"] for need in one.get("needs", [])]):
         raise ValueError(f"{why}. Nothing was started")
     uid, gid = owner(parameters["user"])
@@ -146,8 +145,6 @@ def main() -> None:
         clear(data, given["stop_s"])
         pids = begin(given, directory, data)
         wait(given["processes"], directory, given["ready_s"])
-    except subprocess.CalledProcessError as error:
-        module.fail_json(msg=f"the user {given['user']} cannot be made: {error.stderr.decode(errors='replace').strip()}")
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=True, pids=pids)
