@@ -94,4 +94,5 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
 async def cassandra_clients(store: CassandraStore) -> Coroutines:
     """Clients of one session."""
     cluster, session = await asyncio.to_thread(_connected, store.nodes, store.keyspace)
-    return Coroutines(Driver(cluster, session), (DriverException, OperationTimedOut, NoHostAvailable))
+    driver = Driver(cluster, session)
+    return Coroutines(driver, (DriverException, OperationTimedOut, NoHostAvailable), driver.close)

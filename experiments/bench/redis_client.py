@@ -67,6 +67,9 @@ class Connection(asyncio.Protocol):
         if asked is None:
             self.over.set_result(None)
             return
+        if isinstance(asked, float):
+            asyncio.get_running_loop().call_later(asked, self._next)
+            return
         key, value = asked[0].encode(), asked[1]
         self.acknowledged = None
         self._reading = value is None

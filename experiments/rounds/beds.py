@@ -58,7 +58,10 @@ def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
 
 
 class Beds:
-    """One testbed at a time for all rounds. ``place``: of Ansible's own files, and of hosts that are directories; ``inventory``: of reserved machines."""
+    """One testbed at a time for all rounds.
+
+    ``place``: of Ansible's own files, and of hosts that are directories. ``inventory``: of reserved machines.
+    """
 
     def __init__(self, name: str, rounds: Sequence[Round], place: Path, inventory: Path | None, clients_per_host: int) -> None:
         if (name in RESERVED) != (inventory is not None):

@@ -1,8 +1,6 @@
 """What befalls a testbed while a round works, at its times; and each step and fault in the round's events.jsonl."""
 
 import contextlib
-import http.client
-import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,12 +9,11 @@ from pathlib import Path
 import msgspec
 
 from ares.model.errors import AresError
+from experiments.bench.etcd_leader import leads
 from experiments.rounds.layout import DISK, DISK_BYTES, PATTERNS, PORTS, HostSeen, Layout, store_name
 from experiments.rounds.playing import RoundFailed
 from experiments.rounds.scenario import Fault, Round
 from experiments.testbeds.plan import Testbed
-
-_ASK_S = 2.0
 
 
 def ordered(faults: Sequence[Fault], expected_s: float) -> list[tuple[float, Fault]]:
@@ -128,18 +125,5 @@ class Befalling:
         if store == "redis":
             return self._layout.servers[0]
         if store == "etcd":
-            return next((server for server in self._layout.servers if _leads(self._hosts[server].address)), None)
+            return next((server for server in self._layout.servers if leads(f"{self._hosts[server].address}:{PORTS['etcd']}")), None)
         return None
-
-
-def _leads(address: str) -> bool:
-    """Whether this member of etcd says that it is the leader."""
-    connection = http.client.HTTPConnection(address, PORTS["etcd"], timeout=_ASK_S)
-    try:
-        connection.request("POST", "/v3/maintenance/status", "{}")
-        said = json.loads(connection.getresponse().read(65536))
-        return bool(said["leader"] == said["header"]["member_id"])
-    except (OSError, http.client.HTTPException, ValueError, KeyError):
-        return False
-    finally:
-        connection.close()

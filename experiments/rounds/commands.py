@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments.rounds.beds import MADE, RESERVED
@@ -28,6 +30,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value of a parameter or of a switch; may be repeated"
     )
     running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
+    running.add_argument("--check", action="store_true", help="judge what readers and writers saw: a round that is not linearizable fails")
     running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
     running.add_argument(
         "--testbed", choices=(*MADE, *RESERVED), default="processes", help="where the rounds run (default: processes of this machine)"
@@ -68,6 +71,8 @@ def carry_out(arguments: argparse.Namespace) -> int:
         for scenario in _chosen(arguments.scenario, arguments.set)
         for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))
     ]
+    if arguments.check:
+        rounds = [structs.replace(round, parameters=structs.replace(round.parameters, check=round.parameters.load is None)) for round in rounds]
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
     print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)

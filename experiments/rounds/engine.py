@@ -1,8 +1,8 @@
 """Carries rounds out, one after the other, by the six playbooks on the hosts of a testbed, and keeps what was logged.
 
-RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (what the round was, and where it came from), `inventory.json` (its hosts, as the playbooks got
-them), `events.jsonl` and, when all is over, `outcome.json`. What a round that failed has left goes under RESULTS/failed, and the round is done again by
-the next run with --resume.
+RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (what the round was, and where it came from), `inventory.json` (its hosts, as the playbooks
+got them), `events.jsonl` and, when all is over, `outcome.json`. What a round that failed has left goes under RESULTS/failed, and the round is done
+again by the next run with --resume.
 """
 
 import contextlib
@@ -23,7 +23,9 @@ from experiments.bench.peers import Peer
 from experiments.bench.redis import Redis
 from experiments.rounds.beds import MADE, Bed, Beds
 from experiments.rounds.befalling import Befalling
+from experiments.rounds.correctness import checked
 from experiments.rounds.layout import Layout, inventory_of, placed, store_name
+from experiments.rounds.load_faults import judge_load
 from experiments.rounds.playing import RoundFailed, play
 from experiments.rounds.provenance import provenance, version_of
 from experiments.rounds.scenario import OF_ARES, Round
@@ -34,6 +36,9 @@ WORK_SPARE_S = 60.0
 
 STEPS_S = 600.0
 """So long the steps around the work may take."""
+
+LOAD_HEAD_START_S = 8.0
+"""The processes of a load connect, and warm up, before a fault may come."""
 
 OVERHEAD_S = 12.0
 """What a round takes beside its work, until that is known."""
@@ -69,6 +74,8 @@ def why_not(round: Round, testbed: str) -> str | None:
         return f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are asked for"
     if peer is not None and testbed in MADE and (why := peer.missing()):
         return why
+    if round.parameters.bad == "killed leader" and peer is not None and not peer.fails_over:
+        return f"nobody takes over from the leader of {peer.name}"
     if testbed == "processes" and round.parameters.placement:
         return "servers at several sites need hosts with networks of their own: testbed local"
     refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(testbed, {"fill", "free", "cut", "join", "slow"})
@@ -87,6 +94,8 @@ class Engine:
         self._testbed, self._inventory, self._per_host = testbed, inventory, per_host
         self._provenance = provenance(testbed, seed)
         self._overheads: list[float] = []
+        self._last: Path | None = None
+        """The inventory of the round that was begun last."""
 
     def run(self, rounds: Sequence[Round], resume: bool) -> list[str]:
         """All of them; the names of those that failed. Raises :class:`BadInput` when some are there already, unless it is to ``resume``."""
@@ -104,6 +113,7 @@ class Engine:
             try:
                 return self._all(todo, beds)
             finally:
+                self._end()
                 beds.close()
 
     def _possible(self, rounds: Sequence[Round]) -> list[Round]:
@@ -114,7 +124,7 @@ class Engine:
         return possible
 
     def _all(self, rounds: Sequence[Round], beds: Beds) -> list[str]:
-        failed = []
+        failed: list[str] = []
         for number, round in enumerate(rounds, 1):
             outcome = self._carry_out(round, beds)
             if outcome.error:
@@ -126,6 +136,12 @@ class Engine:
             self._tell(f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about {left_s / 60:.0f} min left")
         return failed
 
+    def _end(self) -> None:
+        """What the last round left on machines that stay."""
+        if self._testbed not in MADE and self._last is not None and self._last.exists():
+            with contextlib.suppress(RoundFailed):  # a host that is gone; the next round there ends what it finds
+                play(["round_end"], self._last, self._results.resolve() / ".ansible", STEPS_S)
+
     def _overhead_s(self) -> float:
         return sum(self._overheads) / len(self._overheads) if self._overheads else OVERHEAD_S
 
@@ -136,20 +152,23 @@ class Engine:
         directory, begin = self._directory(round), time.monotonic()
         try:
             _make_way(directory)
+            self._last = directory / "inventory.json"
             _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration).run(self._provenance)
             outcome = Outcome("", time.monotonic() - begin)
             (directory / "outcome.json").write_bytes(msgspec.json.encode(outcome))
         except (AresError, OSError) as error:
-            reason = (
-                str(error) if isinstance(error, AresError) else f"this machine cannot write {error.filename or directory}: {error.strerror or error}"
-            )
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = f"this machine cannot write {error.filename or directory}: {error.strerror or error}"
             if isinstance(error, RoundFailed) and error.unreachable:
                 beds.discard()
             outcome = Outcome(reason, time.monotonic() - begin)
             with contextlib.suppress(OSError):  # a full disk, which is told
                 (directory / "failure.json").write_bytes(msgspec.json.encode(outcome))
             with contextlib.suppress(OSError):
-                directory.rename(_free_name(directory))
+                aside = _free_name(directory)
+                directory.rename(aside)
+                self._last = aside / "inventory.json"
         return outcome
 
 
@@ -193,9 +212,14 @@ class _OneRound:
         befalling.require_done()
         for path in self._directory.glob("logs/*/load.json"):
             path.rename(self._directory / "load.json")
+        wrong = checked(self._directory) if parameters.load is None else judge_load(self._directory, parameters)
+        if wrong is not None:
+            raise RoundFailed(wrong)
 
     def _variables(self, timeout_s: float) -> dict[str, Any]:
         made = {"round_results": str(self._directory), "round_name": "round", "round_timeout_s": timeout_s}
+        if self._round.parameters.bad != "nobody":
+            made["round_head_start_s"] = LOAD_HEAD_START_S
         return {**self._bed.variables, **made, "round_durability": self._round.parameters.durability}
 
     def _description(self, layout: Layout, provenance: dict[str, object]) -> dict[str, Any]:

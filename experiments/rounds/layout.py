@@ -137,7 +137,7 @@ def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, di
         made[host][f"{name}-{role}-{clients[0]}"] = Work(store, round.protocol, what, role, clients, seed, logs)
 
     give(layout.writers[0], "create", "create", (1,), parameters, "run")
-    if getattr(parameters, "load", None) is not None:
+    if parameters.load is not None:
         give(layout.writers[0], "work", "load", (1,), parameters, "logs")
         return made
     give(layout.readers[0], "read_file", "read", (1,), once, "run")

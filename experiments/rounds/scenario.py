@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
@@ -32,6 +32,17 @@ PROTOCOLS: tuple[str, ...] = (
 OF_ARES = PROTOCOLS[:8]
 FAMILIES = {"ARES": OF_ARES[1:], "Cassandra": ("CASSANDRA",), "Redis": ("REDIS",), "RedisW": ("REDIS_W",), "etcd": ("ETCD",)}
 """What `--protocol` takes beside the names above."""
+
+
+OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *PROTOCOLS[8:])
+"""Protocols that the generators of load speak."""
+
+Bad = Literal["nobody", "killed replica", "slowed replica", "killed leader", "slowed leader"]
+BAD_AT_SHARE = 1 / 3
+"""Of the measured time of a load. What was done before is what the rest is compared with."""
+
+
+CRASHES_AT_SHARE = 1 / 3
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,15 +70,53 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
         return self.at_s if self.at_s is not None else (self.at_share or 0.0) * expected_s
 
 
+class Load(Struct, frozen=True, forbid_unknown_fields=True):
+    """Points of load at one store, one after the other: what a load round does instead of the work of readers and writers.
+
+    A point ends with ``operations`` in all or after ``seconds``. The number of clients doubles from ``clients`` to ``clients_max`` while that adds
+    more than ``growth`` to the throughput. Then, with the most clients, operations begin by a Poisson process (an open loop), so many times as many a
+    second as the best point had, for each of ``offered``.
+
+    ``keys``: operations choose evenly among them. ``written``: that many have a value from the beginning, and a read of another finds that there is
+    none. ``processes`` make the load.
+    """
+
+    keys: int = 1000
+    written: int = 1000
+    operations: int = 100_000
+    seconds: float = 60.0
+    clients: int = 1
+    clients_max: int = 256
+    growth: float = 0.05
+    offered: tuple[float, ...] = ()
+    processes: int = 2
+
+    def __post_init__(self) -> None:
+        if min(self.keys, self.operations, self.clients, self.processes, self.seconds, *self.offered) <= 0:
+            raise ValueError("numbers of a load are above 0")
+        if not 0 <= self.written <= self.keys or self.clients_max < self.clients:
+            raise ValueError("a load has no more written keys than keys, and no fewer clients_max than clients")
+
+    @property
+    def expected_s(self) -> float:
+        """How long it takes, about."""
+        points = (self.clients_max // self.clients).bit_length() + len(self.offered)
+        return points * (min(self.seconds, self.operations / 4000) + 0.5)
+
+
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """What one round is like. Sizes are bytes, intervals seconds.
 
     ``interval_s``: a reader or writer waits a random time up to it before each operation (the papers' stochastic invocation); 0: it does not.
+    With ``arrivals`` "open" operations are due by a Poisson process of the same rate, and one that is due while its client is busy waits for it.
+    ``check``: what clients saw is kept and judged (correctness.py). ``load``: it is a load round; ``read_share`` of its operations read, and ``bad``
+    befalls a server in its midst.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
     ares that are on.
 
     ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
-    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``timeout_s``: a client of ares gives an operation up after it.
+    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``crashes``: so many servers, one after the
+    other from the first on, are killed when a third of the work is done. ``timeout_s``: a client of ares gives an operation up after it.
     ``load_policy`` "growing": what a writer writes grows evenly up to ``object_size``, which its last write has.
     """
 
@@ -85,10 +134,16 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     switches: tuple[str, ...] = ("piggyback", "gc", "batch", "fast_read", "optimised")
     block_min: int = 512 * 1024
     block_max: int = 1024 * 1024
+    arrivals: Literal["closed", "open"] = "closed"
+    check: bool = False
+    load: Load | None = None
+    read_share: float = 0.5
+    bad: Bad = "nobody"
     durability: Literal["memory", "fsync"] = "memory"
     placement: str = ""
     client_site: str = ""
     delay_ms: float = 0.0
+    crashes: int = 0
     timeout_s: float = 30.0
     load_policy: Literal["fixedsize", "growing"] = "fixedsize"
 
@@ -105,10 +160,17 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         return self.servers - self.parity
 
     @property
+    def preparing_s(self) -> float:
+        """How long it takes to write the keys of a load, about."""
+        return 0.0 if self.load is None else self.load.written / 4000
+
+    @property
     def expected_s(self) -> float:
         """How long the work takes, about."""
+        if self.load is not None:
+            return self.load.expected_s
         return max(
-            self.operations * (self.interval_s / 2 + 0.02),
+            self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 
@@ -130,15 +192,18 @@ class Round(Struct, frozen=True):
     def name(self) -> str:
         """Of its directory, under that of the scenario."""
         varied = "_".join(f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
-        return "_".join(filter(None, (self.protocol, varied, str(self.iteration))))
+        return "_".join(filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration))))
 
     @property
     def expected_s(self) -> float:
-        return self.parameters.expected_s + 6.0
+        return self.parameters.expected_s + self.parameters.preparing_s + 6.0
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``note``: what a reader of its figures has to know."""
+    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``note``: what a reader of its figures has to know.
+
+    The table of a scale may have fewer ``protocols``; the others are carried out there when they are asked for.
+    """
 
     title: str
     seen_in: str
@@ -154,6 +219,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     def varies(self, scale: Scale) -> dict[str, list[Any]]:
         """What varies at this scale, with the values."""
         table = self.fixed | getattr(self, scale)
+        table.pop("protocols", None)
         return {key: value for key, value in table.items() if isinstance(value, list)}
 
     def changed(self, given: Sequence[str]) -> "Scenario":
@@ -180,15 +246,18 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[Round]:
         """In order: all protocols at a point before the next point, so that what is compared was measured at one time."""
         table = self.fixed | getattr(self, scale)
-        iterations = table.pop("iterations", 1)
+        iterations, mine = table.pop("iterations", 1), table.pop("protocols", self.protocols)
         varying = {key: value for key, value in table.items() if isinstance(value, list)}
         fixed = {key: value for key, value in table.items() if key not in varying}
-        chosen = [protocol for protocol in self.protocols if not protocols or protocol in protocols]
+        chosen = [protocol for protocol in self.protocols if protocol in (protocols or mine)]
         for iteration, values in itertools.product(range(1, iterations + 1), itertools.product(*varying.values())):
             varied = dict(zip(varying, values, strict=True))
             parameters = self._parameters(fixed | varied)
             for protocol in chosen:
-                yield Round(self.name, protocol, parameters, varied, iteration, self.fault if protocol in OF_ARES else ())
+                if not (protocol in OF_ARES and parameters.bad.endswith("leader")):  # no server of ares leads
+                    faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters))
+                    own = parameters if protocol in OF_ARES[1:] else structs.replace(parameters, reconfigurers=0)  # others have no reconfigurations
+                    yield Round(self.name, protocol, own, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
         if "placement" in given:
@@ -202,6 +271,14 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(f"scenario {self.name}: {error}") from error
         if not 0 <= parameters.parity < parameters.servers:
             raise BadInput(f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers")
+        if not 0 <= parameters.read_share <= 1:
+            raise BadInput(f"scenario {self.name}: read_share {parameters.read_share} is no part of all operations")
+        if parameters.arrivals == "open" and parameters.interval_s <= 0:
+            raise BadInput(f"scenario {self.name}: open arrivals need an interval_s: every client's operations are due after half of it, in the mean")
+        if parameters.load is None and parameters.bad != "nobody":
+            raise BadInput(f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of readers and writers have [[fault]]")
+        if parameters.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
+            raise BadInput(f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; there is {', '.join(OF_LOADS)}")
         if parameters.placement and parameters.client_site not in parameters.sites:
             raise BadInput(f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no site of {parameters.placement}")
         for fault in self.fault:
@@ -222,6 +299,15 @@ def _value(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+
+
+def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
+    """Those that the parameters say."""
+    bad = parameters.bad
+    if bad == "nobody":
+        return tuple(Fault("crash", at_share=CRASHES_AT_SHARE, server=number) for number in range(parameters.crashes))
+    event: Literal["crash", "slow"] = "crash" if bad.startswith("killed") else "slow"
+    return (Fault(event, at_share=BAD_AT_SHARE, server="leader" if bad.endswith("leader") else "replica"),)
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:

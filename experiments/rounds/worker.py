@@ -22,13 +22,15 @@ from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.fragment.divide import Sizes
 from ares.machine.loop import run
-from ares.model.configuration import Algorithm, Configuration
-from ares.model.errors import AresError
+from ares.model.errors import AresError, ObjectNotFound
+from ares.tracing.operation_log import MORE
 from experiments.algorithms import Plain, Register, open_register
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import Connections
 from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
-from experiments.paper_algorithms import PaperAlgorithm
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
+from experiments.rounds.correctness import NOT_JUDGED, History, value_of
+from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
 
 KEY = "object"
@@ -36,19 +38,7 @@ DOMAIN = "round"
 MOVE_TIMEOUT_S = 120.0
 HEAD_START_MAX_S = 60.0
 
-ALGORITHM_OF = {
-    "ABD": PaperAlgorithm("ABD", "abd"),
-    "ARES_ABD": PaperAlgorithm("AresABD", "abd"),
-    "ARES_EC": PaperAlgorithm("AresEC", "ec"),
-    "ARES_MIXED": PaperAlgorithm("AresABD", "abd"),
-    "COARES_ABD": PaperAlgorithm("CoAresABD", "abd", coverable=True),
-    "COARES_EC": PaperAlgorithm("CoAresEC", "ec", coverable=True),
-    "COARES_ABD_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
-    "COARES_EC_F": PaperAlgorithm("CoAresECF", "ec", coverable=True, fragmented=True),
-}
-"""The protocols of scenarios that are ares's. ABD is that of ARES_ABD without reconfigurations, with two rounds for every operation."""
-
-Role = Literal["create", "read", "write", "reconfigure"]
+Role = Literal["create", "read", "write", "reconfigure", "load"]
 
 
 class Work(Struct, frozen=True):
@@ -100,6 +90,7 @@ class ForeignLog:
             "op_latency_start": began_s,
             "op_latency_end": ended_s,
             "op_latency": ended_s - began_s,
+            **MORE.get(),
         }
         if self._wait and operation == "write":
             line |= {"wait": "Yes", "wait_acks": acknowledged, "majority": self._wait}
@@ -118,6 +109,7 @@ class _Once:
         self._asked = False
         self.began_s = self.ended_s = 0.0
         self.size = 0 if value is None else len(value)
+        self.found: bytes | None = None
         self.error: str | None = None
 
     def ask(self) -> tuple[str, bytes | None] | None:
@@ -128,7 +120,7 @@ class _Once:
         return KEY, self._value
 
     def answered(self, value: bytes | None = None) -> None:
-        self.ended_s = time.perf_counter()
+        self.ended_s, self.found = time.perf_counter(), value
         self.size = len(value) if value is not None else self.size
 
     def failed(self, why: str) -> None:
@@ -140,26 +132,54 @@ class Foreign:
 
     def __init__(self, clients: Clients, log: ForeignLog) -> None:
         self._clients, self._log = clients, log
+        self.last = _Once(None)
 
     async def write(self, value: bytes) -> bool:
         return await self._operate("write", _Once(value))
 
     async def read(self) -> bytes:
         await self._operate("read", _Once(None))
-        return b""
+        return self.last.found or b""
 
     async def _operate(self, operation: str, once: _Once) -> bool:
+        self.last = once
         await self._clients.run([once])
         acknowledged = self._clients.acknowledged if isinstance(self._clients, Connections) else None
         self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
 
-def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:
-    """Over these servers; the erasure code with ``parity``, as far as so many servers can have it."""
-    if dap == "abd":
-        return Configuration.abd(servers, allow_no_faults=True)
-    return Configuration.ec(servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True)
+class Witness:
+    """A register, and the history of what its client saw. A write that a newer version forestalled, as coverable ones may be, is not in it."""
+
+    def __init__(self, register: Register, history: History) -> None:
+        self._register, self._history = register, history
+
+    async def write(self, value: bytes) -> bool:
+        invoked_s = time.perf_counter()
+        try:
+            done = await self._register.write(value)
+        except AresError:
+            self._history.add("write", value_of(value), invoked_s, None)
+            raise
+        if done:
+            self._history.add("write", value_of(value), invoked_s, time.perf_counter())
+        elif isinstance(self._register, Foreign):
+            self._history.add("write", value_of(value), invoked_s, None)
+        return done
+
+    async def read(self) -> bytes:
+        invoked_s, found = time.perf_counter(), b""
+        try:
+            found = await self._register.read()
+        except ObjectNotFound:
+            self._history.add("read", None, invoked_s, time.perf_counter())
+            raise
+        if not isinstance(self._register, Foreign):
+            self._history.add("read", value_of(found), invoked_s, time.perf_counter())
+        elif self._register.last.error is None:
+            self._history.add("read", value_of(self._register.last.found), invoked_s, time.perf_counter())
+        return found
 
 
 class Worker:
@@ -168,7 +188,7 @@ class Worker:
     def __init__(self, work: Work) -> None:
         self.work = work
         self._written: Counter[Register] = Counter()
-        self._closing: list[Manager | Clients | ForeignLog] = []
+        self._closing: list[Manager | Clients | ForeignLog | History] = []
 
     async def run(self) -> None:
         """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
@@ -192,8 +212,18 @@ class Worker:
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
         await the_beginning()
+        if work.parameters.check and work.protocol not in NOT_JUDGED:
+            history = History(Path(work.logs), client, KEY)
+            self._closing.append(history)
+            register = Witness(register, history)
+        due_s = time.perf_counter()
         for _ in range(work.parameters.operations):
-            await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
+            if work.parameters.arrivals == "closed":
+                await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
+            else:
+                due_s += chance.expovariate(2 / work.parameters.interval_s)
+                await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+                MORE.set({"waited": max(0.0, time.perf_counter() - due_s)})
             await self._once(register, work.role == "write", chance)
         return None
 
@@ -270,5 +300,16 @@ class Worker:
                 await store.reconfigure(wished, timeout_s=MOVE_TIMEOUT_S)
 
 
+def main() -> None:
+    """The work that standard input says."""
+    work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    if work.role == "create" and work.parameters.load is not None:
+        prepare_load(work.store, work.protocol, work.parameters)
+    elif work.role == "load":
+        make_load(work.store, work.protocol, work.parameters, lambda: run(the_beginning()), Path(work.logs))
+    else:
+        run(Worker(work).run())
+
+
 if __name__ == "__main__":
-    run(Worker(msgspec.json.decode(sys.stdin.buffer.read(), type=Work)).run())
+    main()

@@ -107,7 +107,7 @@ def test_it_is_complete_in_itself_and_runs_no_script_but_its_own(database):
 
 def test_figures_are_those_of_the_summary(data, database):
     assert_same_figures(data, database)
-    assert data["totals"] == {"runs": 4, "operations": 4 * 80 + 3, "failed": 2, "malformed": 0}
+    assert data["totals"] == {"runs": 4, "operations": 4 * 80 + 3, "failed": 2, "malformed": 0, "points": 0}
     assert any("2 operations failed" in note for note in data["notes"])
 
 
