@@ -2,11 +2,11 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments import papers
 from experiments.rounds.scenario import scenarios
@@ -22,7 +22,7 @@ def test_every_scenario_has_a_script():
 
 
 def test_a_script_works_from_anywhere_and_tells_what_is_wrong_with_its_flags(tmp_path):
-    command = [sys.executable, DIRECTORY / "execute_file_size_exp.py", "-protocol", "etcd", "-dap_protocol", "EC"]
+    command = python(DIRECTORY / "execute_file_size_exp.py", "-protocol", "etcd", "-dap_protocol", "EC")
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (1, "error: -dap_protocol is for -protocol ARES; nothing was begun\n")
 
