@@ -1,4 +1,4 @@
-# What there is to do with a checkout: `make` lists it. Nothing here needs root; everything is installed into .venv.
+# What there is to do with a checkout: `make` lists it. Only experiments and experiments-quick need root; everything is installed into .venv.
 
 PYTHON ?= python3
 VENV := .venv
