@@ -182,7 +182,7 @@ def command(python: str, names: Sequence[str]) -> str:
     """A line for the shell that runs the workers of these files at once; it fails if one of them does. Empty if there are none."""
     if not names:
         return ""
-    begin = " ".join(f'{python} -P -m experiments.rounds.worker < work/{name}.json & all="$all $!";' for name in names)
+    begin = " ".join(f'{python} -m experiments.rounds.worker < work/{name}.json & all="$all $!";' for name in names)
     return f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; (exit $status)'
 
 
@@ -196,7 +196,7 @@ def inventory_of(
         given = dict(hosts[name].variables)
         directory = directories[name]
         mine = works(round, layout, store_of(round, layout, hosts, directory), seed)[name]
-        python = str(given.get("ares_python", "/opt/ares/bin/python"))
+        python = f"{given['ares_python']} -P" if "ares_python" in given else "/opt/ares/bin/python -P"
         steps = {step: [work for work in mine if work.startswith(f"{step}-")] for step in ("create", "first_read", "work", "read_file")}
         last = command(python, steps["read_file"])
         if last and any(fault.event == "crash" for fault in round.faults):

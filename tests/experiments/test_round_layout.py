@@ -13,7 +13,7 @@ from experiments.rounds.scenario import Fault, Parameters, Round
 
 NAMES = {"servers": ("u0", "u1", "u2", "e0", "e1"), "writers": ("wu", "we"), "readers": ("ru", "re", "re2"), "recons": ("cu",)}
 HOSTS = {
-    name: HostSeen(name, (group,), {"ares_address": f"10.0.0.{number}", "ares_site": "E" if "e" in name else "U", "ares_python": "/venv/bin/python"})
+    name: HostSeen(name, (group,), {"ares_address": f"10.0.0.{number}", "ares_site": "E" if "e" in name else "U", "ares_python": "/venv/bin/py"})
     for number, (name, group) in enumerate((name, group) for group, names in NAMES.items() for name in names)
 }
 
@@ -85,9 +85,9 @@ def test_the_inventory_has_who_takes_part_and_what_each_does():
     assert described["u1"]["round_data_directory"].startswith(DISK)
     assert "round_data_directory" not in described["u0"]
     assert described["u0"]["round_command"] == ""
-    assert "/venv/bin/python -P -m experiments.rounds.worker < work/work-write-1.json" in described["wu"]["round_command"]
+    assert "/venv/bin/py -P -m experiments.rounds.worker < work/work-write-1.json" in described["wu"]["round_command"]
     assert json.loads(described["wu"]["round_files"]["work/work-write-1.json"])["store"]["file"] == "/var/lib/r/config/cluster.toml"
-    assert command("python", []) == ""
+    assert command("py -P", []) == ""
 
 
 def test_stores_are_reached_by_the_addresses_of_their_hosts():
