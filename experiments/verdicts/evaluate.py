@@ -69,9 +69,11 @@ def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
     if claim.of is None:
         return Verdict(claim, claim.verdict or CANNOT)
     own = [row for row in rows if row.scenario == claim.scenario]
+    if not own:
+        return Verdict(claim, "")
     comparisons = tuple(_compare(claim, own, *variant) for variant in _variants(claim))
     known = [each for each in comparisons if each.value is not None]
-    word = (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED) if known else CANNOT if claim.cannot and own else ""
+    word = (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED) if known else CANNOT if claim.cannot else ""
     return Verdict(claim, word, comparisons)
 
 

@@ -73,7 +73,9 @@ def _summaries(database: sqlite3.Connection) -> Iterator[tuple[str, dict[str, di
 
 def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
     """What a claim can name: the settings of the round, and columns of the run."""
-    settings = {key: "+".join(value) if isinstance(value, list | tuple) else value for key, value in run["parameters"].items() if not isinstance(value, dict)}
+    settings = {
+        key: "+".join(value) if isinstance(value, list | tuple) else value for key, value in run["parameters"].items() if not isinstance(value, dict)
+    }
     settings |= {name: run[name] for name in _COLUMNS if run[name] is not None}
     return settings
 
