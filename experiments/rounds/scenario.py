@@ -42,7 +42,7 @@ BAD_AT_SHARE = 1 / 3
 """Of the measured time of a load. What was done before is what the rest is compared with."""
 
 
-CRASHES_AT_SHARE = 1 / 3
+CRASHES_AT_SHARE = 0.5
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +117,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
     the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``crashes``: so many servers, one after the
-    other from the first on, are killed when a third of the work is done. ``timeout_s``: a client of ares gives an operation up after it.
+    other from the first on, are killed in the midst of the work. ``timeout_s``: a client of ares gives an operation up after it.
     ``load_policy`` "growing": what a writer writes grows evenly up to ``object_size``, which its last write has.
     """
 
@@ -198,7 +198,8 @@ class Round(Struct, frozen=True):
 
     @property
     def expected_s(self) -> float:
-        return self.parameters.expected_s + self.parameters.preparing_s + 6.0
+        """With the steps around the work, which take longer with more servers."""
+        return self.parameters.expected_s + self.parameters.preparing_s + 4.0 + 0.6 * self.parameters.servers
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
