@@ -58,6 +58,8 @@ def check(verdicts: Sequence[Verdict], scale: str) -> int:
 
 def scale_of(runs: Sequence[dict[str, Any]]) -> str:
     """The scale whose rounds have the parameters of the runs; both words if some are of the one and some of the other."""
+    if not runs:
+        return "none"
     known, found = scenarios(), set()
     for run in runs:
         if (scenario := known.get(run["scenario"])) is not None:

@@ -69,9 +69,11 @@ def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
     if claim.of is None:
         return Verdict(claim, claim.verdict or CANNOT)
     own = [row for row in rows if row.scenario == claim.scenario]
+    if not own:
+        return Verdict(claim, "")
     comparisons = tuple(_compare(claim, own, *variant) for variant in _variants(claim))
     known = [each for each in comparisons if each.value is not None]
-    word = (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED) if known else CANNOT if claim.cannot and own else ""
+    word = (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED) if known else CANNOT if claim.cannot else ""
     return Verdict(claim, word, comparisons)
 
 
@@ -161,12 +163,16 @@ def _shared_extremes(rows: Sequence[Row], where: Filters, both: Sequence[Filters
     for key, value in where.items():
         if value in EXTREMES:
             sides = [{row.parameters.get(key) for row in rows if _fits(row, fixed | _literal(filters))} for filters in both]
+            if empty := [filters for filters, values in zip(both, sides, strict=True) if not values]:
+                raise Missing(f"no run of {_words(fixed | _literal(empty[0]))}")
             fixed[key] = found[key] = _extreme(key, set.intersection(*sides), value)
     return fixed, found
 
 
 def _choose(rows: Sequence[Row], filters: Filters) -> tuple[list[Row], Filters]:
     chosen, found = [row for row in rows if _fits(row, _literal(filters))], {}
+    if not chosen:
+        raise Missing(f"no run of {_words(_literal(filters))}")
     for key, value in filters.items():
         if value in EXTREMES:
             found[key] = _extreme(key, {row.parameters.get(key) for row in chosen}, value)

@@ -36,7 +36,7 @@ def render(sources: Sequence[Source], verdicts: Sequence[Verdict], runs: Sequenc
     of = {verdict.claim.id: verdict for verdict in verdicts}
     parts = [_HEAD, _measured(runs, scale), _totals(verdicts), _READING]
     for source in sources:
-        parts.append(f"\n## {source.name}\n")
+        parts.append(f"\n## {source.name}\n\n")
         parts.append(_table(("where", "claim", "published", "ours", "verdict", "why"), (_line(of[claim.id]) for claim in source.claim)))
         if source.no_claim:
             parts.append(f"\nThese claim nothing: {'; '.join(f'{at} ({what})' for at, what in source.no_claim.items())}.\n")
@@ -83,7 +83,14 @@ def _cell(text: str) -> str:
 def _line(verdict: Verdict) -> tuple[str, ...]:
     claim = verdict.claim
     word = f"*{verdict.word or NOT_YET}*" + (f" {FEW_MARK}" if verdict.few else "")
-    return ", ".join(claim.at), claim.claim, claim.published, _ours(verdict), word, " ".join(filter(None, (_why(verdict), claim.note)))
+    return (
+        ", ".join(claim.at),
+        claim.claim,
+        claim.published,
+        _ours(verdict),
+        word,
+        " ".join(filter(None, (_why(verdict), claim.note if verdict.measured else ""))),
+    )
 
 
 def _ours(verdict: Verdict) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ _MEANS = f"""SELECT op, avg({_READ_CONFIG}), avg({_READ_CONFIG} / nullif(latency
     avg(json_extract(more, '$.encode_latency')), avg(json_extract(more, '$.decode_latency')) FROM {_OPERATIONS} AND ok GROUP BY op"""
 _ACKNOWLEDGED = f"""SELECT op, avg(coalesce(json_extract(more, '$.wait_acks'), 0) < json_extract(more, '$.majority'))
     FROM {_OPERATIONS} AND json_extract(more, '$.wait') = 'Yes' GROUP BY op"""
-_AFTER = f"""SELECT op, json_extract(more, '$.quorum_phase1_servers') FROM {_OPERATIONS} AND ok AND began_s > :crash
+_QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers') FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
     AND json_extract(more, '$.quorum_phase1_servers') IS NOT NULL"""
 _OF_LOAD = (
     *("clients", "mode", "read_share", "per_s", "kept", "longest_pause_s"),
@@ -103,14 +104,17 @@ def _of_run(database: sqlite3.Connection, run: dict[str, Any], summaries: dict[s
 
 
 def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]:
-    """By operation, of those that began after the last crash: the share whose first quorum has a server that had crashed."""
+    """By operation, of those that began after the last crash: the share whose first quorum has a server that had crashed.
+
+    Nothing is told of an operation whose quorums had none of these servers before either.
+    """
     crashes = database.execute("SELECT at_s, server FROM events WHERE run_id = ? AND what = 'crash'", (run,)).fetchall()
-    if not crashes:
-        return {}
-    dead, told = {server for _, server in crashes}, {}
-    for op, servers in database.execute(_AFTER, {"run": run, "crash": max(at_s for at_s, _ in crashes)}):
-        told.setdefault(op, []).append(not dead.isdisjoint(json.loads(servers)))
-    return {op: sum(each) / len(each) for op, each in told.items()}
+    times, dead = [at_s for at_s, _ in crashes], {server for _, server in crashes}
+    before, after = defaultdict[str, list[bool]](list), defaultdict[str, list[bool]](list)
+    for op, began_s, servers in database.execute(_QUORUMS, {"run": run}) if crashes else ():
+        if not min(times) <= began_s <= max(times):
+            (before if began_s < min(times) else after)[op].append(not dead.isdisjoint(json.loads(servers)))
+    return {op: sum(each) / len(each) for op, each in after.items() if any(before[op])}
 
 
 def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]:

@@ -230,7 +230,7 @@ def measured_directory(top: Path, parameters: Parameters) -> Path:
         origin = {"commit": "abc", "machine": "a machine", "testbed": "processes", "began": "2026-11-22T10:00:00+00:00", "versions": {"ares": "1"}}
         write(directory / "run.json", about | {"parameters": msgspec.to_builtins(parameters), "provenance": origin})
         write(directory / "client-1.log", *lines(mean_s, fragmented=protocol.endswith("F")))
-        write(directory / "events.jsonl", {"time": "2026-11-22T10:00:05+00:00", "event": "crash", "server": "s0"})
+        write(directory / "events.jsonl", {"time": "2026-11-22T10:00:05+00:00", "event": "crash", "server": "s0" if protocol == "ARES_EC" else "s9"})
     load = {"points": [{"clients": 4, "mode": "closed", "per_s": 7.0, "kept": None, "read": {"count": 9, "p50_s": 1.0, "p99_s": 2.0, "mean_s": 1.5}}]}
     write(
         top / "throughput" / "ETCD_1" / "run.json", {"scenario": "throughput", "algorithm": "ETCD", "iteration": 1, "parameters": {"read_share": 0.5}}
@@ -268,6 +268,7 @@ def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     assert (figures["ARES_EC", "read"]["read_config_s"], figures["ARES_EC", "read"]["read_config_share"]) == (1.0, 0.5)
     assert (figures["ARES_EC", "read"]["decode_s"], figures["ARES_EC", "read"]["dead_in_quorums"]) == (0.125, 0.5)
     assert figures["ARES_EC", "write"]["short_acks"] == 0.5
+    assert "dead_in_quorums" not in figures["COARES_EC_F", "read block"]  # s9 was in no quorum before its crash either
     assert {op for algorithm, op in figures if algorithm == "COARES_EC_F"} == {"read", "read block", "write block"}
     assert (figures["ETCD", "all"]["per_s"], figures["ETCD", "all"]["operations"], figures["ETCD", "read"]["p99_s"]) == (7.0, 9, 2.0)
     assert [row.figures["wrong"] for row in rows if row.algorithm == "ABD" and row.op == "read"] == [0.0, 1.0]

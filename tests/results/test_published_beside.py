@@ -111,7 +111,7 @@ def test_the_table_has_theirs_ours_and_the_ratio_of_the_ratios(tmp_path):
         told = tab.text("#beside-differences")
         assert "writers (W) 2 (published: 5)" in told
         assert "readers (R) 2 (published: 5)" in told
-        assert {"ABD", "ABD, published runs", "ABD, published"} <= set(
+        assert {"ABD", "ABD, published runs", "ABD, published figures"} <= set(
             tab.value("[...document.querySelectorAll('#legend button')].map((one) => one.textContent)")
         )
         tab.select("choose-base", "the first point of each algorithm")

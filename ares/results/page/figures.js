@@ -71,7 +71,7 @@ function publishedLines(v) {
   const offered = (name) => valuesOf(D.runs.filter((run) => run.scenario === v.scenario), name);
   const fits = (line) => line.scenario === v.scenario && line.operation === v.operation && line.figure === v.figure && (v.x === line.x || v.x === "algorithm")
     && Object.entries(line.at).every(([name, value]) => (offered(name).includes(value) ? (v.fixed[name] ?? value) === value : CLIENTS.includes(name)));
-  return D.published.filter(fits).map((line) => ({ key: `${line.algorithm}, published`, source: line.source, algorithm: line.algorithm, published: true,
+  return D.published.filter(fits).map((line) => ({ key: `${line.algorithm}, published figures`, source: line.source, algorithm: line.algorithm, published: true,
     points: line.points.filter(([x]) => v.x !== "algorithm" || v.fixed[line.x] === x || valuesOf(v.runs, line.x).join() === String(x))
       .map(([x, value]) => ({ x: v.x === "algorithm" ? line.algorithm : x, value, runs: [] })) })).filter((line) => line.points.length);
 }
