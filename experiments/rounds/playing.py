@@ -46,7 +46,7 @@ class PlayFailure(Struct, frozen=True):
 
 def reason_of(message: str) -> str:
     """A module's message as one line: its first sentence, and the last line of the log that it tells."""
-    first, _, log = message.partition(" ends with:\n")
+    first, _, log = message.removeprefix("Task failed: ").partition(" ends with:\n")
     first = re.sub(r"\.? ?[^ ]+$", "", first) if log else first
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
     text = " ".join((first.strip().splitlines() or ["it does not say why"])[0].split())
