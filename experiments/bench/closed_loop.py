@@ -84,6 +84,11 @@ class ClosedLoop:
         self._left -= self._began_s >= self._begin_s
         return self._chosen()
 
+    @property
+    def has_done_all(self) -> bool:
+        """Whether it has asked for as many operations as it was to."""
+        return self._left <= 0
+
     def _chosen(self) -> Asked:
         draw = self._count % _DRAWS
         self._count += 1

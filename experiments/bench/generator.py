@@ -74,7 +74,7 @@ class Outcome(Struct):
     """``reads`` and ``writes``: latencies from when an operation was due, as counts by bucket; ``slots``: operations completed, by slot.
 
     Of an open loop: ``waits`` from when operations were due to when they began, ``services`` from then to their end, and how many ``missed`` the
-    window, because no client was free.
+    window, because no client was free. ``complete``: every client did all the operations that it was to do.
     """
 
     reads: dict[int, int] = {}
@@ -82,6 +82,7 @@ class Outcome(Struct):
     waits: dict[int, int] = {}
     services: dict[int, int] = {}
     missed: int = 0
+    complete: bool = False
     slots: dict[int, int] = {}
     begun: Begun = msgspec.field(default_factory=Begun)
     troubles: dict[str, int] = {}
@@ -155,7 +156,9 @@ async def _through(clients: Clients, plan: Plan, keys: Sequence[str], window: Wi
             loops = [ClosedLoop(writer, *common, begin_s=window.begin_s, most=most, written=written) for writer in writers]
     await clients.run(loops)
     missed = 0 if arrivals is None else arrivals.left() + sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))
-    return _outcome(record, window, missed, is_open=arrivals is not None)
+    outcome = _outcome(record, window, missed, is_open=arrivals is not None)
+    outcome.complete = all(isinstance(loop, ClosedLoop) and loop.has_done_all for loop in loops)
+    return outcome
 
 
 def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> Outcome:
@@ -170,7 +173,7 @@ def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> O
             if is_open:
                 waits[bucket(began_s - due_s)] += 1
                 services[bucket(ended_s - began_s)] += 1
-    return Outcome(latencies[True], latencies[False], waits, services, missed, slots, record.begun, record.troubles, record.wrong)
+    return Outcome(latencies[True], latencies[False], waits, services, missed, False, slots, record.begun, record.troubles, record.wrong)
 
 
 def say(line: bytes) -> None:

@@ -142,7 +142,7 @@ class Generators:
             time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
         after, others_s = cpu_of(pids.values()), busy_s() - busy_before_s - sum(cpu_of(pids.values()).values()) + sum(before.values())
         outcomes = outcomes or [self._outcome(process) for process in used]
-        window = _ended(window, outcomes, operations)
+        window = _ended(window, outcomes)
         seconds = window.end_s - window.begin_s
         cpu = {name: (after[pid] - before[pid]) / seconds for name, pid in pids.items()}
         return self._measured(outcomes, window, cpu, max(0.0, others_s) / seconds)
@@ -200,10 +200,10 @@ class Generators:
         )
 
 
-def _ended(window: Window, outcomes: Sequence[Outcome], operations: int | None) -> Window:
-    """The window, up to its last operation if it ended with so many."""
+def _ended(window: Window, outcomes: Sequence[Outcome]) -> Window:
+    """The window, up to its last operation if all that were to be done were done before its end."""
     last = max((slot for outcome in outcomes for slot in outcome.slots), default=None)
-    if operations is None or last is None:
+    if last is None or not all(outcome.complete for outcome in outcomes):
         return window
     return Window(window.begin_s, min(window.end_s, (last + 1) * SLOT_S))
 

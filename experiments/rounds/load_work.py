@@ -23,7 +23,6 @@ from experiments.rounds.scenario import Load, Parameters
 
 WARM_S = 0.2
 WARM_UP_S = 0.5
-DOMAIN = "load"
 
 
 def prepare_load(store: Store, protocol: str, parameters: Parameters) -> None:
@@ -56,11 +55,15 @@ def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
     if not isinstance(store, AresStore):
         return store
     fast_read = protocol != "ABD" and "fast_read" in parameters.switches
-    return structs.replace(store, domain=DOMAIN, fast_read=fast_read, piggyback=protocol == "ABD" or "piggyback" in parameters.switches)
+    return structs.replace(store, domain=_domain(protocol), fast_read=fast_read, piggyback=protocol == "ABD" or "piggyback" in parameters.switches)
 
 
 def _workload(load: Load, parameters: Parameters) -> Workload:
     return Workload(load.clients, parameters.object_size, load.keys, parameters.read_share, load.written)
+
+
+def _domain(protocol: str) -> str:
+    return f"load-{protocol}"
 
 
 async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) -> None:
@@ -68,7 +71,7 @@ async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) 
     settings = Settings.load(store.file)
     servers = [str(server) for server in settings.servers]
     async with connect(settings) as manager:
-        await manager.domain(DOMAIN, create=configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity))
+        await manager.domain(_domain(protocol), create=configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity))
 
 
 class _Points:
