@@ -23,7 +23,7 @@ HEAP = "1g"
 SMALL_HEAP = "512m"
 """The role's own, for rounds: as many nodes as there are servers."""
 
-BESIDE_HEAP_BYTES = 400 << 20
+BESIDE_HEAP_BYTES = 480 << 20
 """What a node has in memory beside its heap."""
 
 KEYSPACE = "bench"

@@ -10,13 +10,13 @@ import pytest
 from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
 from experiments import ENVIRONMENT
-from experiments.testbeds.local import obstacle, testbed
+from experiments.testbeds import local
 from experiments.testbeds.plan import HostPlan
 
 from .playing import MISSING, Played, play
 
 pytest.importorskip("ansible.release", reason=MISSING)
-pytestmark = [pytest.mark.process, pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")]
+pytestmark = [pytest.mark.process, pytest.mark.skipif(local.obstacle() is not None, reason=local.obstacle() or "")]
 
 HOSTS = [HostPlan("s0", "here", ["servers", "consensus"]), HostPlan("s1", "here", ["servers"]), HostPlan("s2", "here", ["servers"])]
 LEFT = ("etc/ares", "var/lib/ares", "var/log/ares", "opt/ares")
@@ -24,10 +24,10 @@ LEFT = ("etc/ares", "var/lib/ares", "var/log/ares", "opt/ares")
 
 def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
     controller = tmp_path / "controller"
-    with testbed(HOSTS, [], tmp_path / "made") as made:
+    with local.testbed(HOSTS, [], tmp_path / "made") as made:
 
         def played(name: str, **more: str) -> Played:
-            given = {"ares_cluster_name": "trial", "common_controller_directory": str(controller), "common_dap": "ec", "common_k": 2} | more
+            given = {"ares_cluster_name": "trial", "common_controller_directory": str(controller)} | more
             return asyncio.run(play(name, made.inventory, "-e", json.dumps(given))).well()
 
         assert played("deploy").changed > 0
@@ -38,7 +38,6 @@ def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
         said = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, check=True)
         assert all(f'"{host.name}"' in said.stdout for host in HOSTS), said.stdout
         settings = Settings.load(controller / "cluster.toml")
-        assert settings.initial.k == 2
         played("destroy", destroy="trial")
         assert written(tmp_path) == []
         for server in settings.servers.values():
