@@ -1,6 +1,6 @@
 // Load: latency over throughput, a line for each store; waiting and service of open loops; throughput over time while a server is bad.
-const MEASURES = { __proto__: null, read_p50_s: "read p50", read_p99_s: "read p99", read_mean_s: "read mean", write_p50_s: "write p50", write_p99_s: "write p99", write_mean_s: "write mean", wait_p50_s: "waiting p50", wait_p99_s: "waiting p99",
-  service_p50_s: "service p50", service_p99_s: "service p99", per_s: "throughput", offered_per_s: "offered load", clients: "clients", kept: "kept under the fault", longest_pause_s: "longest pause", failed: "failed" };
+const MEASURES = { __proto__: null, clients: "clients", offered_per_s: "offered load", per_s: "throughput", read_p50_s: "read p50", read_p99_s: "read p99", read_mean_s: "read mean", write_p50_s: "write p50", write_p99_s: "write p99", write_mean_s: "write mean", wait_p50_s: "waiting p50", wait_p99_s: "waiting p99",
+  service_p50_s: "service p50", service_p99_s: "service p99", kept: "kept under the fault", longest_pause_s: "longest pause", failed: "failed" };
 const isTime = (name) => name.endsWith("_s") && !name.endsWith("per_s");
 const measureOf = (point, name) => point[name] ?? point.figures[name] ?? null;
 const measureWord = (name, value) => (value === null ? MINUS : isTime(name) ? seconds(value) : name.endsWith("per_s") ? perSecond(value) : round(value));
