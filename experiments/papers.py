@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments.__main__ import main
 from experiments.rounds.scenario import OF_ARES, SCALES, scenarios
@@ -73,7 +74,7 @@ def installation(given: Sequence[str] | None = None) -> list[str]:
     flags = made.parse_args(given)
     if not flags.inventory.is_file():
         raise BadInput(f"there is no {flags.inventory}: `python -m experiments inventory` or `local up` makes an inventory; nothing was installed")
-    play = Path(sys.executable).with_name("ansible-playbook")
+    play = Path(python()[0]).with_name("ansible-playbook")
     if not play.exists():
         raise BadInput("ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was installed")
     return [str(play), "-i", str(flags.inventory), str(PLAYBOOK), "-e", f"testbed={flags.testbed}", "-e", f"proxy={flags.proxy}"]

@@ -18,12 +18,13 @@ from ares.model.version import VERSION
 from ares.results import chosen_traces, over_time
 from ares.results.load_points import points_of
 from ares.results.over_time import shortened
+from ares.results.published_beside import rename_lines, rename_runs
 from ares.results.published_figures import published
 from ares.results.summary import figures_of, measured
 from ares.tracing.tree import printable
 
 RUNS_MAX = 2000
-PARAMETERS_MAX = 12
+PARAMETERS_MAX = 16
 """Of a run, beside those that every run has; and twice as many of all runs."""
 
 OBJECT_MAX = 20_000
@@ -73,7 +74,7 @@ def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
         "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
         "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",
     }
-    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "figures.js", "load.js", "runs.js"))
+    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "beside.js", "figures.js", "load.js", "runs.js"))
     content["HASHES"] = " ".join(_hash(content[script]) for script in ("UPLOT", "SCRIPT"))
     page = _read("report.html")
     for place, text in content.items():
@@ -115,6 +116,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         database.execute("ROLLBACK")
         traces -= len(run["traces"])
         runs.append(run)
+    rename_runs(runs)
     [(malformed,)] = database.execute("SELECT coalesce(sum(malformed), 0) FROM files").fetchall()
     operations = [operation for run in runs for operation in run["operations"].values()]
     totals = {
@@ -132,7 +134,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         "scenarios": sorted({run["scenario"] for run in runs}),
         "parameters": _varied(runs),
         "runs": runs,
-        "published": published(),
+        "published": rename_lines(published(), runs),
         "notes": _notes(runs, count, malformed, totals["failed"]),
     }
 
@@ -160,8 +162,10 @@ def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[s
     parameters = {key: row[key] for key in OF_A_RUN if row.get(key) is not None}
     if (places := row["topology"]) and " " in places:
         parameters["topology"], parameters["clients"] = (printable(part)[:60] for part in places.split(" ", 1))
-    for key, value in list(settings.items())[:PARAMETERS_MAX]:
-        if isinstance(value, bool | int | float | str) and key not in (*_COLUMNS, *OF_A_RUN):
+    for key, value in [(key, value) for key, value in settings.items() if key not in (*_COLUMNS, *OF_A_RUN)][:PARAMETERS_MAX]:
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = "+".join(value) or "none"
+        if isinstance(value, bool | int | float | str):
             parameters[printable(key)[:40]] = (
                 printable(value)[:60] if isinstance(value, str) else value if isinstance(value, int | float) else str(value)
             )

@@ -53,7 +53,8 @@ class Driver:
 def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[Cluster, Session]:
     profile = ExecutionProfile(RoundRobinPolicy(), consistency_level=ConsistencyLevel.QUORUM, request_timeout=TIMEOUT_S, row_factory=tuple_rows)
     endpoints = [DefaultEndPoint(host, port) for host, port in nodes]
-    cluster = Cluster(endpoints, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, connect_timeout=TIMEOUT_S)
+    patience = {"connect_timeout": TIMEOUT_S, "control_connection_timeout": TIMEOUT_S}
+    cluster = Cluster(endpoints, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, **patience)
     return cluster, cluster.connect(keyspace)
 
 
@@ -62,11 +63,21 @@ def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:
     return rows
 
 
+def _connected_at_last(nodes: Sequence[tuple[str, int]], deadline: float) -> tuple[Cluster, Session]:
+    """A node that has just begun may let clients wait."""
+    while True:
+        try:
+            return _connected(nodes, None)
+        except NoHostAvailable:
+            if time.monotonic() > deadline:
+                raise
+
+
 def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> None:
     """The keyspace and its one table, unless they are there, once so many nodes know each other. Raises OperationTimedOut."""
-    cluster, session = _connected(nodes, None)
+    deadline = time.monotonic() + TOGETHER_S
+    cluster, session = _connected_at_last(nodes, deadline)
     try:
-        deadline = time.monotonic() + TOGETHER_S
         while sum(bool(host.is_up) for host in cluster.metadata.all_hosts()) < copies:
             if time.monotonic() > deadline:
                 raise OperationTimedOut(f"{copies} nodes of Cassandra do not know each other after {TOGETHER_S:g} s")

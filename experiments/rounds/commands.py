@@ -41,6 +41,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     running.set_defaults(run=carry_out)
     reporting = commands.add_parser("report", help="import results and make a page of them")
     reporting.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    reporting.add_argument("--published", type=Path, metavar="DIR", help="the logs that the authors of ARES published: theirs are drawn beside ours")
     reporting.set_defaults(run=report)
 
 
@@ -103,6 +104,8 @@ def report(arguments: argparse.Namespace) -> int:
     )
     if not runs:
         raise BadInput(f"there are no rounds in {arguments.results}: `python -m experiments run` makes some")
+    if (published := getattr(arguments, "published", None)) is not None:
+        runs.append(published)
     database, page = arguments.results / "results.db", arguments.results / "report.html"
     for words in (["import", *runs, "--into", database], ["report", database, "-o", page]):
         if status := subprocess.run(python("-m", "ares", "results", *words), check=False).returncode:

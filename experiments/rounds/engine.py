@@ -229,11 +229,10 @@ class _OneRound:
             "scenario": self._round.scenario,
             "algorithm": self._round.protocol,
             **{name: getattr(parameters, name) for name in ("servers", "writers", "readers", "reconfigurers", "object_size")},
-            "topology": f"{parameters.placement}, clients at {parameters.client_site}" if parameters.placement else None,
+            "topology": f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}" if parameters.placement else None,
             "iteration": self._round.iteration,
             "parameters": msgspec.to_builtins(parameters),
-            "provenance": provenance
-            | {"began": datetime.now(UTC).isoformat(), "versions": known, "seed": self._seed, "hosts": msgspec.to_builtins(layout)},
+            "provenance": provenance | {"began": datetime.now(UTC).isoformat(), "versions": known, "hosts": msgspec.to_builtins(layout)},
         }
         ec = self._round.protocol in OF_ARES and self._round.protocol.endswith(("_EC", "_EC_F"))
         return described | ({"k": parameters.k, "m": parameters.parity} if ec else {})

@@ -130,7 +130,7 @@ def _counts(parameters: Parameters) -> tuple[int, int, int]:
 def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, dict[str, Work]]:
     """By host and name: what its processes do in each step. The name begins with that of the step."""
     parameters = round.parameters
-    once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0)
+    once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
     made: dict[str, dict[str, Work]] = {host: {} for host in layout.hosts}
 
     def give(host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str) -> None:
@@ -183,7 +183,7 @@ def command(python: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     begin = " ".join(f'{python} -P -m experiments.rounds.worker < work/{name}.json & all="$all $!";' for name in names)
-    return f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; exit $status'
+    return f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; (exit $status)'
 
 
 def inventory_of(
@@ -198,13 +198,16 @@ def inventory_of(
         mine = works(round, layout, store_of(round, layout, hosts, directory), seed)[name]
         python = str(given.get("ares_python", "/opt/ares/bin/python"))
         steps = {step: [work for work in mine if work.startswith(f"{step}-")] for step in ("create", "first_read", "work", "read_file")}
+        last = command(python, steps["read_file"])
+        if last and any(fault.event == "crash" for fault in round.faults):
+            last += " || echo 'the last read failed'"  # so many servers may be gone that it cannot succeed
         described[name] = given | {
             "round_directory": directory,
             "round_files": {f"work/{work}.json": msgspec.json.encode(mine[work]).decode() for work in mine},
             "round_create_command": command(python, steps["create"]),
             "round_first_read_command": command(python, steps["first_read"]),
             "round_command": command(python, steps["work"]),
-            "round_final_read_command": command(python, steps["read_file"]),
+            "round_final_read_command": last,
         }
         if name in full:
             described[name]["round_data_directory"] = f"{DISK}/data"

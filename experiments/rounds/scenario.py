@@ -42,7 +42,7 @@ BAD_AT_SHARE = 1 / 3
 """Of the measured time of a load. What was done before is what the rest is compared with."""
 
 
-CRASHES_AT_SHARE = 1 / 3
+CRASHES_AT_SHARE = 0.5
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,11 +112,12 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     ``check``: what clients saw is kept and judged (correctness.py). ``load``: it is a load round; ``read_share`` of its operations read, and ``bad``
     befalls a server in its midst.
     ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
-    ares that are on.
+    ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone;
+    reconfigurers take turns.
 
     ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
     the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``crashes``: so many servers, one after the
-    other from the first on, are killed when a third of the work is done. ``timeout_s``: a client of ares gives an operation up after it.
+    other from the first on, are killed in the midst of the work. ``timeout_s``: a client of ares gives an operation up after it.
     ``load_policy`` "growing": what a writer writes grows evenly up to ``object_size``, which its last write has.
     """
 
@@ -140,6 +141,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     read_share: float = 0.5
     bad: Bad = "nobody"
     durability: Literal["memory", "fsync"] = "memory"
+    fresh_after_s: float = 0.0
     placement: str = ""
     client_site: str = ""
     delay_ms: float = 0.0
@@ -170,7 +172,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         if self.load is not None:
             return self.load.expected_s
         return max(
-            self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
+            self.fresh_after_s + self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 
@@ -196,7 +198,8 @@ class Round(Struct, frozen=True):
 
     @property
     def expected_s(self) -> float:
-        return self.parameters.expected_s + self.parameters.preparing_s + 6.0
+        """With the steps around the work, which take longer with more servers."""
+        return self.parameters.expected_s + self.parameters.preparing_s + 4.0 + 0.6 * self.parameters.servers
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ from ares.fragment.divide import Sizes
 from ares.machine.loop import run
 from ares.model.errors import AresError, ObjectNotFound
 from ares.tracing.operation_log import MORE
-from experiments.algorithms import Plain, Register, open_register
+from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import Connections
 from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
@@ -208,6 +208,8 @@ class Worker:
         work, chance = self.work, random.Random(f"{self.work.seed} {client}")
         if work.role == "reconfigure":
             return await self._reconfigure(client, chance)
+        if work.role == "read" and work.parameters.fresh_after_s:
+            return await self._read_afresh(client, chance)
         register = await self._register(client)
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
@@ -226,6 +228,20 @@ class Worker:
                 MORE.set({"waited": max(0.0, time.perf_counter() - due_s)})
             await self._once(register, work.role == "write", chance)
         return None
+
+    async def _read_afresh(self, client: int, chance: random.Random) -> None:
+        """Each read is that of a new client, which has asked nothing of the domain yet."""
+        algorithm = ALGORITHM_OF[self.work.protocol]
+        await the_beginning()
+        await asyncio.sleep(self.work.parameters.fresh_after_s)
+        for _ in range(self.work.parameters.operations):
+            await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
+            manager = await self._manager(client)
+            store = await manager.domain(DOMAIN)
+            whole = Coverable(store, KEY) if algorithm.coverable else Plain(store, KEY)
+            await self._once(Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance)
+            self._closing.remove(manager)
+            await manager.close()
 
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
@@ -282,6 +298,8 @@ class Worker:
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
         await the_beginning()
+        if parameters.fresh_after_s:  # they take turns
+            await asyncio.sleep(parameters.reconfigure_every_s * (client % parameters.reconfigurers) / parameters.reconfigurers)
         for _ in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
             began_s = time.perf_counter()

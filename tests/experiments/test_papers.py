@@ -2,11 +2,11 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments import papers
 from experiments.rounds.scenario import scenarios
@@ -22,7 +22,7 @@ def test_every_scenario_has_a_script():
 
 
 def test_a_script_works_from_anywhere_and_tells_what_is_wrong_with_its_flags(tmp_path):
-    command = [sys.executable, DIRECTORY / "execute_file_size_exp.py", "-protocol", "etcd", "-dap_protocol", "EC"]
+    command = python(DIRECTORY / "execute_file_size_exp.py", "-protocol", "etcd", "-dap_protocol", "EC")
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (1, "error: -dap_protocol is for -protocol ARES; nothing was begun\n")
 
@@ -56,12 +56,8 @@ def test_parameters_and_switches_take_other_values():
     plain = scenarios()["object_size"]
     (changed, *_) = plain.changed(["parity=3", "object_size=7", "fast_read=false", "load_policy=growing"]).rounds("quick", ["ARES_EC"])
     parameters = changed.parameters
-    assert (parameters.parity, parameters.object_size, parameters.load_policy, list(changed.varied)) == (
-        3,
-        7,
-        "growing",
-        ["object_size", "parity", "switches", "load_policy"],
-    )
+    assert (parameters.parity, parameters.object_size, parameters.load_policy) == (3, 7, "growing")
+    assert changed.varied.keys() == {"object_size", "parity", "switches", "load_policy"}
     assert set(next(plain.rounds("quick")).parameters.switches) - set(parameters.switches) == {"fast_read"}
     varied = scenarios()["piggyback"]
     assert all("fast_read" in round.parameters.switches for round in varied.changed(["fast_read=true"]).rounds("quick"))

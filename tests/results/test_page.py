@@ -188,8 +188,8 @@ def test_what_runs_say_of_themselves_is_bounded(tmp_path):
     write_run(tmp_path / "runs/large", [line("read", "r", 0, 1)], provenance={"text": "x" * 10**6})
     page = page_of(imported(tmp_path, tmp_path / "runs"))
     data = data_of(page)
-    assert len(data["parameters"]) == 24
-    assert max(len(run["parameters"]) for run in data["runs"]) == 12
+    assert len(data["parameters"]) == 32
+    assert max(len(run["parameters"]) for run in data["runs"]) == 16
     assert "too long for a page" in data["runs"][-1]["provenance"]
     assert len(page) < 300_000
 

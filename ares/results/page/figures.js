@@ -18,18 +18,18 @@ function view() {
   v.operation = choose("choices", "op", "Operation", operations, operations[0]);
   v.figure = choose("choices", "figure", "Figure", Object.keys(FIGURES).filter((name) => name !== "waited" || runs.some((run) => run.operations[v.operation]?.waited)), /topology|throughput/.test(v.scenario) ? "throughput" : "mean", (name) => FIGURES[name]);
   runs = runs.filter((run) => run.operations[v.operation]);
-  const varying = D.parameters.filter((name) => valuesOf(runs, name).length > 1);
-  const most = Math.max(0, ...varying.map((name) => valuesOf(runs, name).length));
-  v.x = choose("choices", "x", "Along the axis", [...varying, "algorithm"], varying.find((name) => valuesOf(runs, name).length === most) ?? "algorithm", parameterName);
+  const varying = D.parameters.filter((name) => variesWithin(runs, name) > 1);
+  const most = Math.max(0, ...varying.map((name) => variesWithin(runs, name)));
+  v.x = choose("choices", "x", "Along the axis", [...varying, "algorithm"], varying.find((name) => variesWithin(runs, name) === most) ?? "algorithm", parameterName);
   v.fixed = {};
   for (const name of varying.filter((each) => each !== v.x)) {
     const groups = new Map();
-    for (const run of runs) if (at(run, name) !== null) add(groups, `${run.algorithm} ${at(run, v.x)}`, at(run, name));
+    for (const run of runs) if (at(run, name) !== null) add(groups, `${run.published} ${run.algorithm} ${at(run, v.x)}`, at(run, name));
     if (![...groups.values()].some((values) => unique(values).length > 1)) continue;
     const values = valuesOf(runs, name), reach = (value) => unique(runs.filter((run) => at(run, name) === value).map((run) => said(at(run, v.x)))).length;
     const preset = values.reduce((best, value) => (reach(value) > reach(best) ? value : best));
     v.fixed[name] = choose("choices", `p-${name}`, parameterName(name), values, preset, (value) => parameterWord(name, value));
-    runs = runs.filter((run) => at(run, name) === null || at(run, name) === v.fixed[name]);
+    runs = withValue(runs, name, v.fixed[name]);
   }
   v.runs = runs.filter((run) => v.x === "algorithm" || at(run, v.x) !== null);
   v.withoutX = runs.length - v.runs.length;
@@ -68,8 +68,9 @@ function pointOf(v, x, runs) {
 }
 // Figures that were printed, not runs: those of this scenario, operation and figure whose parameters are the ones looked at.
 function publishedLines(v) {
+  const offered = (name) => valuesOf(D.runs.filter((run) => run.scenario === v.scenario), name);
   const fits = (line) => line.scenario === v.scenario && line.operation === v.operation && line.figure === v.figure && (v.x === line.x || v.x === "algorithm")
-    && Object.entries(line.at).every(([name, value]) => (v.fixed[name] ?? value) === value && valuesOf(v.runs, name).includes(value));
+    && Object.entries(line.at).every(([name, value]) => (offered(name).includes(value) ? (v.fixed[name] ?? value) === value : CLIENTS.includes(name)));
   return D.published.filter(fits).map((line) => ({ key: `${line.algorithm}, published`, source: line.source, algorithm: line.algorithm, published: true,
     points: line.points.filter(([x]) => v.x !== "algorithm" || v.fixed[line.x] === x || valuesOf(v.runs, line.x).join() === String(x))
       .map(([x, value]) => ({ x: v.x === "algorithm" ? line.algorithm : x, value, runs: [] })) })).filter((line) => line.points.length);

@@ -133,8 +133,8 @@ function paint() {
   const v = view();
   v.ofScenario = D.runs.filter((run) => run.scenario === v.scenario);
   for (const part of ["distribution", "phases", "runs", "timeline", "traces"]) $(part).hidden = Boolean(v.onlyLoad);
-  for (const part of $("figures").querySelectorAll(".hint, figure, #figure-table")) part.hidden = Boolean(v.onlyLoad);
-  if (!v.onlyLoad) { paintFigure(v); paintFigureTable(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v); }
+  for (const part of $("figures").querySelectorAll(".hint, figure, #figure-table, #beside")) part.hidden = Boolean(v.onlyLoad);
+  if (!v.onlyLoad) { paintFigure(v); paintFigureTable(v); paintBeside(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v); }
   paintLoad(v);
   document.querySelectorAll(".choices label").forEach((label) => { if (label.dataset.used !== String(paintings)) label.remove(); });
 }
