@@ -135,8 +135,9 @@ def write_durations(out: Path, durations: Sequence[Duration], machine: str) -> N
     """A run for every move of a domain that nobody used."""
     for one in durations:
         batch = "on" if one.batch else "off"
+        name = f"{one.case}, batch {batch}"
         about = {"object_size": one.value_bytes, "parameters": {"batch": batch, "objects": one.objects}, "provenance": {"machine": machine}}
-        directory = round_directory(out, "moving_alone", f"{one.case}_{one.value_bytes}_batch-{batch}", algorithm=one.case, **about)
+        directory = round_directory(out, "moving_alone", f"{name} {one.value_bytes}", algorithm=name, **about)
         figures = {
             "ms to move an object": one.seconds / one.objects * 1e3,
             "objects/s": one.objects_per_s,

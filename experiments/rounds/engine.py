@@ -6,6 +6,7 @@ again by the next run with --resume.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -37,8 +38,8 @@ WORK_SPARE_S = 60.0
 STEPS_S = 600.0
 """So long the steps around the work may take."""
 
-LOAD_HEAD_START_S = 12.0
-"""The processes of a load connect, and warm up, before a fault may come."""
+LOAD_HEAD_START_S, LOAD_HEAD_START_MAX_S = 6.0, 50.0
+"""The processes of a load connect, and warm up, before a fault may come; on a busy machine that takes longer."""
 
 OVERHEAD_S = 12.0
 """What a round takes beside its work, until that is known."""
@@ -219,7 +220,7 @@ class _OneRound:
     def _variables(self, timeout_s: float) -> dict[str, Any]:
         made = {"round_results": str(self._directory), "round_name": "round", "round_timeout_s": timeout_s}
         if self._round.parameters.bad != "nobody":
-            made["round_head_start_s"] = LOAD_HEAD_START_S
+            made["round_head_start_s"] = min(LOAD_HEAD_START_S * (1 + os.getloadavg()[0] / (os.cpu_count() or 1)), LOAD_HEAD_START_MAX_S)
         return {**self._bed.variables, **made, "round_durability": self._round.parameters.durability}
 
     def _description(self, layout: Layout, provenance: dict[str, object]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // Load: latency over throughput, a line for each store; waiting and service of open loops; throughput over time while a server is bad.
-const MEASURES = { __proto__: null, read_p50_s: "read p50", read_p99_s: "read p99", read_mean_s: "read mean", write_p50_s: "write p50", write_p99_s: "write p99", write_mean_s: "write mean", wait_p50_s: "waiting p50", wait_p99_s: "waiting p99",
-  service_p50_s: "service p50", service_p99_s: "service p99", per_s: "throughput", offered_per_s: "offered load", clients: "clients", kept: "kept under the fault", longest_pause_s: "longest pause", failed: "failed" };
+const MEASURES = { __proto__: null, clients: "clients", offered_per_s: "offered load", per_s: "throughput", read_p50_s: "read p50", read_p99_s: "read p99", read_mean_s: "read mean", write_p50_s: "write p50", write_p99_s: "write p99", write_mean_s: "write mean", wait_p50_s: "waiting p50", wait_p99_s: "waiting p99",
+  service_p50_s: "service p50", service_p99_s: "service p99", kept: "kept under the fault", longest_pause_s: "longest pause", failed: "failed" };
 const isTime = (name) => name.endsWith("_s") && !name.endsWith("per_s");
 const measureOf = (point, name) => point[name] ?? point.figures[name] ?? null;
 const measureWord = (name, value) => (value === null ? MINUS : isTime(name) ? seconds(value) : name.endsWith("per_s") ? perSecond(value) : round(value));
@@ -38,8 +38,8 @@ function paintLoad(v) {
   const runs = loaded.filter((run) => run.load.workload === workload), lines = loadLines(runs), points = lines.flatMap((line) => line.points);
   const told = unique(points.flatMap((point) => Object.keys(point))).filter((name) => !["figures", "curve", "runs", "mode", "seconds", "read_share", "read_count", "write_count", "missed"].includes(name));
   const numbers = told.filter((name) => points.some((point) => typeof point[name] === "number")), varying = numbers.filter((name) => unique(points.map((point) => point[name] ?? null)).length > 1);
-  const up = numbers.filter((name) => !name.startsWith("p:") && name !== "clients"), times = up.filter((name) => ["read_p50_s", "write_p50_s"].includes(name));
-  const y = choose("load-choices", "up", "Figure", up, points.some((point) => point.kept !== undefined) ? "kept" : times[0] ?? up[0], measureName);
+  const up = numbers.filter((name) => !name.startsWith("p:") && name !== "clients" && (name !== "failed" || points.some((point) => point.failed))), times = up.filter((name) => ["read_p50_s", "write_p50_s"].includes(name));
+  const y = choose("load-choices", "up", "Figure", up, points.some((point) => point.kept !== undefined) ? "kept" : times[0] ?? up.find((name) => !(name in MEASURES)) ?? up[0], measureName);
   const along = unique(["per_s", "offered_per_s", "clients", ...varying.filter((name) => name.startsWith("p:"))]).filter((name) => name !== y && varying.includes(name));
   const own = along.filter((name) => name.startsWith("p:") && points.length === lines.length * unique(points.map((point) => point[name])).length);
   const x = choose("load-choices", "along", "Over", [...along, "store"], y === "kept" || !along.length ? "store" : own[0] ?? along[0], (name) => (name === "store" ? "the stores" : measureName(name)));
@@ -62,7 +62,7 @@ function loadAxis(values, from, to, wanted) {
     const low = least / 1.15, high = most * 1.15, all = decades(low, high), few = all.length > wanted ? all.filter((mark) => /^[0.]*1/.test(round(mark))) : all;
     return [(value) => from + (Math.log(Math.max(value, low) / low) / Math.log(high / low)) * (to - from), few, true];
   }
-  const high = 1.08 * most;
+  const high = positive.length ? 1.08 * most : 1;
   return [(value) => from + (value / high) * (to - from), steps(high, wanted), false];
 }
 function loadCurves(lines, x, y) {
@@ -94,7 +94,7 @@ function loadBars(lines, y) {
   })));
 }
 function paintLoadTable(lines, numbers) {
-  const known = Object.keys(MEASURES), columns = [...known.filter((name) => numbers.includes(name)), ...numbers.filter((name) => !known.includes(name) && !name.startsWith("p:"))];
+  const all = lines.flatMap((line) => line.points), known = Object.keys(MEASURES).filter((name) => all.some((point) => point[name])), columns = [...known.filter((name) => numbers.includes(name)), ...numbers.filter((name) => !(name in MEASURES) && !name.startsWith("p:"))];
   const varied = numbers.filter((name) => name.startsWith("p:") && unique(lines.flatMap((line) => line.points.map((point) => point[name]))).length > 1);
   const missed = lines.some((line) => line.points.some((point) => point.missed)), rows = lines.flatMap((line) => line.points.map((point) => [line.key, ...varied.map((name) => parameterWord(name.slice(2), point[name])),
     ...columns.map((name) => measureWord(name, point[name] ?? null)), ...(missed ? [count(Math.round(point.missed ?? 0))] : [])]));
