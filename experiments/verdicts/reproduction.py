@@ -135,8 +135,11 @@ def _why(verdict: Verdict) -> str:
 
 def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
     """What was seen where the claim does not hold."""
-    if claim.to is None or claim.confirms == "about":
+    if claim.to is None:
         return ""
+    if claim.confirms == "about":
+        sides = {"below" if each.value < 1 else "above" for each in others if each.value is not None}
+        return f"Ours lies {' and '.join(sorted(sides))}."
     opposite = [
         each
         for each in others

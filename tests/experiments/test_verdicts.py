@@ -13,7 +13,7 @@ from ares.model.errors import BadInput
 from ares.results.summary import COLUMNS
 from experiments.__main__ import main
 from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
-from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, sources
+from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, Source, sources
 from experiments.verdicts.commands import check, scale_of
 from experiments.verdicts.evaluate import EXTREMES, Row, evaluate
 from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, number, render
@@ -196,6 +196,24 @@ def test_a_quotient_beside_divides():
         rows,
     )
     assert value(verdict) == 2
+
+
+@pytest.mark.parametrize(
+    ("confirms", "mean_s", "told"),
+    [
+        ("about", 0.1, "Ours lies below."),
+        ("about", 9, "Ours lies above."),
+        ("less", 9, "The opposite was seen."),
+        ("more", 1.01, "No difference that this machine can tell."),
+    ],
+)
+def test_the_page_says_what_was_seen_instead(confirms, mean_s, told):
+    source = Source("A paper", "P", (claim(confirms=confirms),))
+    verdict = evaluate(source.claim[0], [row(mean_s=mean_s), row("B")])
+    assert f"*not confirmed* | A ratio of {'0.8 to 1.25' if confirms == 'about' else '0.9 or less' if confirms == 'less' else '1.1 or more'}" in (
+        page := render([source], [verdict], [], "quick")
+    )
+    assert told in page
 
 
 def test_switches_are_on_or_off():
