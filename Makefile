@@ -1,18 +1,19 @@
-# What there is to do with a checkout: `make` lists it. Nothing here needs root; everything is installed into .venv.
+# What there is to do with a checkout: `make` lists it. Only experiments and experiments-quick need root; everything is installed into .venv.
 
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
+EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait about as much as they compute, so two lanes fit two processors. The tests of a file share what it sets up; the last files are short.
 LANES := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check docs bench bench-quick bench-scale bench-moving clean
+.PHONY: help venv demo test check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## make .venv and install the package with everything for development
 
@@ -29,7 +30,7 @@ check: $(STAMP) ## look for mistakes without running anything: ruff and mypy
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
 	@$(VENV)/bin/python -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
-bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; writes results/bench
+bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; results/bench/report.html
 	@$(VENV)/bin/python -m experiments.bench
 
 bench-quick: $(BENCH_STAMP) ## the same, few stores and short, under two minutes; says what the ratios were before
@@ -40,6 +41,14 @@ bench-scale: $(BENCH_STAMP) ## measure how ares grows with clients, keys, server
 
 bench-moving: $(BENCH_STAMP) ## measure what a domain of 10,000 objects that moves costs its users, and how long moving takes; writes results/bench
 	@$(VENV)/bin/python -m experiments.bench.moving
+
+experiments-quick: $(BENCH_STAMP) ## carry out every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
+	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume
+	@$(EXPERIMENTS) verdicts --results results/experiments-quick
+	@$(EXPERIMENTS) verdicts --results results/experiments-quick --check
+
+experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for days; goes on where it was; writes results/experiments
+	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
 clean: ## remove .venv, caches and what building left
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,6 +11,7 @@ from ares.model.errors import AresError
 from experiments.bench.processes import end_on_sigterm
 from experiments.rounds import commands as rounds
 from experiments.testbeds import commands as testbeds
+from experiments.verdicts import commands as verdicts
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -19,6 +20,7 @@ def main(given: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     rounds.add(commands)
     testbeds.add(commands)
+    verdicts.add(commands)
     arguments = parser.parse_args(given)
     end_on_sigterm()
     try:

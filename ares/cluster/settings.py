@@ -118,6 +118,11 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _place(address: str, host: str | None) -> str:
+    """Where that is, among all hosts: a process that others reach at ``host`` has a loopback address there, and other hosts have the same one."""
+    return f"{address} on {host}" if host and not is_loopback(host) and is_loopback(split_address(address)[0]) else address
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach ``host``. Of a name other than localhost that is not known."""
     try:
@@ -185,7 +190,8 @@ class _Checks:
             if needed and file.security is None and not is_loopback(host):
                 why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
                 refuse(self._path, key, f'{why}. {needed}; if its network is trusted, write security = "none"')
-        self._check_unique((key, address.replace("localhost:", "127.0.0.1:")) for key, address, _ in places)
+        hosts = {f"{key}.http": split_address(table.address)[0] for key, table in processes}
+        self._check_unique((key, _place(address.replace("localhost:", "127.0.0.1:"), hosts.get(key))) for key, address, _ in places)
 
     def _check_unique(self, values: Iterable[tuple[str, str]]) -> None:
         seen: dict[str, str] = {}

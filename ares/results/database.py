@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS runs (
     parameters TEXT, provenance TEXT); -- JSON
 CREATE TABLE IF NOT EXISTS files (
     id INTEGER PRIMARY KEY, run_id INT NOT NULL, path TEXT UNIQUE NOT NULL,
-    kind TEXT NOT NULL, -- 'main', 'phase1', 'read_file', 'events', 'trace'
+    kind TEXT NOT NULL, -- 'main', 'phase1', 'read_file', 'events', 'trace', 'load'
     client TEXT, shift_s INT, -- shift_s: what its host's clock is ahead of that of the run's first client, by time zones
     inode INT, modified_ns INT, -- of the file when it was read to its end
     read_bytes INT NOT NULL DEFAULT 0, digest TEXT NOT NULL DEFAULT '', -- how far it was read, and XXH3 (128 bits) of that
@@ -50,6 +50,12 @@ CREATE TABLE IF NOT EXISTS spans (
     file_id INT, line INT, run_id INT, trace BLOB, id BLOB, parent BLOB, name TEXT, began_ns INT, ended_ns INT, kind TEXT,
     attributes TEXT, error TEXT);
 CREATE INDEX IF NOT EXISTS spans_of_file ON spans (file_id);
+CREATE TABLE IF NOT EXISTS load_points (
+    file_id INT, number INT, run_id INT, -- columns as in load_points.py; curve: JSON of a list, figures: JSON of an object
+    peer TEXT, workload TEXT, fault TEXT, wrong INT, clients INT, mode TEXT, offered_per_s REAL, read_share REAL, seconds REAL, per_s REAL,
+    read_count INT, read_p50_s REAL, read_p99_s REAL, read_mean_s REAL, write_count INT, write_p50_s REAL, write_p99_s REAL, write_mean_s REAL,
+    wait_p50_s REAL, wait_p99_s REAL, service_p50_s REAL, service_p99_s REAL, failed INT, missed INT, longest_pause_s REAL, kept REAL,
+    curve TEXT, figures TEXT, PRIMARY KEY (file_id, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sent (target TEXT, file_id INT, line INT, PRIMARY KEY (target, file_id)) WITHOUT ROWID; -- the last line that InfluxDB has
 CREATE VIEW IF NOT EXISTS measured AS SELECT o.* FROM runs r CROSS JOIN files f ON f.run_id = r.id CROSS JOIN operations o ON o.file_id = f.id
     WHERE f.kind = 'main' AND (o.level = r.level OR o.op IN ('put', 'get', 'list'));
@@ -58,7 +64,7 @@ PRAGMA user_version = {VERSION};
 COMMIT;
 """
 
-OF_A_FILE = ("operations", "bad_lines", "events", "spans", "sent")
+OF_A_FILE = ("operations", "bad_lines", "events", "spans", "load_points", "sent")
 """Tables whose rows go when their file is read again."""
 
 

@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Struct, field
 
 from ares.model.errors import BadInput
+from ares.results import load_points
 from ares.results.database import OF_A_FILE, ResultsFailed, transaction
+from ares.results.load_points import read_points
 from ares.results.log_file import LINE_BYTES_MAX, LogLines, digest_of, open_log
 from ares.results.log_line import BEGAN, read_event, read_operation
 from ares.results.run_description import DESCRIPTIONS, RunDescription, describe, shown_path
@@ -34,7 +36,8 @@ HOUR_S = 3600
 _PUBLISHED = re.compile(r"(?:client|user)-(\d{1,9})-(.+?)(_phase1)?\.log")
 _OWN = re.compile(r".+\.(?:log|jsonl)(?:\.\d+)?")
 _LEVEL = 3
-_TABLES = {"events": "events", "trace": "spans"}
+_KINDS = {"events.jsonl": "events", load_points.FILE: "load"}
+_TABLES = {"events": "events", "trace": "spans", "load": "load_points"}
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes done, those there are, and the name of the run."""
@@ -54,7 +57,7 @@ class Flaws(Struct):
 
 class ImportReport(Struct):
     """What an import did. ``files``: that had something new; ``read_again``: those that were replaced. ``unfinished``: those whose last line has no
-    end yet. ``passed_over``: lines that are of no operation. ``left_out``: spans beyond SPANS_MAX of a run.
+    end yet. ``passed_over``: lines that are of no operation. ``left_out``: spans beyond SPANS_MAX of a run. ``points``: of load.
     """
 
     runs: int = 0
@@ -63,6 +66,7 @@ class ImportReport(Struct):
     operations: int = 0
     events: int = 0
     spans: int = 0
+    points: int = 0
     passed_over: int = 0
     left_out: int = 0
     malformed: Flaws = field(default_factory=Flaws)
@@ -92,18 +96,34 @@ _CHANGING = LogFile.__struct_fields__[5:]
 
 
 class RunDirectory(Struct):
-    """A directory with logs. ``sizes``: bytes of its logs and descriptions by name."""
+    """A directory with logs. ``sizes``: bytes of its logs and descriptions by name; those of logs below it have the way to them."""
 
     path: Path
     sizes: dict[str, int]
 
 
 def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDirectory]:
-    """Directories at or below those given that hold logs or a `run.json`, each once. Links to directories are not followed."""
+    """Directories at or below those given that hold logs or a `run.json`, each once. What is below one with a `run.json` and has none itself belongs
+    to it, as logs by host do. Links to directories are not followed.
+    """
     seen: set[str] = set()
 
     def failed(error: OSError) -> None:
         unreadable.add(shown_path(error.filename), 0, str(error.strerror))
+
+    def sizes_of(where: str, names: Iterable[str]) -> dict[str, int]:
+        sizes = {}
+        for name in sorted(name for name in names if _is_log(name) or name in DESCRIPTIONS):
+            try:
+                status = os.stat(os.path.join(where, name))
+            except OSError as error:
+                failed(error)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                sizes[name] = status.st_size
+            else:
+                unreadable.add(shown_path(os.path.join(where, name)), 0, "no regular file")
+        return sizes
 
     for top in directories:
         for where, below, names in os.walk(top, onerror=failed):
@@ -111,19 +131,19 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
             if where in seen:
                 continue
             seen.add(where)
-            sizes = {}
-            for name in sorted(name for name in names if _OWN.fullmatch(name) or name in DESCRIPTIONS):
-                try:
-                    status = os.stat(os.path.join(where, name))
-                except OSError as error:
-                    failed(error)
-                    continue
-                if stat.S_ISREG(status.st_mode):
-                    sizes[name] = status.st_size
-                else:
-                    unreadable.add(shown_path(os.path.join(where, name)), 0, "no regular file")
-            if any(_OWN.fullmatch(name) or name == "run.json" for name in sizes):
+            sizes = sizes_of(where, names)
+            if "run.json" in sizes:
+                for inner, within, more in os.walk(where):
+                    within[:] = sorted(name for name in within if not os.path.exists(os.path.join(inner, name, "run.json")))
+                    if inner != where:
+                        seen.add(inner)
+                        sizes |= {os.path.join(os.path.relpath(inner, where), name): size for name, size in sizes_of(inner, more).items()}
+            if any(_is_log(os.path.basename(name)) or name == "run.json" for name in sizes):
                 yield RunDirectory(Path(where), sizes)
+
+
+def _is_log(name: str) -> bool:
+    return name == load_points.FILE or _OWN.fullmatch(name) is not None
 
 
 def with_logs(directories: Sequence[Path]) -> list[Path]:
@@ -134,7 +154,7 @@ def with_logs(directories: Sequence[Path]) -> list[Path]:
     if next(find_runs(tops, Flaws()), None) is None:
         raise BadInput(
             f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, *.jsonl or *.log.1, as --log-operations writes "
-            "them, and for those that the authors of ARES published; nothing was imported"
+            "them, for load.json, and for those that the authors of ARES published; nothing was imported"
         )
     return tops
 
@@ -179,15 +199,16 @@ class _Importer:
 
     def _logs(self, directory: RunDirectory, published: bool) -> Iterator[tuple[str, str, str | None]]:
         """Name, kind and client of each log."""
-        for name in directory.sizes:
+        for path in directory.sizes:
+            name = os.path.basename(path)
             if name in DESCRIPTIONS:
                 continue
             if not published:
-                yield name, "events" if name == "events.jsonl" else "trace" if ".otlp.jsonl" in name else "main", None
+                yield path, _KINDS.get(name) or ("trace" if ".otlp.jsonl" in name else "main"), None
             elif found := _PUBLISHED.fullmatch(name):
-                yield name, "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main", found[1]
-            elif directory.sizes[name]:
-                self.report.unreadable.add(shown_path(directory.path / name), 0, "it is not named as a client's log of such a run")
+                yield path, "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main", found[1]
+            elif directory.sizes[path]:
+                self.report.unreadable.add(shown_path(directory.path / path), 0, "it is not named as a client's log of such a run")
 
     def _known(self, condition: str, value: object) -> list[LogFile]:
         return [LogFile(*row) for row in self._database.execute(f"SELECT {_COLUMNS} FROM files WHERE {condition} ORDER BY id", (value,))]
@@ -286,6 +307,10 @@ class _Importer:
             file.passed_over += len(spans) - len(taken)
             about = [(s, msgspec.json.encode(s.attributes).decode()) for s in taken]
             return [(*place, s.trace, s.id, s.parent, s.name, s.began_ns, s.ended_ns, s.kind, text, s.error or None) for s, text in about]
+        if file.kind == "load":
+            points = read_points(line)
+            self.report.points += len(points)
+            return [(file.id, number, self._run, *rest) for number, *rest in points]
         if file.kind == "events":
             event = read_event(line)
             self.report.events += 1

@@ -16,13 +16,15 @@ import msgspec
 
 from ares.model.version import VERSION
 from ares.results import chosen_traces, over_time
+from ares.results.load_points import points_of
 from ares.results.over_time import shortened
+from ares.results.published_beside import rename_lines, rename_runs
 from ares.results.published_figures import published
 from ares.results.summary import figures_of, measured
 from ares.tracing.tree import printable
 
 RUNS_MAX = 2000
-PARAMETERS_MAX = 12
+PARAMETERS_MAX = 16
 """Of a run, beside those that every run has; and twice as many of all runs."""
 
 OBJECT_MAX = 20_000
@@ -72,7 +74,7 @@ def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
         "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
         "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",
     }
-    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "figures.js", "runs.js"))
+    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "beside.js", "figures.js", "load.js", "runs.js"))
     content["HASHES"] = " ".join(_hash(content[script]) for script in ("UPLOT", "SCRIPT"))
     page = _read("report.html")
     for place, text in content.items():
@@ -108,17 +110,20 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
             run["path"] = f"{_shown(row['path'], None)[-280:]} ({row['id']})"
         database.execute("BEGIN")  # what is told of a run fits together, also while an import goes on
         run["operations"] = _operations(database, row, detail)
+        run["load"] = points_of(database, row["id"])
         run |= over_time.timeline(database, {"run": row["id"], "level": row["level"], "servers": row["servers"], "m": row["m"]}, detail)
         run |= chosen_traces.choose(database, row["id"], min(traces, max(4, TRACES_MAX // (with_traces or 1))))
         database.execute("ROLLBACK")
         traces -= len(run["traces"])
         runs.append(run)
+    rename_runs(runs)
     [(malformed,)] = database.execute("SELECT coalesce(sum(malformed), 0) FROM files").fetchall()
     operations = [operation for run in runs for operation in run["operations"].values()]
     totals = {
         "runs": count,
         "operations": sum(each["ok"] + each["failed"] for each in operations),
         "failed": sum(each["failed"] for each in operations),
+        "points": sum(len(run["load"]["points"]) for run in runs if run["load"]),
     }
     return {
         "file": printable(name),
@@ -129,7 +134,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         "scenarios": sorted({run["scenario"] for run in runs}),
         "parameters": _varied(runs),
         "runs": runs,
-        "published": published(),
+        "published": rename_lines(published(), runs),
         "notes": _notes(runs, count, malformed, totals["failed"]),
     }
 
@@ -157,8 +162,10 @@ def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[s
     parameters = {key: row[key] for key in OF_A_RUN if row.get(key) is not None}
     if (places := row["topology"]) and " " in places:
         parameters["topology"], parameters["clients"] = (printable(part)[:60] for part in places.split(" ", 1))
-    for key, value in list(settings.items())[:PARAMETERS_MAX]:
-        if isinstance(value, bool | int | float | str) and key not in (*_COLUMNS, *OF_A_RUN):
+    for key, value in [(key, value) for key, value in settings.items() if key not in (*_COLUMNS, *OF_A_RUN)][:PARAMETERS_MAX]:
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = "+".join(value) or "none"
+        if isinstance(value, bool | int | float | str):
             parameters[printable(key)[:40]] = (
                 printable(value)[:60] if isinstance(value, str) else value if isinstance(value, int | float) else str(value)
             )
@@ -191,7 +198,7 @@ def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_
     spread = over_time.distributions(database, run, {each["op"]: each["n_ops"] for each in told}, detail.percents)
     averages = ", ".join(f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))" for column in ("latency_s", *_PHASES))
     counts = f"sum({over_time.OUTCOME} = 2), sum(ok AND phase1_s IS NOT NULL)"
-    more = {op: values for op, *values in database.execute(f"SELECT op, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run)}
+    more = {op: values for op, *values in database.execute(f"SELECT op, {_WAITED}, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run)}
     return {
         each["op"]: {
             "clients": each["n_clients"],
@@ -200,13 +207,18 @@ def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_
             **{name: shortened(each[column], 9) for name, column in _FIGURES.items()},
             "quantiles": (quantiles := spread.get(each["op"])) and [shortened(latency_s) for latency_s in quantiles],
             **{name: quantiles and shortened(quantiles[detail.percents.index(percent)], 9) for name, percent in (("p50", 50), ("p99", 99))},
-            **_phases(*more[each["op"]]),
+            "waited": shortened(more[each["op"]][0]),
+            **_phases(*more[each["op"]][1:]),
         }
         for each in told
     }
 
 
 _FIGURES = {"mean": "mean_s", "min": "min_s", "max": "max_s", "throughput": "throughput_ops_s_per_client"}
+
+
+_WAITED = "avg(iif(ok AND more LIKE '%\"waited\"%' AND json_valid(more), json_extract(more, '$.waited'), NULL))"
+"""Mean seconds from when an operation was due until it began, where its line says so (open loops)."""
 
 
 def _phases(unknown: int, timed: int, latency_s: float | None, *parts: float | None) -> dict[str, Any]:
@@ -218,7 +230,8 @@ def _phases(unknown: int, timed: int, latency_s: float | None, *parts: float | N
 
 def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) -> list[str]:
     """What is missing, and what was left out."""
-    empty = [run["path"] for run in runs if not run["operations"]]
+    empty = [run["path"] for run in runs if not (run["operations"] or run["load"])]
+    wrong = [run["path"] for run in runs if run["load"] and run["load"]["wrong"]]
     without = [run for run in runs if run["untimed"]]
     cut = sum(bool(run["traces_of"]) and not run["traces"] for run in runs)
     return [
@@ -229,6 +242,7 @@ def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) 
             if count > len(runs)
             else []
         ),
+        *([f"Reads under load returned what nobody wrote, for example in {wrong[0]}."] if wrong else []),
         *([f"{len(empty)} runs have no operations, for example {empty[0]}."] if empty else []),
         *([f"{len(without)} runs have operations without a time; they are in no timeline."] if without else []),
         *([f"{cut} more runs have traces that are not here: a page has at most {TRACES_MAX}."] if cut else []),

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections import OrderedDict
+from contextvars import ContextVar
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -22,6 +23,9 @@ FILES = 16
 """Then the oldest is removed. A line has about a kilobyte."""
 
 TAGS_REMEMBERED = 10_000
+
+MORE: ContextVar[dict[str, Any]] = ContextVar("more of a line", default={})  # noqa: B039 - nobody changes it
+"""What the lines of operations that end in this context say besides."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +54,7 @@ class OperationLog:
         line |= {"clientID": self._client, "opID": f"{line['op']}-{self._client}-{self._count}", "oldTag": self._tags.get(place)}
         if recording.dropped:
             line["parts_dropped"] = recording.dropped
+        line |= MORE.get()
         if (known := line["newTag"] or line["maxTag"]) is not None and error is None:
             self._tags[place] = known
             self._tags.move_to_end(place)

@@ -5,8 +5,8 @@
     .venv/bin/python -m experiments.bench --only ares-abd,redis-wait --workloads '10 B' --rounds 5
 
 Half reads, keys of 24 bytes, a closed loop: every client has one operation outstanding. Everything runs on this machine, generators included, on
-free ports of loopback, and is gone afterwards; quote ratios of one run. Prints a table, and writes bench.json, bench.txt and bench.html. Stores that
-are not installed are named. Exit status 1 if a read returned what nobody wrote.
+free ports of loopback, and is gone afterwards; quote ratios of one run. Prints a table, and writes bench.json, bench.txt and the page report.html.
+Stores that are not installed are named. Exit status 1 if a read returned what nobody wrote.
 """
 
 import argparse
@@ -21,11 +21,11 @@ import msgspec
 
 from ares.model.version import VERSION
 from experiments.bench import baseline
+from experiments.bench.as_runs import make_page, write_faults, write_turns
 from experiments.bench.cassandra import CASSANDRA
 from experiments.bench.etcd import Etcd
 from experiments.bench.faults import faults
 from experiments.bench.figures import Report, fault_points, points
-from experiments.bench.page import page
 from experiments.bench.peers import ARES, Peer
 from experiments.bench.peers import QUICK as QUICK_PEERS
 from experiments.bench.points import Settings, turns
@@ -93,10 +93,13 @@ def measure(peers: Sequence[Peer], workloads: Sequence[Workload], given: argpars
     ]
     once = msgspec.structs.replace(settings, rounds=1) if given.quick else settings
     disturbed = faults(faulted, once, lambda line: print(line, flush=True), missing)
+    by_name = {workload.name: workload for workload in workloads}
+    write_turns(given.out, made, by_name, peers, where)
+    write_faults(given.out, disturbed, where)
     return Report(
         machine=where,
         settings=f"{settings.rounds} rounds of {settings.seconds:g} s after {settings.warm_s:g} s of warming up; {settings.processes} generators",
-        points=points(made, peers, {workload.name: (workload.value_bytes, workload.clients) for workload in workloads}),
+        points=points(made, peers, {name: (workload.value_bytes, workload.clients) for name, workload in by_name.items()}),
         faults=fault_points(disturbed),
         notes={peer.name: peer.note for peer in peers if peer.note},
         missing=missing,
@@ -111,7 +114,6 @@ def write(report: Report, directory: Path) -> str:
     told = text(report, known)
     (directory / "bench.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     (directory / "bench.txt").write_text(told)
-    (directory / "bench.html").write_text(page(report, known))
     return told
 
 
@@ -126,7 +128,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"not measured: {why}")
     report = measure(peers, workloads, given, missing)
     print("\n" + write(report, given.out))
-    print(f"wrote {given.out}/bench.json, bench.txt and bench.html")
+    print(f"wrote {given.out}/bench.json, bench.txt and {make_page(given.out).name}")
     if given.write_baseline:
         baseline.save(report)
         print(f"the baseline is now this run's: {baseline.FILE}")

@@ -4,7 +4,7 @@ from msgspec import structs
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
-from ares.model.errors import AresError
+from ares.model.errors import AresError, ObjectNotFound
 from experiments.bench.stores import AresStore, Coroutines
 
 
@@ -12,4 +12,6 @@ async def ares_clients(store: AresStore) -> Coroutines:
     """Clients of one connection."""
     settings = Settings.load(store.file)
     client = structs.replace(settings.client, fast_read=store.fast_read, piggyback=store.piggyback)
-    return Coroutines(await connect(structs.replace(settings, client=client)), (AresError,))
+    manager = await connect(structs.replace(settings, client=client))
+    objects = manager if store.domain is None else await manager.domain(store.domain)
+    return Coroutines(objects, (AresError,), manager.close, absent=(ObjectNotFound,))

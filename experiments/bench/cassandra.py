@@ -6,78 +6,32 @@ Debian has no package of it. Its jars come from Maven Central; they are looked f
 import contextlib
 import importlib.util
 import os
-import socket
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from experiments.bench.peers import Durability, Running
-from experiments.bench.processes import await_that, free_ports, installed, programs
+from experiments.bench.processes import free_ports
+from experiments.bench.roles import described, lacking, started
 from experiments.bench.stores import CassandraStore
 
-NODES = 3
-START_S = 120.0
+N = 3
+START_S = 300.0
 HEAP = "1g"
-KEYSPACE = "bench"
-VARIABLE = "ARES_BENCH_CASSANDRA"
-POM = Path(__file__).with_name("cassandra-pom.xml")
+SMALL_HEAP = "512m"
+"""The role's own, for rounds: as many nodes as there are servers."""
 
-_OPENED = (
-    *(f"java.base/{name}" for name in ("java.io", "java.lang", "java.lang.module", "java.lang.reflect", "java.math", "java.net", "java.nio")),
-    *(f"java.base/{name}" for name in ("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch")),
-    *(f"java.base/jdk.internal.{name}" for name in ("loader", "ref", "reflect", "math", "module", "util.jar", "misc")),
-    "java.rmi/sun.rmi.transport.tcp",
-    "jdk.management/com.sun.management.internal",
-)
-_EXPORTED = (
-    "java.base/jdk.internal.misc",
-    "java.base/jdk.internal.ref",
-    "java.base/java.lang.ref",
-    "java.base/sun.nio.ch",
-    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
-    "java.rmi/sun.rmi.registry",
-    "java.rmi/sun.rmi.server",
-    "java.sql/java.sql",
-    "jdk.unsupported/sun.misc",
-)
-_YAML = """\
-cluster_name: bench
-num_tokens: 1
-initial_token: {token}
-auto_bootstrap: false
-partitioner: org.apache.cassandra.dht.Murmur3Partitioner
-data_file_directories: [{directory}/data]
-commitlog_directory: {directory}/commitlog
-saved_caches_directory: {directory}/caches
-hints_directory: {directory}/hints
-cdc_raw_directory: {directory}/cdc
-{commitlog}
-seed_provider:
-  - class_name: org.apache.cassandra.locator.SimpleSeedProvider
-    parameters: [{{seeds: "127.0.0.1:{seed}"}}]
-listen_address: 127.0.0.1
-rpc_address: 127.0.0.1
-storage_port: {storage}
-ssl_storage_port: {ssl}
-native_transport_port: {native}
-start_native_transport: true
-endpoint_snitch: SimpleSnitch
-memtable_allocation_type: heap_buffers
-commitlog_segment_size: 64MiB
-max_mutation_size: 32MiB
-native_transport_max_frame_size: 32MiB
-"""
-_COMMITLOG: dict[Durability, str] = {
-    "memory": "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms",
-    "fsync": "commitlog_sync: batch",
-}
+BESIDE_HEAP_BYTES = 480 << 20
+"""What a node has in memory beside its heap."""
+
+KEYSPACE = "bench"
 
 
 def jars() -> Path:
     """Where the jars are to be."""
-    return Path(os.environ.get(VARIABLE) or Path.home() / ".cache" / "ares-bench-cassandra")
+    return Path(os.environ.get("ARES_BENCH_CASSANDRA") or Path.home() / ".cache" / "ares-bench-cassandra")
 
 
 class Cassandra(Struct, frozen=True):
@@ -89,70 +43,50 @@ class Cassandra(Struct, frozen=True):
     value_bytes_max: int | None = 16 * 1024 * 1024
     fails_over: bool = True
     warm_up_s: float = 15.0
+    n: int = N
+    heap: str = HEAP
 
     def missing(self) -> str | None:
-        """Java, jars and driver, one after the other."""
-        if not installed("java"):
-            return "cassandra needs Java: sudo apt-get install openjdk-17-jre-headless"
-        if not any(jars().glob("cassandra-all-*.jar")):
-            how = f"sudo apt-get install maven, then mvn -f {POM} dependency:copy-dependencies -DoutputDirectory={jars()}"
-            return f"cassandra's jars are not in {jars()} (or where {VARIABLE} points to): {how}"
+        """Java, jars, driver and memory."""
+        if (why := lacking("cassandra", self._given(Path(), [0] * 4, ""))) is not None:
+            return why
         if importlib.util.find_spec("cassandra") is None:
             return "cassandra needs its Python driver: pip install 'ares-storage[bench]'"
-        return None
+        needed, there = self.n * (_bytes(self.heap) + BESIDE_HEAP_BYTES), _available_bytes()
+        return f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} are free" if needed > there else None
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
         """Serves when every node speaks to clients and knows the others."""
-        ports = free_ports(4 * NODES)
-        commands = {f"c{number}": self._command(directory, number, ports) for number in range(NODES)}
-        natives = [ports[4 * number + 2] for number in range(NODES)]
-        with contextlib.ExitStack() as stack:
-            servers: dict[str, int] = {}
-            for number, (name, command) in enumerate(commands.items()):  # one after the other: they agree on who there is
-                servers |= stack.enter_context(programs(directory, {name: command}))
-                await_that(partial(_listens, natives[number]), f"that {name} of Cassandra serves", START_S, directory / f"{name}.log")
+        ports = free_ports(4 * self.n)
+        names = [f"c{number}" for number in range(self.n)]
+        seeds = ",".join(f"127.0.0.1:{port}" for port in ports[::4])
+        hosts = {
+            name: described("cassandra", name, self._given(directory / name, ports[4 * number : 4 * number + 4], seeds, names))
+            for number, name in enumerate(names)
+        }
+        with started(directory, hosts, START_S) as servers:
             from experiments.bench.cassandra_client import make_table
 
-            make_table(natives, KEYSPACE, NODES)
-            yield Running(CassandraStore(tuple(("127.0.0.1", port) for port in natives), KEYSPACE), servers, replica="c2")
+            nodes = tuple(("127.0.0.1", port) for port in ports[2::4])
+            make_table(nodes, KEYSPACE, self.n)
+            yield Running(CassandraStore(nodes, KEYSPACE), servers, replica=names[-1])
 
-    def _command(self, directory: Path, number: int, ports: list[int]) -> list[str]:
-        home = directory / f"c{number}"
-        home.mkdir()
-        storage, ssl, native, jmx = ports[4 * number : 4 * number + 4]
-        token = -(2**63) + 2**64 // NODES * number
-        yaml = _YAML.format(
-            token=token,
-            directory=home,
-            seed=ports[0],
-            storage=storage,
-            ssl=ssl,
-            native=native,
-            commitlog=_COMMITLOG[self.durability],
-        )
-        (home / "cassandra.yaml").write_text(yaml)
-        properties = {
-            "cassandra.config": f"file://{home}/cassandra.yaml",
-            "cassandra.storagedir": home,
-            "cassandra.logdir": home,
-            "cassandra.jmx.local.port": jmx,
-            "cassandra.skip_wait_for_gossip_to_settle": 0,
-            "cassandra.ring_delay_ms": 2000,
-            "cassandra-foreground": "yes",
-            "jdk.attach.allowAttachSelf": "true",
-            "java.awt.headless": "true",
-            "io.netty.tryReflectionSetAccessible": "true",
-        }
-        flags = [f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseG1GC", *(f"-D{key}={value}" for key, value in properties.items())]
-        flags += [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED] + [f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTED]
-        return ["java", *flags, "-cp", f"{home}:{jars()}/*", "org.apache.cassandra.service.CassandraDaemon"]
+    def _given(self, directory: Path, ports: list[int], seeds: str, names: Sequence[str] = ("here",)) -> dict[str, Any]:
+        storage, _, native, jmx = ports
+        given = {"address": "127.0.0.1", "storage_port": storage, "native_port": native, "jmx_port": jmx, "seeds": seeds, "hosts": list(names)}
+        given |= {"user": "", "directory": str(directory), "jars": str(jars()), "heap": self.heap, "durability": self.durability}
+        return {f"cassandra_{name}": value for name, value in given.items()}
 
 
 CASSANDRA: tuple[Cassandra, ...] = (Cassandra(), Cassandra("cassandra-fsync", durability="fsync"))
 
 
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def _bytes(size: str) -> int:
+    """Of a size as Java takes it, with a g or an m."""
+    return int(size[:-1]) << {"g": 30, "m": 20}[size[-1]]
+
+
+def _available_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024

@@ -4,6 +4,7 @@ The driver has an event loop in a thread of its own; its answers come over to ou
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from cassandra.policies import RoundRobinPolicy
 from experiments.bench.stores import CassandraStore, Coroutines
 
 TIMEOUT_S = 10.0
+TOGETHER_S = 120.0
 
 
 class Driver:
@@ -51,7 +53,8 @@ class Driver:
 def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[Cluster, Session]:
     profile = ExecutionProfile(RoundRobinPolicy(), consistency_level=ConsistencyLevel.QUORUM, request_timeout=TIMEOUT_S, row_factory=tuple_rows)
     endpoints = [DefaultEndPoint(host, port) for host, port in nodes]
-    cluster = Cluster(endpoints, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, connect_timeout=TIMEOUT_S)
+    patience = {"connect_timeout": TIMEOUT_S, "control_connection_timeout": TIMEOUT_S}
+    cluster = Cluster(endpoints, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, **patience)
     return cluster, cluster.connect(keyspace)
 
 
@@ -60,16 +63,36 @@ def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def make_table(ports: Sequence[int], keyspace: str, copies: int) -> None:
-    """The keyspace and its one table."""
-    cluster, session = _connected([("127.0.0.1", port) for port in ports], None)
-    replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
-    session.execute(f"create keyspace {keyspace} with replication = {replication}", timeout=60.0)
-    session.execute(f"create table {keyspace}.objects (key text primary key, value blob) with compression = {{'enabled': false}}", timeout=60.0)
-    cluster.shutdown()
+def _connected_at_last(nodes: Sequence[tuple[str, int]], deadline: float) -> tuple[Cluster, Session]:
+    """A node that has just begun may let clients wait."""
+    while True:
+        try:
+            return _connected(nodes, None)
+        except NoHostAvailable:
+            if time.monotonic() > deadline:
+                raise
+
+
+def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> None:
+    """The keyspace and its one table, unless they are there, once so many nodes know each other. Raises OperationTimedOut."""
+    deadline = time.monotonic() + TOGETHER_S
+    cluster, session = _connected_at_last(nodes, deadline)
+    try:
+        while sum(bool(host.is_up) for host in cluster.metadata.all_hosts()) < copies:
+            if time.monotonic() > deadline:
+                raise OperationTimedOut(f"{copies} nodes of Cassandra do not know each other after {TOGETHER_S:g} s")
+            time.sleep(0.2)
+            cluster.refresh_nodes()
+        replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
+        table = f"{keyspace}.objects (key text primary key, value blob) with compression = {{'enabled': false}}"
+        for statement in (f"keyspace if not exists {keyspace} with replication = {replication}", f"table if not exists {table}"):
+            session.execute(f"create {statement}", timeout=60.0)
+    finally:
+        cluster.shutdown()
 
 
 async def cassandra_clients(store: CassandraStore) -> Coroutines:
     """Clients of one session."""
     cluster, session = await asyncio.to_thread(_connected, store.nodes, store.keyspace)
-    return Coroutines(Driver(cluster, session), (DriverException, OperationTimedOut, NoHostAvailable))
+    driver = Driver(cluster, session)
+    return Coroutines(driver, (DriverException, OperationTimedOut, NoHostAvailable), driver.close)

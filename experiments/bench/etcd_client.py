@@ -58,4 +58,5 @@ class Members:
 
 async def etcd_clients(store: EtcdStore) -> Coroutines:
     """Clients of one connection."""
-    return Coroutines(Members(store.endpoints), (rpc.AioRpcError,))
+    members = Members(store.endpoints)
+    return Coroutines(members, (rpc.AioRpcError,), members.close)

@@ -13,7 +13,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ares.results.load_points import LoadPoint
 from experiments.bench.load import Measured, generators
+from experiments.bench.measured_points import longest_pause_s, point_of, under_fault
 from experiments.bench.peers import Peer
 from experiments.bench.points import FAILURES, Settings, Tell, warm_up
 from experiments.bench.processes import Slowed
@@ -25,24 +27,25 @@ SHARE = 0.2
 QUIET_PART = 1 / 3
 """The first part of each run is undisturbed."""
 
-CURVE_S = 0.1
 Fault = Literal["slowed", "killed"]
 Victim = Literal["replica", "leader"]
 
 
 class Disturbed(Struct):
-    """One run. ``kept``: throughput under the fault : before it. ``curve``: operations a second, for every CURVE_S of the run."""
+    """One run. ``point`` has what was kept, and the curve; ``quiet_pause_s``: the longest pause before the fault."""
 
     peer: str
     fault: Fault
     victim: Victim
     round: int
-    kept: float
-    longest_pause_s: float
+    point: LoadPoint
     quiet_pause_s: float
-    failed: int
     wrong: list[str]
-    curve: list[float]
+
+    @property
+    def kept(self) -> float:
+        """Throughput under the fault : before it; NaN if there was none before."""
+        return math.nan if self.point.kept is None else self.point.kept
 
     @property
     def name(self) -> str:
@@ -64,7 +67,8 @@ def faults(peers: Sequence[Peer], settings: Settings, tell: Tell, failed: dict[s
                     continue
                 if disturbed is not None:
                     made.append(disturbed)
-                    tell(f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause {disturbed.longest_pause_s * 1000:,.0f} ms")
+                    pause_ms = (disturbed.point.longest_pause_s or 0.0) * 1000
+                    tell(f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause {pause_ms:,.0f} ms")
     return made
 
 
@@ -81,7 +85,7 @@ def _run(peer: Peer, fault: Fault, victim: Victim, number: int, settings: Settin
             load.preload_once(running.store, workload)
             during: Callable[[float], contextlib.AbstractContextManager[None]] = partial(_disturbed, pid, fault, seconds * QUIET_PART)
             measured = load.run(running.store, workload, settings.warm_s, seconds, running.servers, during)
-        return _judged(peer.name, fault, victim, number, measured)
+        return _judged(peer.name, fault, victim, number, measured, workload)
 
 
 @contextlib.contextmanager
@@ -96,20 +100,8 @@ def _disturbed(pid: int, fault: Fault, quiet_s: float, begin_s: float) -> Iterat
             yield
 
 
-def _judged(peer: str, fault: Fault, victim: Victim, number: int, measured: Measured) -> Disturbed:
-    begin_s, end_s = measured.begin_s, measured.end_s
-    middle_s = begin_s + (end_s - begin_s) * QUIET_PART
-    quiet, loud = measured.rate(begin_s, middle_s), measured.rate(middle_s, end_s)
-    curve = [measured.rate(begin_s + step * CURVE_S, begin_s + (step + 1) * CURVE_S) for step in range(int((end_s - begin_s) / CURVE_S))]
-    return Disturbed(
-        peer,
-        fault,
-        victim,
-        number,
-        kept=loud / quiet if quiet else math.nan,
-        longest_pause_s=measured.longest_pause_s(middle_s, end_s),
-        quiet_pause_s=measured.longest_pause_s(begin_s, middle_s),
-        failed=sum(measured.troubles.values()),
-        wrong=list(measured.wrong),
-        curve=curve,
-    )
+def _judged(peer: str, fault: Fault, victim: Victim, number: int, measured: Measured, workload: Workload) -> Disturbed:
+    at_s = (measured.end_s - measured.begin_s) * QUIET_PART
+    point = under_fault(point_of(measured, workload, curve=True), at_s)
+    quiet_pause_s = longest_pause_s(point.pauses or [], 0.0, at_s)
+    return Disturbed(peer, fault, victim, number, point, quiet_pause_s, list(measured.wrong))

@@ -149,11 +149,11 @@ def fault_points(disturbed: Sequence[Disturbed]) -> list[FaultPoint]:
             peer,
             fault,
             Figure.of([run.kept for run in runs]),
-            Figure.of([run.longest_pause_s * 1000 for run in runs]),
+            Figure.of([(run.point.longest_pause_s or 0.0) * 1000 for run in runs]),
             Figure.of([run.quiet_pause_s * 1000 for run in runs]),
-            sum(run.failed for run in runs),
+            sum(run.point.failed for run in runs),
             [what for run in runs for what in run.wrong],
-            runs[-1].curve,
+            runs[-1].point.curve or [],
         )
         for (peer, fault), runs in found.items()
     ]

@@ -9,13 +9,14 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
 
 from ares.machine.loop import run
-from experiments.bench.closed_loop import ClosedLoop, Loop, Record
+from experiments.bench.closed_loop import Arrivals, Asked, ClosedLoop, Loop, OpenLoop, Record
 from experiments.bench.stores import AresStore, Clients, EtcdStore, RedisStore, Store
 from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
@@ -48,13 +49,18 @@ async def connected(store: Store, count: int) -> Clients:
 
 
 class Plan(Struct, frozen=True):
-    """What this process has to do: clients ``first`` to ``first + count - 1`` of ``workload``; ``preload``: write every key once instead."""
+    """What this process has to do: clients ``first`` to ``first + count - 1`` of ``workload``; ``preload``: write the first keys once instead.
+
+    ``operations``: no more than so many for each client. ``per_s``: so many a second are due, by a Poisson process (an open loop).
+    """
 
     store: Store
     workload: Workload
     first: int = PRELOADER
     count: int = 1
     preload: bool = False
+    operations: int | None = None
+    per_s: float | None = None
 
 
 class Window(Struct, frozen=True):
@@ -65,10 +71,18 @@ class Window(Struct, frozen=True):
 
 
 class Outcome(Struct):
-    """``reads`` and ``writes``: latencies, as counts by bucket; ``slots``: operations completed, by slot."""
+    """``reads`` and ``writes``: latencies from when an operation was due, as counts by bucket; ``slots``: operations completed, by slot.
+
+    Of an open loop: ``waits`` from when operations were due to when they began, ``services`` from then to their end, and how many ``missed`` the
+    window, because no client was free. ``complete``: every client did all the operations that it was to do.
+    """
 
     reads: dict[int, int] = {}
     writes: dict[int, int] = {}
+    waits: dict[int, int] = {}
+    services: dict[int, int] = {}
+    missed: int = 0
+    complete: bool = False
     slots: dict[int, int] = {}
     begun: Begun = msgspec.field(default_factory=Begun)
     troubles: dict[str, int] = {}
@@ -86,7 +100,7 @@ class Preload:
     def __init__(self, numbers: Iterator[int], workload: Workload, values: Values, record: Record) -> None:
         self._numbers, self._workload, self._values, self._record = numbers, workload, values, record
 
-    def ask(self) -> tuple[str, bytes | None] | None:
+    def ask(self) -> Asked | None:
         """A key that nobody has written yet."""
         number = next(self._numbers, None)
         if number is None:
@@ -105,38 +119,61 @@ async def work(plan: Plan) -> Outcome:
     """Connect, wait for the window, and go through it."""
     clients = await connected(plan.store, plan.count)
     try:
+        keys = () if plan.preload else _keys(plan.workload.value_bytes, plan.workload.keys)
         say(READY)
         window = msgspec.json.decode(sys.stdin.buffer.readline(), type=Window)
-        return await _through(clients, plan, window)
+        return await _through(clients, plan, keys, window)
     finally:
         await clients.close()
 
 
-async def _through(clients: Clients, plan: Plan, window: Window) -> Outcome:
-    record, values = Record(), Values(plan.workload.value_bytes, plan.workload.keys)
-    loops: list[Loop]
-    if plan.preload:
-        numbers = iter(range(plan.workload.keys))
-        loops = [Preload(numbers, plan.workload, values, record) for _ in range(plan.count)]
-        record.begun.writes[PRELOADER] = plan.workload.keys
-    else:
-        keys = [plan.workload.key(number) for number in range(plan.workload.keys)]
-        writers = range(plan.first, plan.first + plan.count)
-        loops = [ClosedLoop(writer, plan.workload.read_share, keys, values, record, window.end_s) for writer in writers]
+@lru_cache(1)
+def _keys(value_bytes: int, count: int) -> Sequence[str]:
+    """All of them; those of plans one after the other are mostly the same. To make a million takes longer than some windows last."""
+    workload = Workload(1, value_bytes, count)
+    keys = [workload.key(number) for number in range(count)]
     gc.collect()
     gc.freeze()
+    return keys
+
+
+async def _through(clients: Clients, plan: Plan, keys: Sequence[str], window: Window) -> Outcome:
+    record, values = Record(), Values(plan.workload.value_bytes, plan.workload.keys)
+    loops: Sequence[Loop]
+    arrivals: Arrivals | None = None
+    if plan.preload:
+        numbers = iter(range(plan.workload.first_written))
+        loops = [Preload(numbers, plan.workload, values, record) for _ in range(plan.count)]
+        record.begun.writes[PRELOADER] = plan.workload.first_written
+    else:
+        common = (plan.workload.read_share, keys, values, record, window.end_s)
+        writers, written = range(plan.first, plan.first + plan.count), plan.workload.first_written
+        if plan.per_s is not None:
+            arrivals = Arrivals(plan.per_s, time.perf_counter(), window.end_s, plan.first)
+            loops = [OpenLoop(arrivals, writer, *common, written=written) for writer in writers]
+        else:
+            most = math.inf if plan.operations is None else plan.operations
+            loops = [ClosedLoop(writer, *common, begin_s=window.begin_s, most=most, written=written) for writer in writers]
     await clients.run(loops)
-    return _outcome(record, window)
+    missed = 0 if arrivals is None else arrivals.left() + sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))
+    outcome = _outcome(record, window, missed, is_open=arrivals is not None)
+    outcome.complete = all(isinstance(loop, ClosedLoop) and loop.has_done_all for loop in loops)
+    return outcome
 
 
-def _outcome(record: Record, window: Window) -> Outcome:
+def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> Outcome:
     slots: Counter[int] = Counter()
     latencies: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
-    for began_s, ended_s, reading in record.operations:
+    waits: Counter[int] = Counter()
+    services: Counter[int] = Counter()
+    for due_s, began_s, ended_s, reading in record.operations:
         if window.begin_s <= ended_s <= window.end_s:
             slots[int(ended_s / SLOT_S)] += 1
-            latencies[reading][bucket(ended_s - began_s)] += 1
-    return Outcome(latencies[True], latencies[False], slots, record.begun, record.troubles, record.wrong)
+            latencies[reading][bucket(ended_s - due_s)] += 1
+            if is_open:
+                waits[bucket(began_s - due_s)] += 1
+                services[bucket(ended_s - began_s)] += 1
+    return Outcome(latencies[True], latencies[False], waits, services, missed, False, slots, record.begun, record.troubles, record.wrong)
 
 
 def say(line: bytes) -> None:

@@ -1,6 +1,7 @@
 """Several generators at once: processes that carry the clients of one workload, begin together, and are asked for what came of it."""
 
 import contextlib
+import math
 import subprocess
 import time
 from collections import Counter
@@ -19,6 +20,8 @@ from experiments.bench.values import PRELOADER, Begun
 from experiments.bench.workload import Workload
 
 PRELOAD_CLIENTS, PRELOAD_CLIENTS_LARGE = 100, 4
+PAUSES_KEPT = 200
+CURVE_S = 0.1
 _HEAD_START_S = 0.05
 
 
@@ -34,6 +37,9 @@ class Measured(Struct):
     per_s: float
     reads: dict[int, int]
     writes: dict[int, int]
+    waits: dict[int, int]
+    services: dict[int, int]
+    missed: int
     generator_cpu: list[float]
     server_cpu: dict[str, float]
     others_cpu: float
@@ -45,22 +51,32 @@ class Measured(Struct):
 
     def latency_ms(self, share: float, reads: bool = True, writes: bool = True) -> float:
         """The latency that ``share`` of the operations stayed within; to about 1 %. NaN if there were none."""
-        counts = Counter(self.reads if reads else {}) + Counter(self.writes if writes else {})
-        left = share * counts.total()
-        for number in sorted(counts):
-            left -= counts[number]
-            if left <= 0:
-                return float(2.718281828459045 ** (number / BUCKETS_PER_E) * 1000)
-        return float("nan")
+        return within_s(Counter(self.reads if reads else {}) + Counter(self.writes if writes else {}), share) * 1000
 
     def rate(self, begin_s: float, end_s: float) -> float:
         """Operations a second in a part of the window."""
         return sum(count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s) / (end_s - begin_s)
 
-    def longest_pause_s(self, begin_s: float, end_s: float) -> float:
-        """The longest time within it in which no client's operation was done."""
-        done = [begin_s, *(slot * SLOT_S for slot in sorted(self.slots) if begin_s <= slot * SLOT_S < end_s), end_s]
-        return max(later - earlier for earlier, later in pairwise(done))
+    def pauses(self) -> list[tuple[float, float]]:
+        """When no client's operation was done: (seconds from the begin of the window, how long); the longest PAUSES_KEPT, in order of time."""
+        done = [self.begin_s, *(slot * SLOT_S for slot in sorted(self.slots) if self.begin_s <= slot * SLOT_S < self.end_s), self.end_s]
+        found = sorted(((later - earlier, earlier - self.begin_s) for earlier, later in pairwise(done)), reverse=True)[:PAUSES_KEPT]
+        return sorted((at_s, length_s) for length_s, at_s in found)
+
+    def curve(self) -> list[float]:
+        """Operations a second, for every CURVE_S of the window."""
+        steps = int((self.end_s - self.begin_s) / CURVE_S + 1e-6)
+        return [self.rate(self.begin_s + step * CURVE_S, self.begin_s + (step + 1) * CURVE_S) for step in range(steps)]
+
+
+def within_s(counts: Mapping[int, int], share: float) -> float:
+    """The seconds that ``share`` of the operations in these buckets stayed within. NaN if there were none."""
+    left = share * sum(counts.values())
+    for number in sorted(counts):
+        left -= counts[number]
+        if left <= 0:
+            return math.exp(number / BUCKETS_PER_E)
+    return math.nan
 
 
 class Generators:
@@ -73,15 +89,20 @@ class Generators:
         self._preloaded: set[tuple[int, int]] = set()
 
     def preload_once(self, store: Store, workload: Workload) -> None:
-        """Write every key, unless that was done. Raises :class:`GeneratorFailed` if one of them was not written."""
-        if (workload.value_bytes, workload.keys) in self._preloaded:
+        """Write the keys that are to have a value, unless that was done. Raises :class:`GeneratorFailed` if one of them was not written."""
+        if (workload.value_bytes, workload.first_written) in self._preloaded or not workload.first_written:
             return
-        self._preloaded.add((workload.value_bytes, workload.keys))
+        self._preloaded.add((workload.value_bytes, workload.first_written))
         self._tell([Plan(store, workload, count=PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS, preload=True)])
         self._send(1, Window(0.0, 0.0))
         outcome = self._outcome(self._processes[0])
         if outcome.troubles:
             raise GeneratorFailed(f"keys of {workload.name} could not be written beforehand: {outcome.troubles}")
+
+    def assume_preloaded(self, workload: Workload) -> None:
+        """Another process of this or another host has done it."""
+        self._preloaded.add((workload.value_bytes, workload.first_written))
+        self._begun.add(Begun({PRELOADER: workload.first_written}))
 
     def run(
         self,
@@ -92,17 +113,22 @@ class Generators:
         servers: Mapping[str, int],
         during: Callable[[float], contextlib.AbstractContextManager[None]] | None = None,
         shares: Sequence[float] | None = None,
+        operations: int | None = None,
+        per_s: float | None = None,
     ) -> Measured:
         """Run the workload, half of it on each of two processes and so on. ``during(begin_s)`` is entered when the window begins, until it ends.
 
-        ``shares``: what part of each process's operations reads, if not the workload's.
+        ``shares``: what part of each process's operations reads, if not the workload's. ``operations``: the window ends with so many in all, if that
+        comes first. ``per_s``: so many a second are due (an open loop).
         """
         used = self._processes[: workload.clients]
         plans = []
         for number in range(len(used)):
             count = workload.clients // len(used) + (number < workload.clients % len(used))
             mine = workload if shares is None else msgspec.structs.replace(workload, read_share=shares[number])
-            plans.append(Plan(store, mine, self._next_writer, count))
+            most = None if operations is None else max(1, round(operations / workload.clients))
+            rate = None if per_s is None else per_s * count / workload.clients
+            plans.append(Plan(store, mine, self._next_writer, count, operations=most, per_s=rate))
             self._next_writer += count
         self._tell(plans)
         begin_s = time.perf_counter() + _HEAD_START_S + warm_s
@@ -112,10 +138,14 @@ class Generators:
         time.sleep(max(0.0, begin_s - time.perf_counter()))
         before, busy_before_s = cpu_of(pids.values()), busy_s()
         with during(begin_s) if during is not None else contextlib.nullcontext():
-            time.sleep(max(0.0, window.end_s - time.perf_counter()))
+            outcomes = [self._outcome(process) for process in used] if operations is not None else []
+            time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
         after, others_s = cpu_of(pids.values()), busy_s() - busy_before_s - sum(cpu_of(pids.values()).values()) + sum(before.values())
+        outcomes = outcomes or [self._outcome(process) for process in used]
+        window = _ended(window, outcomes)
+        seconds = window.end_s - window.begin_s
         cpu = {name: (after[pid] - before[pid]) / seconds for name, pid in pids.items()}
-        return self._measured([self._outcome(process) for process in used], window, cpu, max(0.0, others_s) / seconds)
+        return self._measured(outcomes, window, cpu, max(0.0, others_s) / seconds)
 
     def peak_mib(self) -> float:
         """The largest resident set that any of the processes ever had."""
@@ -143,10 +173,12 @@ class Generators:
         return outcome
 
     def _measured(self, outcomes: Sequence[Outcome], window: Window, cpu: Mapping[str, float], others_cpu: float) -> Measured:
-        reads, writes, slots, troubles, wrong = (Counter[int](), Counter[int](), Counter[int](), Counter[str](), Counter[str]())
+        names = ("reads", "writes", "waits", "services", "slots")
+        counts = {name: Counter[int]() for name in names}
+        troubles, wrong = Counter[str](), Counter[str]()
         for outcome in outcomes:
-            for total, part in ((reads, outcome.reads), (writes, outcome.writes), (slots, outcome.slots)):
-                total.update(part)
+            for name in names:
+                counts[name].update(getattr(outcome, name))
             troubles.update(outcome.troubles)
             wrong.update(outcome.wrong)
         for writer, number in self._begun.unwritten().items():
@@ -154,8 +186,26 @@ class Generators:
         seconds = window.end_s - window.begin_s
         generators = [share for name, share in cpu.items() if name.startswith("generator ")]
         servers = {name: share for name, share in cpu.items() if not name.startswith("generator ")}
-        done = (reads + writes).total() / seconds
-        return Measured(done, reads, writes, generators, servers, others_cpu, window.begin_s, window.end_s, slots, troubles, wrong)
+        return Measured(
+            per_s=(counts["reads"] + counts["writes"]).total() / seconds,
+            missed=sum(outcome.missed for outcome in outcomes),
+            generator_cpu=generators,
+            server_cpu=servers,
+            others_cpu=others_cpu,
+            begin_s=window.begin_s,
+            end_s=window.end_s,
+            troubles=troubles,
+            wrong=wrong,
+            **counts,
+        )
+
+
+def _ended(window: Window, outcomes: Sequence[Outcome]) -> Window:
+    """The window, up to its last operation if all that were to be done were done before its end."""
+    last = max((slot for outcome in outcomes for slot in outcome.slots), default=None)
+    if last is None or not all(outcome.complete for outcome in outcomes):
+        return window
+    return Window(window.begin_s, min(window.end_s, (last + 1) * SLOT_S))
 
 
 def _send(process: "subprocess.Popen[bytes]", message: Plan | Window) -> None:

@@ -5,7 +5,8 @@
 
 A domain on five servers moves to five others while clients read and write it: as fast as it can, and slowly (``bytes_per_s``); latencies stand beside
 those of the same clients before and after. Then domains that nobody uses move, with and without batching. All processes are on this machine: quote
-ratios. Prints tables, and writes moving.json, moving.txt and moving.html. Exit status 1 if a read returned what nobody wrote.
+ratios. Prints tables, and writes moving.json, moving.txt and the page
+report.html. Exit status 1 if a read returned what nobody wrote.
 """
 
 import argparse
@@ -17,10 +18,11 @@ from pathlib import Path
 import msgspec
 
 from experiments.bench.__main__ import machine
+from experiments.bench.as_runs import emptied, make_page, write_durations, write_move
 from experiments.bench.moving_figures import Duration, Report, UnderLoad
 from experiments.bench.moving_figures import under_load as figures_of
-from experiments.bench.moving_page import duration_row, latency_rows, move_row, page, text
 from experiments.bench.moving_runs import CASES, Case, Load, alone, cluster, under_load
+from experiments.bench.moving_text import duration_row, latency_rows, move_row, text
 from experiments.bench.processes import end_on_sigterm
 from experiments.bench.workload import KIB, size_text
 
@@ -40,10 +42,11 @@ def loads(per_s: float) -> tuple[Load, ...]:
     )
 
 
-def with_clients(file: Path, case: Case, given: argparse.Namespace) -> Iterator[UnderLoad]:
+def with_clients(file: Path, case: Case, given: argparse.Namespace, where: str) -> Iterator[UnderLoad]:
     """One case under every load."""
     for load in loads(given.rate):
         run = under_load(file, case, load, given.objects, SMALL_BYTES, given.seconds, given.objects / given.slow if load.slow else None)
+        write_move(given.out, run, given.objects, SMALL_BYTES, where)
         yield figures_of(run, given.objects, SMALL_BYTES)
 
 
@@ -60,17 +63,19 @@ def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
 def measure(given: argparse.Namespace) -> Report:
     """Everything, told line by line as it comes."""
     where, began_s = machine(), time.monotonic()
+    emptied(given.out, ["moving", "moving_alone"])
     made: list[UnderLoad] = []
     durations: list[Duration] = []
     for case in (case for case in CASES if given.only in (None, case.name)):
         with cluster() as file:
-            for one in with_clients(file, case, given):
+            for one in with_clients(file, case, given, where):
                 made.append(one)
                 for row in (*latency_rows(one), move_row(one)):
                     print("  ".join(row), flush=True)
             for duration in without_clients(file, case, given.objects) if not given.no_durations else ():
                 durations.append(duration)
                 print("  ".join(duration_row(duration)), flush=True)
+    write_durations(given.out, durations, where)
     settings = (
         f"{given.objects:,} objects of {size_text(SMALL_BYTES)} on five servers move to five others; watched {given.seconds:g} s before and after; "
         f"a slow move is held to {given.objects / given.slow:,.0f} objects a second; {time.monotonic() - began_s:.0f} s altogether"
@@ -99,8 +104,7 @@ def main(words: Sequence[str] | None = None) -> int:
     told = text(report)
     (given.out / "moving.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     (given.out / "moving.txt").write_text(told)
-    (given.out / "moving.html").write_text(page(report))
-    print(f"\n{told}\nwrote {given.out}/moving.json, moving.txt and moving.html")
+    print(f"\n{told}\nwrote {given.out}/moving.json, moving.txt and {make_page(given.out).name}")
     return 1 if report.wrong else 0
 
 

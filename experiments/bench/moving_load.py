@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -25,7 +25,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.objects.operations import read, write
 from ares.operation.effects import Effect, Gather, Operation, Together
-from experiments.bench.closed_loop import ClosedLoop, Loop, Record
+from experiments.bench.closed_loop import ClosedLoop, Record
 from experiments.bench.generator import READY, Preload, say
 from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, Begun, Values
@@ -143,7 +143,7 @@ class Clients:
         self._period_s = period_s
         self.operations: list[Watched] = []
 
-    async def run(self, loops: list[Loop]) -> None:
+    async def run(self, loops: Sequence[ClosedLoop | Preload]) -> None:
         """A task for each."""
         start_s = time.perf_counter()
         async with asyncio.TaskGroup() as group:
@@ -154,7 +154,7 @@ class Clients:
         period_s = self._period_s
         return (start_s + (step + phase) * period_s if period_s is not None else -math.inf for step in count())
 
-    async def _through(self, loop: Loop, due: Iterator[float]) -> None:
+    async def _through(self, loop: ClosedLoop | Preload, due: Iterator[float]) -> None:
         """A client that was still busy when its next operation was due has let somebody wait: that one counts from when it was due."""
         for due_s in due:
             waits_s = due_s - time.perf_counter()
@@ -188,7 +188,7 @@ async def work(plan: Plan) -> Outcome:
         clients = Clients(store, stop, None if plan.per_s is None else workload.clients / plan.per_s)
         keys = [workload.key(number) for number in range(workload.keys)]
         writers = range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
-        loops: list[Loop] = [ClosedLoop(writer, workload.read_share, keys, values, record, math.inf) for writer in writers]
+        loops = [ClosedLoop(writer, workload.read_share, keys, values, record, math.inf) for writer in writers]
         gc.collect()
         gc.freeze()
         working = asyncio.create_task(clients.run(loops))

@@ -5,14 +5,15 @@ Sentinel says so, and the one that does need not have the last writes. It is the
 """
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from experiments.bench.peers import Durability, N, Running
-from experiments.bench.processes import await_that, free_ports, installed, programs
+from experiments.bench.processes import free_ports
+from experiments.bench.roles import described, lacking, started
 from experiments.bench.stores import RedisStore
 
 START_S = 15.0
@@ -33,45 +34,24 @@ class Redis(Struct, frozen=True):
 
     def missing(self) -> str | None:
         """Debian's package starts a service of its own on port 6379, which the bench neither needs nor touches."""
-        return None if installed("redis-server") else "redis-server is not installed: sudo apt-get install redis-server"
+        return lacking("redis", self._given(Path(), 0, 0, ["here"]))
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
         """Serves when all replicas have finished their first synchronisation."""
         ports = free_ports(self.n)
-        commands = {}
-        for number, port in enumerate(ports):
-            (directory / f"r{number}").mkdir()
-            commands[f"r{number}"] = self._command(port, directory / f"r{number}", None if number == 0 else ports[0])
-        with programs(directory, commands) as servers:
-            ready = f"connected_slaves:{self.n - 1}"
-
-            def synchronised() -> bool:
-                told = _info(ports[0])
-                return ready in told and told.count("state=online") == self.n - 1
-
-            await_that(synchronised, "that all replicas of Redis follow", START_S, directory / "r0.log")
-            yield Running(RedisStore(f"127.0.0.1:{ports[0]}", self.wait), servers, replica="r2", leader="r0")
-
-    def _command(self, port: int, directory: Path, primary: int | None) -> list[str]:
-        options = {
-            "port": port,
-            "bind": "127.0.0.1",
-            "dir": directory,
-            "save": "",
-            "appendonly": "yes" if self.durability == "fsync" else "no",
-            "appendfsync": "always",
-            "no-appendfsync-on-rewrite": "no",
-            "repl-diskless-sync": "yes",
-            "repl-diskless-sync-delay": 0,
-            "repl-backlog-size": "64mb",
-            "client-output-buffer-limit": "replica 0 0 0",
-            "daemonize": "no",
+        names = [f"r{number}" for number in range(self.n)]
+        hosts = {
+            name: described("redis", name, self._given(directory / name, port, ports[0], names)) for name, port in zip(names, ports, strict=True)
         }
-        words = ["redis-server"]
-        for key, value in options.items():
-            words += [f"--{key}", str(value)]
-        return words if primary is None else [*words, "--replicaof", "127.0.0.1", str(primary)]
+        with started(directory, hosts, START_S) as servers:
+            yield Running(RedisStore(f"127.0.0.1:{ports[0]}", self.wait), servers, replica=names[self.n // 2], leader="r0")
+
+    def _given(self, directory: Path, port: int, primary: int, names: list[str]) -> dict[str, Any]:
+        address = "127.0.0.1"
+        given = {"address": address, "port": port, "hosts": names, "primary_address": address, "primary_port": primary, "user": ""}
+        given |= {"directory": str(directory), "durability": self.durability}
+        return {f"redis_{name}": value for name, value in given.items()}
 
 
 REDIS: tuple[Redis, ...] = (
@@ -80,13 +60,3 @@ REDIS: tuple[Redis, ...] = (
     Redis("redis-aof", durability="fsync", note="asynchronous: an acknowledged write is lost with the primary's disk"),
     Redis("redis-wait-aof", wait=2, durability="fsync", note=_AOF_NOTE),
 )
-
-
-def _info(port: int) -> str:
-    """What the server says of its replication; nothing while it does not answer."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
-            connection.sendall(b"INFO replication\r\n")
-            return connection.recv(65536).decode(errors="replace")
-    except OSError:
-        return ""

@@ -18,7 +18,7 @@ _CRLF = b"\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """One client. ``wait``: replicas that must have a write."""
+    """One client. ``wait``: replicas that must have a write; ``acknowledged``: how many had the last one when WAIT ended, None if it said nothing."""
 
     def __init__(self, wait: int) -> None:
         self._wait = wait
@@ -28,6 +28,7 @@ class Connection(asyncio.Protocol):
         self._size = self._needed = 0
         self._reading = False
         self._loop: Loop | None = None
+        self.acknowledged: int | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport
 
@@ -66,7 +67,11 @@ class Connection(asyncio.Protocol):
         if asked is None:
             self.over.set_result(None)
             return
+        if isinstance(asked, float):
+            asyncio.get_running_loop().call_later(asked, self._next)
+            return
         key, value = asked[0].encode(), asked[1]
+        self.acknowledged = None
         self._reading = value is None
         if value is None:
             self.transport.write(b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key))
@@ -95,10 +100,13 @@ class Connection(asyncio.Protocol):
     def _written(self, data: bytes) -> None:
         assert self._loop is not None
         first, *rest = data.split(_CRLF)
+        self.acknowledged = int(rest[0][1:]) if self._wait and rest[0][:1] == b":" else None
         if first != b"+OK":
             self._loop.failed(first.decode(errors="replace"))
-        elif self._wait and int(rest[0][1:]) < self._wait:
-            self._loop.failed(f"WAIT {self._wait} ended with fewer replicas than that")
+        elif self._wait and (self.acknowledged is None or self.acknowledged < self._wait):
+            self._loop.failed(
+                f"WAIT {self._wait} ended with {self.acknowledged if self.acknowledged is not None else rest[0].decode(errors='replace')}"
+            )
         else:
             self._loop.answered()
         self._next()
@@ -114,6 +122,11 @@ class Connections:
         for connection, loop in zip(self._connections, loops, strict=True):
             connection.go(loop)
         await asyncio.gather(*(connection.over for connection in self._connections))
+
+    @property
+    def acknowledged(self) -> int | None:
+        """By how many replicas the last write of the first connection was."""
+        return self._connections[0].acknowledged
 
     async def close(self) -> None:
         for connection in self._connections:

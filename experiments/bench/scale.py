@@ -5,7 +5,7 @@
     .venv/bin/python -m experiments.bench.scale --only keys,empty
 
 Processor time for each operation is told beside the rate, because all processes share this machine. Prints a table, and writes scale.json, scale.txt
-and scale.html. Exit status 1 if a read returned what nobody wrote.
+and the page report.html. Exit status 1 if a read returned what nobody wrote.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from experiments.bench.page import document, note, table
-from experiments.bench.plot import Axis, Series, line_chart
+from experiments.bench.__main__ import machine
+from experiments.bench.as_runs import make_page, write_samples
 from experiments.bench.processes import end_on_sigterm
 from experiments.bench.samples import Sample
 from experiments.bench.scale_domains import domains
@@ -57,29 +57,6 @@ def told(sample: Sample) -> str:
     return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (f"   WRONG READS: {sample.wrong}" if sample.wrong else "")
 
 
-def page(samples: Sequence[Sample]) -> str:
-    """A chart for every figure of every section, and the tables."""
-    body: list[str] = []
-    for section in dict.fromkeys(sample.section for sample in samples):
-        mine = [sample for sample in samples if sample.section == section]
-        names = list(dict.fromkeys(name for sample in mine for name in sample.figures))
-        body.append(f"<h2>{SECTIONS[section][0]}</h2>")
-        rows = [(it.series, number(it.x), *(number(it.figures[name]) if name in it.figures else "" for name in names)) for it in mine]
-        body.append(table(("", mine[0].axis, *names), rows))
-        body += [_chart(mine, name) for name in names]
-        body += [note(f"wrong read: {what}", bad=True) for sample in mine for what in sample.wrong]
-    return document("how ares grows", body)
-
-
-def _chart(samples: Sequence[Sample], name: str) -> str:
-    lines = []
-    for hue, label in enumerate(dict.fromkeys(sample.series for sample in samples)):
-        mine = [sample for sample in samples if sample.series == label and name in sample.figures]
-        lines.append(Series(label, [(it.x, it.figures[name], f"{label}, {it.axis} {it.x:g}: {number(it.figures[name])}") for it in mine], hue))
-    drawn = max((len(line.points) for line in lines), default=0) > 1
-    return line_chart(f"{name}, by {samples[0].axis}", Axis(samples[0].axis), Axis(name), lines) if drawn else ""
-
-
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(prog="experiments.bench.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -105,8 +82,8 @@ def main(words: Sequence[str] | None = None) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "scale.json").write_bytes(msgspec.json.format(msgspec.json.encode(Scale(samples)), indent=1))
     (given.out / "scale.txt").write_text(text(samples))
-    (given.out / "scale.html").write_text(page(samples))
-    print(f"\nwrote {given.out}/scale.json, scale.txt and scale.html")
+    write_samples(given.out, samples, {name: title for name, (title, _) in SECTIONS.items()}, machine())
+    print(f"\nwrote {given.out}/scale.json, scale.txt and {make_page(given.out).name}")
     return 1 if any(sample.wrong for sample in samples) else 0
 
 

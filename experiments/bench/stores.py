@@ -1,7 +1,7 @@
 """How a generator reaches each kind of store: what a peer tells it, and the clients that come of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -12,11 +12,12 @@ PAUSE_AFTER_TROUBLE_S = 0.01
 
 
 class AresStore(Struct, frozen=True, tag="ares"):
-    """The cluster of a cluster file. One connection for each generator, shared by its clients, as a program would have it."""
+    """The cluster of a cluster file, or a ``domain`` of it. One connection for each generator, shared by its clients, as a program would have it."""
 
     file: str
     fast_read: bool = True
     piggyback: bool = True
+    domain: str | None = None
 
 
 class RedisStore(Struct, frozen=True, tag="redis"):
@@ -59,15 +60,21 @@ class KeyValue(Protocol):
 
     async def write(self, key: str, value: bytes) -> object: ...
 
-    async def close(self) -> None: ...
-
 
 class Coroutines:
-    """Clients that share one ``store``: a task for each. ``errors`` are what its operations fail with."""
+    """Clients that share one ``store``: a task for each. ``errors`` are what its operations fail with, and ``absent`` what a read says of a key
+    without a value, where that is an error.
+    """
 
-    def __init__(self, store: KeyValue, errors: tuple[type[Exception], ...]) -> None:
-        self._store = store
-        self._errors = errors
+    def __init__(
+        self,
+        store: KeyValue,
+        errors: tuple[type[Exception], ...],
+        close: Callable[[], Awaitable[None]],
+        absent: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self._store, self._close = store, close
+        self._errors, self._absent = errors, absent
 
     async def run(self, loops: Sequence[Loop]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -75,11 +82,14 @@ class Coroutines:
                 group.create_task(self._through(loop))
 
     async def close(self) -> None:
-        await self._store.close()
+        await self._close()
 
     async def _through(self, loop: Loop) -> None:
         read, write = self._store.read, self._store.write
         while (asked := loop.ask()) is not None:
+            if isinstance(asked, float):
+                await asyncio.sleep(asked)
+                continue
             key, value = asked
             try:
                 if value is None:
@@ -87,6 +97,8 @@ class Coroutines:
                 else:
                     await write(key, value)
                     loop.answered()
+            except self._absent:
+                loop.answered(None)
             except self._errors as error:
                 loop.failed(f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)

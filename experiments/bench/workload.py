@@ -9,15 +9,21 @@ KEYSPACE_BYTES_MAX = 64 * MIB
 
 
 class Workload(Struct, frozen=True):
-    """A closed loop: each of ``clients`` has one operation outstanding, and begins the next when it is answered.
+    """Each of ``clients`` has one operation outstanding at most.
 
-    ``keys``: how many, all written beforehand. ``read_share``: what part of the operations reads.
+    ``keys``: how many, of which the first ``written`` have a value from the beginning (None: all). ``read_share``: what part of the operations reads.
     """
 
     clients: int
     value_bytes: int = 10
     keys: int = 1000
     read_share: float = 0.5
+    written: int | None = None
+
+    @property
+    def first_written(self) -> int:
+        """How many keys are written beforehand."""
+        return self.keys if self.written is None else self.written
 
     @property
     def name(self) -> str:

@@ -5,8 +5,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from experiments.rounds.beds import MADE, RESERVED
 from experiments.rounds.engine import Engine
 from experiments.rounds.scenario import SCALES, Round, Scenario, protocols_of, scenarios
 
@@ -23,13 +26,22 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     running.add_argument("scenario", nargs="*", metavar="NAME", help="which scenarios (default: all)")
     running.add_argument("--scale", choices=SCALES, default="quick")
     running.add_argument("--protocol", metavar="A,B", help="only these: ARES, ABD, Cassandra, Redis, RedisW, etcd, or names as `list` has them")
+    running.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value of a parameter or of a switch; may be repeated"
+    )
     running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
+    running.add_argument("--check", action="store_true", help="judge what readers and writers saw: a round that is not linearizable fails")
     running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
-    running.add_argument("--testbed", choices=["processes"], default="processes", help="where the rounds run")
+    running.add_argument(
+        "--testbed", choices=(*MADE, *RESERVED), default="processes", help="where the rounds run (default: processes of this machine)"
+    )
+    running.add_argument("--inventory", type=Path, metavar="FILE", help=f"of {', '.join(RESERVED)}: made by `python -m experiments inventory`")
+    running.add_argument("--clients-per-host", type=int, default=250, metavar="N", help="on hosts that are made for it (default: 250)")
     running.add_argument("--seed", type=int, default=1)
     running.set_defaults(run=carry_out)
     reporting = commands.add_parser("report", help="import results and make a page of them")
     reporting.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    reporting.add_argument("--published", type=Path, metavar="DIR", help="the logs that the authors of ARES published: theirs are drawn beside ours")
     reporting.set_defaults(run=report)
 
 
@@ -55,29 +67,45 @@ def _minutes(rounds: list[Round]) -> str:
 
 def carry_out(arguments: argparse.Namespace) -> int:
     """The rounds, then the database and the page. 1 if a round failed."""
-    rounds = [round for scenario in _chosen(arguments.scenario) for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))]
+    rounds = [
+        round
+        for scenario in _chosen(arguments.scenario, arguments.set)
+        for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))
+    ]
+    if arguments.check:
+        rounds = [structs.replace(round, parameters=structs.replace(round.parameters, check=round.parameters.load is None)) for round in rounds]
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
     print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)
-    failed = Engine(arguments.results, arguments.seed, lambda line: print(line, flush=True)).run(rounds, arguments.resume)
+    if arguments.clients_per_host < 1:
+        raise BadInput("a host has at least one client; nothing was begun")
+    hosts = (arguments.testbed, arguments.inventory, arguments.clients_per_host)
+    failed = Engine(arguments.results, arguments.seed, lambda line: print(line, flush=True), *hosts).run(rounds, arguments.resume)
     report(arguments)
     for name in failed:
         print(f"failed: {name}; what it left is under {arguments.results}/failed, and --resume does it again")
     return 1 if failed else 0
 
 
-def _chosen(names: list[str]) -> list[Scenario]:
+def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
+    """The scenarios of these names, all if there are none, with other values of parameters."""
     known = scenarios()
     if unknown := [name for name in names if name not in known]:
         raise BadInput(f"there is no scenario {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[name] for name in names or known]
+    return [known[name].changed(given) for name in names or known]
 
 
 def report(arguments: argparse.Namespace) -> int:
     """Import everything that is new, and make the page anew from all of it."""
-    runs = [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed"] if arguments.results.is_dir() else []
+    runs = (
+        [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed" and not path.name.startswith(".")]
+        if arguments.results.is_dir()
+        else []
+    )
     if not runs:
         raise BadInput(f"there are no rounds in {arguments.results}: `python -m experiments run` makes some")
+    if (published := getattr(arguments, "published", None)) is not None:
+        runs.append(published)
     database, page = arguments.results / "results.db", arguments.results / "report.html"
     for words in (["import", *runs, "--into", database], ["report", database, "-o", page]):
         if status := subprocess.run(python("-m", "ares", "results", *words), check=False).returncode:

@@ -1,12 +1,14 @@
-"""One process of a round: it carries some of its clients, each with connections and a log of its own. Started by the engine with a :class:`Work`.
+"""One process of a round: it carries some of its clients, each with connections and a log of its own. What it reads is a :class:`Work`.
 
 A client of ares logs what ares logs (docs/tracing.md); a client of another store gets a line of the same names for each operation.
 """
 
 import asyncio
+import os
 import random
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,35 +22,27 @@ from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.fragment.divide import Sizes
 from ares.machine.loop import run
-from ares.model.configuration import Algorithm, Configuration
-from ares.model.errors import AresError
-from experiments.algorithms import Plain, Register, open_register
+from ares.model.errors import AresError, ObjectNotFound
+from ares.tracing.operation_log import MORE
+from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected
-from experiments.bench.stores import AresStore, Clients, Store
-from experiments.paper_algorithms import PaperAlgorithm
+from experiments.bench.redis_client import Connections
+from experiments.bench.stores import AresStore, CassandraStore, Clients, RedisStore, Store
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
+from experiments.rounds.correctness import NOT_JUDGED, History, value_of
+from experiments.rounds.load_work import make_load, prepare_load
 from experiments.rounds.scenario import Parameters
 
 KEY = "object"
 DOMAIN = "round"
 MOVE_TIMEOUT_S = 120.0
+HEAD_START_MAX_S = 60.0
 
-ALGORITHM_OF = {
-    "ABD": PaperAlgorithm("ABD", "abd"),
-    "ARES_ABD": PaperAlgorithm("AresABD", "abd"),
-    "ARES_EC": PaperAlgorithm("AresEC", "ec"),
-    "ARES_MIXED": PaperAlgorithm("AresABD", "abd"),
-    "COARES_ABD": PaperAlgorithm("CoAresABD", "abd", coverable=True),
-    "COARES_EC": PaperAlgorithm("CoAresEC", "ec", coverable=True),
-    "COARES_ABD_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
-    "COARES_EC_F": PaperAlgorithm("CoAresECF", "ec", coverable=True, fragmented=True),
-}
-"""The protocols of scenarios that are ares's. ABD is that of ARES_ABD without reconfigurations, with two rounds for every operation."""
-
-Role = Literal["create", "read", "write", "reconfigure"]
+Role = Literal["create", "read", "write", "reconfigure", "load"]
 
 
 class Work(Struct, frozen=True):
-    """``clients``: their numbers. ``begin_s``: when the work begins, by the machine's monotonic clock. ``logs``: the directory of the logs."""
+    """``clients``: their numbers. ``logs``: the directory of the logs."""
 
     store: Store
     protocol: str
@@ -56,22 +50,29 @@ class Work(Struct, frozen=True):
     role: Role
     clients: tuple[int, ...]
     seed: int
-    logs: str
-    begin_s: float = 0.0
+    logs: str = "logs"
+
+
+async def the_beginning() -> None:
+    """When the work of the round begins, which ROUND_BEGIN says in seconds since 1970; at once without it, or where the clocks of hosts differ."""
+    wait_s = float(os.environ.get("ROUND_BEGIN") or 0) - time.time()
+    await asyncio.sleep(wait_s if 0 < wait_s < HEAD_START_MAX_S else 0)
 
 
 _MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
 
 
 class ForeignLog:
-    """The log of a client of another store, and of what ares refused before it began an operation."""
+    """The log of a client of another store, and of what ares refused before it began an operation. ``wait``: replicas that Redis's WAIT asks for."""
 
-    def __init__(self, path: Path, client: int) -> None:
+    def __init__(self, path: Path, client: int, wait: int = 0) -> None:
         self._file = path.open("a", encoding="utf-8")
         self._client = str(client)
+        self._wait = wait
         self._count = 0
 
-    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None) -> None:
+    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None, acknowledged: int | None = None) -> None:
+        """``acknowledged``: by how many replicas. A write that fewer had than WAIT asked for is no success; the names are those of published logs."""
         self._count += 1
         line = {
             "asctime": datetime.now(UTC).isoformat(),
@@ -89,7 +90,10 @@ class ForeignLog:
             "op_latency_start": began_s,
             "op_latency_end": ended_s,
             "op_latency": ended_s - began_s,
+            **MORE.get(),
         }
+        if self._wait and operation == "write":
+            line |= {"wait": "Yes", "wait_acks": acknowledged, "majority": self._wait}
         self._file.write(msgspec.json.encode(line).decode() + "\n")
         self._file.flush()
 
@@ -105,6 +109,7 @@ class _Once:
         self._asked = False
         self.began_s = self.ended_s = 0.0
         self.size = 0 if value is None else len(value)
+        self.found: bytes | None = None
         self.error: str | None = None
 
     def ask(self) -> tuple[str, bytes | None] | None:
@@ -115,7 +120,7 @@ class _Once:
         return KEY, self._value
 
     def answered(self, value: bytes | None = None) -> None:
-        self.ended_s = time.perf_counter()
+        self.ended_s, self.found = time.perf_counter(), value
         self.size = len(value) if value is not None else self.size
 
     def failed(self, why: str) -> None:
@@ -127,25 +132,54 @@ class Foreign:
 
     def __init__(self, clients: Clients, log: ForeignLog) -> None:
         self._clients, self._log = clients, log
+        self.last = _Once(None)
 
     async def write(self, value: bytes) -> bool:
         return await self._operate("write", _Once(value))
 
     async def read(self) -> bytes:
         await self._operate("read", _Once(None))
-        return b""
+        return self.last.found or b""
 
     async def _operate(self, operation: str, once: _Once) -> bool:
+        self.last = once
         await self._clients.run([once])
-        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error)
+        acknowledged = self._clients.acknowledged if isinstance(self._clients, Connections) else None
+        self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
 
-def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:
-    """Over these servers; the erasure code with ``parity``, as far as so many servers can have it."""
-    if dap == "abd":
-        return Configuration.abd(servers, allow_no_faults=True)
-    return Configuration.ec(servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True)
+class Witness:
+    """A register, and the history of what its client saw. A write that a newer version forestalled, as coverable ones may be, is not in it."""
+
+    def __init__(self, register: Register, history: History) -> None:
+        self._register, self._history = register, history
+
+    async def write(self, value: bytes) -> bool:
+        invoked_s = time.perf_counter()
+        try:
+            done = await self._register.write(value)
+        except AresError:
+            self._history.add("write", value_of(value), invoked_s, None)
+            raise
+        if done:
+            self._history.add("write", value_of(value), invoked_s, time.perf_counter())
+        elif isinstance(self._register, Foreign):
+            self._history.add("write", value_of(value), invoked_s, None)
+        return done
+
+    async def read(self) -> bytes:
+        invoked_s, found = time.perf_counter(), b""
+        try:
+            found = await self._register.read()
+        except ObjectNotFound:
+            self._history.add("read", None, invoked_s, time.perf_counter())
+            raise
+        if not isinstance(self._register, Foreign):
+            self._history.add("read", value_of(found), invoked_s, time.perf_counter())
+        elif self._register.last.error is None:
+            self._history.add("read", value_of(self._register.last.found), invoked_s, time.perf_counter())
+        return found
 
 
 class Worker:
@@ -153,10 +187,15 @@ class Worker:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self._closing: list[Manager | Clients | ForeignLog] = []
+        self._written: Counter[Register] = Counter()
+        self._closing: list[Manager | Clients | ForeignLog | History] = []
 
     async def run(self) -> None:
         """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
+        if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
+            from experiments.bench.cassandra_client import make_table  # its driver is there only for who measures Cassandra
+
+            await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         try:
             await asyncio.gather(*(self._live(client) for client in self.work.clients))
         finally:
@@ -169,21 +208,55 @@ class Worker:
         work, chance = self.work, random.Random(f"{self.work.seed} {client}")
         if work.role == "reconfigure":
             return await self._reconfigure(client, chance)
+        if work.role == "read" and work.parameters.fresh_after_s:
+            return await self._read_afresh(client, chance)
         register = await self._register(client)
         if work.role == "create":
             return await self._once(register, client == work.clients[0], chance)
-        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        await the_beginning()
+        if work.parameters.check and work.protocol not in NOT_JUDGED:
+            history = History(Path(work.logs), client, KEY)
+            self._closing.append(history)
+            register = Witness(register, history)
+        due_s = time.perf_counter()
         for _ in range(work.parameters.operations):
-            await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
+            if work.parameters.arrivals == "closed":
+                await asyncio.sleep(chance.uniform(0, work.parameters.interval_s))
+            else:
+                due_s += chance.expovariate(2 / work.parameters.interval_s)
+                await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+                MORE.set({"waited": max(0.0, time.perf_counter() - due_s)})
             await self._once(register, work.role == "write", chance)
         return None
+
+    async def _read_afresh(self, client: int, chance: random.Random) -> None:
+        """Each read is that of a new client, which has asked nothing of the domain yet."""
+        algorithm = ALGORITHM_OF[self.work.protocol]
+        await the_beginning()
+        await asyncio.sleep(self.work.parameters.fresh_after_s)
+        for _ in range(self.work.parameters.operations):
+            await asyncio.sleep(chance.uniform(0, self.work.parameters.interval_s))
+            manager = await self._manager(client)
+            store = await manager.domain(DOMAIN)
+            whole = Coverable(store, KEY) if algorithm.coverable else Plain(store, KEY)
+            await self._once(Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance)
+            self._closing.remove(manager)
+            await manager.close()
 
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
         with suppress(AresError):  # it is in the log
             if writes:
-                await register.write(chance.randbytes(self.work.parameters.object_size))
+                await register.write(chance.randbytes(self._size(register)))
             else:
                 await register.read()
+
+    def _size(self, register: Register) -> int:
+        """Of the client's next write."""
+        parameters = self.work.parameters
+        self._written[register] += 1
+        if parameters.load_policy == "fixedsize" or self.work.role == "create":
+            return parameters.object_size
+        return max(1, parameters.object_size * min(self._written[register], parameters.operations) // parameters.operations)
 
     async def _register(self, client: int) -> Register:
         work = self.work
@@ -196,7 +269,8 @@ class Worker:
             if work.protocol == "ARES_MIXED":  # the primitives change under it
                 return Plain(await manager.domain(DOMAIN, create=create), KEY)
             return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
-        log, clients = ForeignLog(self._log_path(client), client), await connected(work.store, 1)
+        wait = work.store.wait if isinstance(work.store, RedisStore) else 0
+        log, clients = ForeignLog(self._log_path(client), client, wait), await connected(work.store, 1)
         self._closing += [clients, log]
         return Foreign(clients, log)
 
@@ -208,7 +282,7 @@ class Worker:
         switches = {name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")}
         if work.protocol == "ABD":
             switches |= {"piggyback": True, "optimised": False}
-        settings = structs.replace(settings, client=structs.replace(settings.client, **switches))
+        settings = structs.replace(settings, client=structs.replace(settings.client, timeout_s=work.parameters.timeout_s, **switches))
         manager = await connect(settings, operation_log=self._log_path(client))
         self._closing.append(manager)
         return manager
@@ -223,7 +297,9 @@ class Worker:
         store, dap = await manager.domain(DOMAIN), ALGORITHM_OF[work.protocol].dap
         refusals = ForeignLog(Path(work.logs) / f"client-{client}-refused.log", client)
         self._closing.append(refusals)
-        await asyncio.sleep(max(0.0, work.begin_s - time.monotonic()))
+        await the_beginning()
+        if parameters.fresh_after_s:  # they take turns
+            await asyncio.sleep(parameters.reconfigure_every_s * (client % parameters.reconfigurers) / parameters.reconfigurers)
         for _ in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
             began_s = time.perf_counter()
@@ -242,5 +318,16 @@ class Worker:
                 await store.reconfigure(wished, timeout_s=MOVE_TIMEOUT_S)
 
 
+def main() -> None:
+    """The work that standard input says."""
+    work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    if work.role == "create" and work.parameters.load is not None:
+        prepare_load(work.store, work.protocol, work.parameters)
+    elif work.role == "load":
+        make_load(work.store, work.protocol, work.parameters, lambda: run(the_beginning()), Path(work.logs))
+    else:
+        run(Worker(work).run())
+
+
 if __name__ == "__main__":
-    run(Worker(msgspec.json.decode(sys.stdin.buffer.read(), type=Work)).run())
+    main()

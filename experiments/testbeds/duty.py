@@ -1,6 +1,9 @@
 """Processes that are slowed: stopped and continued in turns."""
 
+import contextlib
+import os
 import re
+import signal
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,13 +27,7 @@ class Duty:
         """See :meth:`experiments.testbeds.plan.Testbed.slow`; ``candidates``: pids of processes of the host."""
         if not 1 <= percent <= 100:
             raise BadInput(f"a process can be slowed to 1 to 100 percent, not {percent:g}; nothing was changed")
-        try:
-            expression = re.compile(pattern)
-        except re.error as error:
-            raise BadInput(f"{printable(pattern)!r} is not a regular expression ({error}); nothing was changed") from None
-        chosen = [pid for pid in candidates if expression.search(command_line(pid))]
-        if not chosen:
-            raise BadInput(f"no process of this host has {printable(pattern)!r} in its command line; nothing was changed")
+        chosen = matching(pattern, candidates)
         for pid in chosen:
             if former := self._slowed.pop(pid, None):
                 former.close()
@@ -43,6 +40,27 @@ class Duty:
         """Let all of them run."""
         while self._slowed:
             self._slowed.popitem()[1].close()
+
+
+def matching(pattern: str, candidates: Iterable[int]) -> list[int]:
+    """Those with this regular expression in their command line. Raises BadInput if there are none."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise BadInput(f"{printable(pattern)!r} is not a regular expression ({error}); nothing was changed") from None
+    chosen = [pid for pid in candidates if expression.search(command_line(pid))]
+    if not chosen:
+        raise BadInput(f"no process of this host has {printable(pattern)!r} in its command line; nothing was changed")
+    return chosen
+
+
+def kill(pattern: str, candidates: Iterable[int]) -> list[int]:
+    """See :meth:`experiments.testbeds.plan.Testbed.kill`."""
+    chosen = matching(pattern, candidates)
+    for pid in chosen:
+        with contextlib.suppress(ProcessLookupError):  # it is gone already
+            os.kill(pid, signal.SIGKILL)
+    return chosen
 
 
 def command_line(pid: int) -> str:

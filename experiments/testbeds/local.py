@@ -25,7 +25,7 @@ from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from ares.tracing.tree import printable
 from experiments import ENVIRONMENT
 from experiments.testbeds import inventory, nfqueue, slots
-from experiments.testbeds.duty import Duty
+from experiments.testbeds.duty import Duty, kill
 from experiments.testbeds.nfqueue import Shape
 from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_shape
 from experiments.testbeds.slots import State
@@ -211,7 +211,7 @@ class LocalTestbed:
             (given / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
             (given / "sshd_config").write_text(_SSHD_CONFIG.format(address=self._address(host.name)))
             variables: dict[str, inventory.Value] = {"ansible_host": self._address(host.name), **inventory.ssh("root", key, known_hosts)}
-            variables |= {"ansible_control_path_dir": str(control), "ansible_python_interpreter": python()[0]}
+            variables |= {"ares_become": False, "ansible_control_path_dir": str(control), "ansible_python_interpreter": python()[0]}
             variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_python": python()[0]}
             hosts.append(inventory.Host(host.name, host.groups, variables))
         known_hosts.write_text("".join(known))
@@ -290,9 +290,15 @@ class LocalTestbed:
             namespaces.run("tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *bucket)
 
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
+        return self._duty.slow(pattern, percent, self._processes(host))
+
+    def kill(self, host: str, pattern: str) -> list[int]:
+        return kill(pattern, self._processes(host))
+
+    def _processes(self, host: str) -> list[int]:
         self._known(host)
         inside = os.readlink(f"/proc/{self._init(host)}/ns/pid")
-        return self._duty.slow(pattern, percent, [pid for pid in slots.processes(self._namespace(host)) if _pid_namespace(pid) == inside])
+        return [pid for pid in slots.processes(self._namespace(host)) if _pid_namespace(pid) == inside]
 
     def fill(self, host: str, path: str, free_bytes: int) -> None:
         self._known(host)

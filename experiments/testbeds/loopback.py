@@ -5,7 +5,9 @@ holds them while sites are cut apart. It loses no packets, limits no rate and ha
 has them. Everything ends with the process that made it.
 """
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -20,7 +22,7 @@ from ares.model.errors import BadInput
 from ares.tracing.tree import printable
 from experiments import ENVIRONMENT
 from experiments.testbeds import inventory
-from experiments.testbeds.duty import Duty, command_line
+from experiments.testbeds.duty import Duty, command_line, kill
 from experiments.testbeds.plan import HostPlan, LinkPlan, between, check, check_shape
 from experiments.testbeds.relays import Reply, Request
 
@@ -50,7 +52,12 @@ class LoopbackTestbed:
             home = self.home(host.name)
             home.mkdir(parents=True, exist_ok=True)
             variables: dict[str, inventory.Value] = {"ansible_connection": "local", "ansible_host": self._address(host.name)}
-            variables |= {"ansible_python_interpreter": python()[0], "ares_python": python()[0], "ares_service_manager": "process"}
+            variables |= {
+                "ansible_python_interpreter": python()[0],
+                "ares_python": python()[0],
+                "ares_service_manager": "process",
+                "ares_become": False,
+            }
             variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_home": str(home)}
             variables |= {f"common_{name}_directory": str(home / name) for name in ("config", "data", "log", "run")}
             hosts.append(inventory.Host(host.name, host.groups, variables))
@@ -92,9 +99,23 @@ class LoopbackTestbed:
         _refuse("has no disk of its own")
 
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
+        return self.duty.slow(pattern, percent, self.processes(host))
+
+    def kill(self, host: str, pattern: str) -> list[int]:
+        return kill(pattern, self.processes(host))
+
+    def processes(self, host: str) -> list[int]:
+        """What runs on the host."""
         self._known(host)
         home = self.home(host)
-        return self.duty.slow(pattern, percent, [pid for pid in _own_processes() if _belongs(pid, home)])
+        return [pid for pid in _own_processes() if _belongs(pid, home)]
+
+    def end_processes(self) -> None:
+        """Of all hosts: playbooks start them so that they outlive them."""
+        for host in self._hosts:
+            for pid in self.processes(host):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def traffic(self) -> dict[tuple[str, str], int]:
         counts = {(site, other): count for site, other, count in self._ask(Request()).traffic}
@@ -143,11 +164,13 @@ def testbed(hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Pat
         made = LoopbackTestbed(hosts, directory, network, relays)
         try:
             made.write()
+            made.end_processes()  # those of one that was killed
             for link in links:
                 made.delay(link.site, link.other, link.delay_ms, link.jitter_ms, link.loss)
             yield made
         finally:
             made.duty.end()
+            made.end_processes()
             made.inventory.unlink(missing_ok=True)
 
 

@@ -63,6 +63,9 @@ class Testbed(Protocol):
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
         """Processes of the host whose command line has this regular expression run ``percent`` of the time, until they are given 100; their pids."""
 
+    def kill(self, host: str, pattern: str) -> list[int]:
+        """End processes of the host whose command line has this regular expression, by SIGKILL; their pids."""
+
     def fill(self, host: str, path: str, free_bytes: int) -> None:
         """Leave so much room on the disk ``path`` of the host, one of its HostPlan.disks: all that was there already stays."""
 

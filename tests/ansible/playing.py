@@ -1,9 +1,12 @@
 """Playbooks as a person runs them, on "hosts" that are directories and ports of this machine."""
 
 import asyncio
+import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ares
@@ -17,6 +20,18 @@ PYTHON = python()[0]
 PROGRAMS = Path(PYTHON).parent
 
 MISSING = "ansible-core is not installed: pip install 'ares-storage[ansible]'"
+
+
+def module_of(name: str) -> ModuleType:
+    """A module of the collection; what modules share is found as ansible finds it."""
+    if str(PLAYBOOKS / "collections") not in sys.path:
+        sys.path.append(str(PLAYBOOKS / "collections"))
+    spec = importlib.util.spec_from_file_location(f"ares_{name}_module", COLLECTION / "plugins" / "modules" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 def environment(place: Path) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The module `cluster_file`: it makes a cluster that passes every check, adds servers to it, and changes nothing else."""
 
-import importlib.util
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from ares.cluster.settings import Settings
 from ares.model.errors import AresError
 
-from .playing import COLLECTION, MISSING
+from .playing import MISSING, module_of
 
 pytest.importorskip("ansible.release", reason=MISSING)
 
@@ -16,10 +15,7 @@ pytest.importorskip("ansible.release", reason=MISSING)
 @pytest.fixture(scope="module")
 def module():
     """The module itself, which lies in no package."""
-    spec = importlib.util.spec_from_file_location("ares_cluster_file_module", COLLECTION / "plugins" / "modules" / "cluster_file.py")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    return module_of("cluster_file")
 
 
 def server(number, **more):

@@ -47,8 +47,8 @@ def test_every_variable_of_a_role_is_described(role):
 def test_variables_that_a_role_uses_have_a_value(role):
     """What begins with the name of a role is a default, registered, or set as a fact; a misspelt one would be found by nobody until that host."""
     home = COLLECTION / "roles" / role
-    text = "\n".join(path.read_text() for path in [*home.rglob("tasks/*.yml"), *home.rglob("templates/*")])
-    known = set(yaml.safe_load((home / "defaults" / "main.yml").read_text()))
+    text = "\n".join(path.read_text() for path in [*home.rglob("tasks/*.yml"), *home.rglob("templates/*"), *home.rglob("vars/*.yml")])
+    known = {name for path in home.glob("[dv]*/main.yml") for name in yaml.safe_load(path.read_text())}
     known |= set(re.findall(rf"(?:register: |^ +)({role}_\w+)(?:$|:)", text, re.MULTILINE))
     given = {"common": {"common_process", "common_peer", "common_peer_packages", "common_ask_only"}}.get(role, set())
     assert set(re.findall(rf"(?<![\w.]){role}_\w+", text)) - known - given == set()

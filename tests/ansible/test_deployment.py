@@ -1,4 +1,4 @@
-"""A cluster that playbooks deploy on this machine: up, the same again, other settings one process at a time, gone."""
+"""A cluster that playbooks deploy on this machine: up, other settings one process at a time, gone."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ares
+from experiments.testbeds.local import obstacle
 
 from .playing import MISSING, inventory, play
 
@@ -55,7 +56,7 @@ async def test_a_cluster_is_deployed_upgraded_and_destroyed(tmp_path):
 
 
 async def deployed(place: Path, hosts: Path, file: Path) -> None:
-    """It works, nobody else can read its secrets, none of them is told, and nothing changes the second time."""
+    """It works, nobody else can read its secrets, and none of them is told."""
     first = (await play("deploy", hosts, "-vvv", "--diff")).well()
     async with ares.connect(file) as store:
         await store.write("greeting", b"hello")
@@ -74,8 +75,9 @@ async def deployed(place: Path, hosts: Path, file: Path) -> None:
     assert refused.status != 0
     assert "-e destroy=trial" in refused.output
     assert len(pids(place)) == 4
-    again = (await play("deploy", hosts)).well()
-    assert again.changed == 0, again.output
+    if obstacle() is not None:  # test_deployment_by_ssh.py does it twice
+        again = (await play("deploy", hosts)).well()
+        assert again.changed == 0, again.output
 
 
 async def upgraded(place: Path, hosts: Path, file: Path) -> None:

@@ -2,18 +2,17 @@
 
 import json
 import shutil
-import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.bench import baseline
 from experiments.bench.__main__ import main
+from experiments.bench.as_runs import make_page, write_samples
 from experiments.bench.figures import Figure, Point, Report
-from experiments.bench.page import page
-from experiments.bench.plot import Axis, Series, bars, line_chart
+from experiments.bench.processes import BenchError
 from experiments.bench.samples import Sample
-from experiments.bench.scale import page as scale_page
 from experiments.bench.scale import text as scale_text
 from experiments.bench.text import text
 
@@ -36,31 +35,18 @@ def test_the_smallest_bench(tmp_path, capsys):
     told = (tmp_path / "bench.txt").read_text()
     assert all(store in told for store in STORES)
     assert told in capsys.readouterr().out
-    check_page((tmp_path / "bench.html").read_text(), charts=1)
+    shown = points_in(tmp_path)
+    assert set(shown) == {f"{store}_10_1" for store in STORES}
+    for store, point in zip(STORES, report["points"], strict=True):
+        assert shown[f"{store}_10_1"][0]["per_s"] == pytest.approx(point["per_s"]["median"], rel=1e-3)
 
 
-class Page(HTMLParser):
-    """Counts what a page has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: "list[tuple[str, str | None]]") -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attributes if name in ("src", "href")]
-
-
-def check_page(html: str, charts: int) -> None:
-    """Self-contained, and with so many charts that are XML."""
-    found = Page()
-    found.feed(html)
-    assert "script" not in found.tags
-    assert found.links == []
-    assert found.tags.count("svg") == charts
-    for piece in html.split("<svg ")[1:]:
-        ElementTree.fromstring("<svg " + piece.split("</svg>")[0] + "</svg>")
+def points_in(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """By the run's name the points that the page of ``out`` shows."""
+    page = (out / "report.html").read_text()
+    data = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
+    assert data["notes"] == []
+    return {run["path"].rpartition("/")[2]: run["load"]["points"] for run in data["runs"] if run["load"]}
 
 
 def point(peer: str = "etcd", clients: int = 1, median: float = 10.0, **others: object) -> Point:
@@ -81,9 +67,9 @@ def test_the_baseline_is_shown_beside_todays_ratio(tmp_path):
     baseline.save(report(point(peer="redis", median=5.0)), kept)
     assert len(baseline.load(kept)) == 2
     today = report(point(median=2.0))
-    for shown in (text(today, baseline.load(kept)), page(today, baseline.load(kept))):
-        assert "2.00 [4.00]" in shown
-        assert "x is not installed" in shown
+    shown = text(today, baseline.load(kept))
+    assert "2.00 [4.00]" in shown
+    assert "x is not installed" in shown
 
 
 def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
@@ -95,21 +81,25 @@ def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
     assert "~" not in quiet
 
 
-def test_the_page_has_a_curve_for_each_store():
-    html = page(report(*(point(peer, clients, 10.0 * clients) for peer in ("etcd", "redis") for clients in (1, 32))), {})
-    check_page(html, charts=1)
-    assert html.count("<circle") == 4
-
-
-def test_charts_take_what_there_is():
-    assert line_chart("nothing", Axis("x"), Axis("y"), []) == ""
-    assert bars("nothing", "op/s", []) == ""
-    for log in (True, False):
-        ElementTree.fromstring(line_chart("one & only <point>", Axis("x", log), Axis("y", log), [Series("s", [(0.0, 0.0, "<here>")], 0)]))
-    ElementTree.fromstring(bars("nothing done", "op/s", [("a", 0.0)]))
-
-
-def test_what_grows_is_told_and_drawn():
-    samples = [Sample("keys", "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count}) for count in (1, 100)]
+def test_what_grows_is_told_and_kept_as_runs(tmp_path):
+    samples = [Sample("keys", "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count, "cost": float("inf")}) for count in (1, 100)]
+    samples.append(Sample("clients", "EC", "clients", 5, {"op/s": 20.0, "failed": 3.0}))
     assert scale_text(samples).count("op/s 10") == 2
-    check_page(scale_page(samples), charts=2)
+    for _ in range(2):  # those of the last bench are replaced
+        write_samples(tmp_path, samples, {"keys": "Keys", "clients": "Clients"}, "here")
+        make_page(tmp_path)
+    found = points_in(tmp_path)
+    assert {name: [point["figures"] for point in points] for name, points in found.items()} == {
+        "ABD_0": [{"bytes": 7.0}],
+        "ABD_1": [{"bytes": 700.0}],
+        "EC_2": [{}],
+    }
+    assert [(point["clients"], point["per_s"], point["failed"]) for point in found["EC_2"]] == [(5, 20.0, 3)]
+
+
+def test_a_page_that_cannot_be_made_is_told_and_the_rounds_stay(tmp_path):
+    write_samples(tmp_path, [Sample("keys", "ABD", "keys", 1, {"op/s": 10.0})], {"keys": "Keys"}, "here")
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(BenchError, match="no page was made of"):
+        make_page(tmp_path)
+    assert len(list((tmp_path / "rounds").rglob("load.json"))) == 1

@@ -1,8 +1,10 @@
 """Rounds with real processes: what they leave, a server that is killed in one, one that fails, and going on."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +14,15 @@ from ares.model.errors import BadInput
 from experiments import ENVIRONMENT
 from experiments.rounds import engine as subject
 from experiments.rounds.engine import Engine
+from experiments.rounds.playing import RoundFailed
 from experiments.rounds.scenario import Fault, Parameters, Round
+from experiments.testbeds import slots
+from experiments.testbeds.local import obstacle
 
-pytestmark = pytest.mark.process
+MISSING = None if Path(python()[0]).with_name("ansible-playbook").exists() else "ansible-core is not installed: pip install 'ares-storage[ansible]'"
+pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
+SMALL = Parameters(servers=3, parity=1, operations=4, interval_s=0.2, readers=2)
 SHORT = Parameters(servers=4, parity=2, operations=5, interval_s=0.2, readers=2, reconfigurers=1, reconfigurations=1, reconfigure_every_s=0.5)
 
 
@@ -37,7 +44,7 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
     assert described["provenance"]["seed"] == 7
     events = lines(directory / "events.jsonl")
     assert [event["event"] for event in events] == ["phase", "crash", "phase"]
-    operations = [line for path in directory.glob("client-*.log") for line in lines(path)]
+    operations = [line for path in directory.glob("logs/*/client-*.log") for line in lines(path)]
     done = {op: [line["status"] for line in operations if line["op"] == op] for op in ("read", "write", "reconfigure")}
     assert {op: len(statuses) for op, statuses in done.items()} == {"read": 10, "write": 5, "reconfigure": 1}
     assert set(done["read"] + done["write"]) == {"SUCCESS"}  # one crash of four is survived
@@ -53,22 +60,70 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
         assert database.execute("select count(*) from operations where op in ('read', 'write', 'recon')").fetchone() == (16,)
 
 
-def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(subject, "HEAD_START_S", 1.0)
+@pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
+def test_rounds_on_testbed_local_go_over_ssh_and_leave_nothing(tmp_path):
     told: list[str] = []
-    quick = Parameters(servers=3, parity=1, operations=2, interval_s=0.0)
+    before = slots.status()
+    rounds = [round_of("ARES_ABD", SMALL, (Fault("crash", at_share=0.5, server=2),)), round_of("ARES_EC", SMALL)]
+    rounds += [round_of("REDIS_W", SMALL)] if shutil.which("redis-server") else []
+    assert Engine(tmp_path, 1, told.append, "local").run(rounds, resume=False) == [], told
+    for round in rounds:
+        directory = tmp_path / "short" / round.name
+        operations = [line for path in directory.glob("logs/*/client-*.log") for line in lines(path) if line["op"] in ("read", "write")]
+        assert sorted(line["op"] for line in operations) == ["read"] * 8 + ["write"] * 4
+        assert {line["status"] for line in operations} == {"SUCCESS"}
+        assert {path.name for path in (directory / "logs").iterdir()} >= {"server0", "writer0", "reader0"}
+        assert json.loads((directory / "inventory.json").read_text())["all"]["hosts"]["server0"]["ansible_ssh_private_key_file"]
+    crash = [event for event in lines(tmp_path / "short" / rounds[0].name / "events.jsonl") if event["event"] == "crash"]
+    assert [event["server"] for event in crash] == ["server2"]
+    assert slots.status() == before
+
+
+def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path):
+    told: list[str] = []
     impossible = Parameters(servers=3, parity=1, operations=2, interval_s=0.0, block_min=7)
+    quick = Parameters(servers=3, parity=1, operations=2, interval_s=0.0)
     rounds = [round_of("COARES_ABD_F", impossible), round_of("ARES_ABD", quick)]
     assert Engine(tmp_path, 1, told.append).run(rounds, resume=False) == ["short/COARES_ABD_F_servers-3_1"]
-    assert "FAILED: RoundFailed: clients ended with status" in told[0]
-    assert (tmp_path / "failed" / "short" / "COARES_ABD_F_servers-3_1.1" / "failure.json").exists()
+    assert "FAILED: writer0: Create the object: " in told[0]
+    assert "it ended with status 1" in told[0]
+    assert "\n" not in told[0]
+    aside = tmp_path / "failed" / "short" / "COARES_ABD_F_servers-3_1.1"
+    assert json.loads((aside / "failure.json").read_text())["error"] in told[0]
+    assert "BadInput" in (aside / "logs" / "writer0" / "create.out").read_text()
     assert (tmp_path / "short" / "ARES_ABD_servers-3_1" / "outcome.json").exists()
+
+
+def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_path, monkeypatch):
+    told: list[str] = []
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path / "events.jsonl"))
+
+    monkeypatch.setattr(subject._OneRound, "run", full)
+    monkeypatch.setattr(subject.Beds, "bed", lambda _: None)
+    assert Engine(tmp_path, 1, told.append).run([round_of()], resume=False) == ["short/ARES_EC_servers-4_1"]
+    assert "FAILED: this machine cannot write" in told[0]
+    assert "No space left on device" in told[0]
+
+
+def test_after_a_host_was_lost_the_testbed_is_made_again(tmp_path, monkeypatch):
+    made = []
+
+    def lost(*_: object) -> None:
+        raise RoundFailed("server0: cannot be reached: no route", ["server0"])
+
+    monkeypatch.setattr(subject._OneRound, "run", lost)
+    monkeypatch.setattr(subject.Beds, "_made", lambda *_: made.append(1) or object())
+    rounds = [round_of(iteration=number) for number in (1, 2)]
+    assert len(Engine(tmp_path, 1, [].append).run(rounds, resume=False)) == 2
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize(
     ("protocol", "parameters", "why"),
     [
-        ("CASSANDRA", Parameters(servers=11), "Cassandra has 3 nodes here, and 11 are asked for"),
+        ("ARES_ABD", Parameters(placement="1E+2U", client_site="U"), "servers at several sites need hosts with networks of their own"),
         ("ETCD", Parameters(object_size=8 * 2**20), "etcd takes values of 1568768 bytes at most"),
     ],
 )

@@ -36,7 +36,9 @@ def test_the_rounds_of_a_scenario_differ_in_their_names(name, scale):
     assert rounds
     assert len({round.name for round in rounds}) == len(rounds)
     assert all(len(round.name) < 200 and "/" not in round.name for round in rounds)
-    assert all(round.protocol in OF_ARES or not round.faults for round in rounds)
+    of_others = [round for round in rounds if round.protocol not in OF_ARES and round.faults]
+    assert all(round.parameters.bad != "nobody" for round in of_others)
+    assert not any(round.protocol in OF_ARES and fault.server == "leader" for round in rounds for fault in round.faults)
 
 
 def test_all_quick_rounds_take_less_than_half_an_hour():
@@ -75,6 +77,40 @@ def test_families_of_protocols():
     with pytest.raises(BadInput, match="no protocol 'Mongo'"):
         protocols_of("Mongo")
     assert set(OF_ARES) < set(PROTOCOLS)
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ("[fixed.load]\nkeys = 5\nwritten = 6", "no more written keys than keys"),
+        ("[fixed.load]\nclients = 0", "above 0"),
+        ("[fixed.load]\noffered = [-1.0]", "above 0"),
+        ("[fixed.load]\nkeyz = 5", "keyz"),
+        ("[fixed]\nbad = 'killed leader'", "bad = 'killed leader' is for a load"),
+        ("[fixed]\narrivals = 'open'\ninterval_s = 0.0", "open arrivals need an interval_s"),
+        ("[fixed]\nread_share = 1.5", "read_share 1.5"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(tmp_path, table, why):
+    text = f"title = ''\nseen_in = ''\nprotocols = ['ABD']\n[quick]\n[paper]\n{table}\n"
+    with pytest.raises(BadInput, match=why):
+        written(tmp_path, text)
+
+
+def test_who_is_bad_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
+    head = (
+        "title = ''\nseen_in = ''\nprotocols = ['ABD', 'ETCD']\n[paper]\n[quick]\nbad = ['nobody', 'killed replica', 'slowed leader']\n[fixed.load]\n"
+    )
+    rounds = list(written(tmp_path, head).rounds("quick"))
+    assert [(round.protocol, round.parameters.bad) for round in rounds] == [
+        *(("ABD", "nobody"), ("ETCD", "nobody"), ("ABD", "killed replica"), ("ETCD", "killed replica"), ("ETCD", "slowed leader"))
+    ]
+    assert [[(fault.event, fault.server) for fault in round.faults] for round in rounds] == [
+        *([], [], [("crash", "replica")], [("crash", "replica")], [("slow", "leader")])
+    ]
+    assert rounds[-1].name == "ETCD_bad-slowed-leader_1"
+    with pytest.raises(BadInput, match="no load can be made for COARES_EC"):
+        written(tmp_path, head.replace("'ABD'", "'COARES_EC'"))
 
 
 def test_how_long_the_work_takes():

@@ -55,3 +55,18 @@ def test_it_may_be_left_out(path: Path) -> None:
 def test_what_is_no_address_of_its_own_is_refused(path: Path, address: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         written(path, address)
+
+
+def test_processes_on_several_hosts_may_have_the_same_address_on_their_own_host(tmp_path: Path) -> None:
+    file = create(tmp_path / "c", Plan(servers=3, consensus=0, host="10.0.0.1", security="none")).path
+    text = file.read_text()
+    ports = [line.split(":")[1].rstrip('"') for line in text.splitlines() if line.startswith("http")]
+    for number, port in enumerate(ports):
+        text = text.replace(f"127.0.0.1:{port}", "127.0.0.1:7410").replace(f"10.0.0.1:{7400 + number}", f"10.0.0.{number}:7400")
+    file.write_text(text)
+    assert {server.http for server in Settings.load(file).servers.values()} == {"127.0.0.1:7410"}
+    file.write_text(text.replace("10.0.0.2:7400", "10.0.0.1:7401"))
+    with pytest.raises(
+        BadInput, match=r"server\[2\]\.http: expected one of its own, but '127\.0\.0\.1:7410 on 10\.0\.0\.1' is also server\[1\]\.http"
+    ):
+        Settings.load(file)

@@ -227,3 +227,19 @@ def test_mutated_logs_never_stop_an_import(tmp_path: Path) -> None:
     counted = "SELECT lines >= malformed + passed_over + (SELECT count(*) FROM operations o WHERE o.file_id = files.id) FROM files"
     assert {whole for (whole,) in rows(tmp_path / "results.db", counted)} == {1}
     assert figures(tmp_path / "results.db")
+
+
+def test_logs_below_a_run_belong_to_it(tmp_path: Path) -> None:
+    round = tmp_path / "runs" / "scenario" / "round"
+    write(round / "run.json", {"scenario": "s", "algorithm": "ABD"})
+    for host in ("h1", "h2"):
+        write(round / "logs" / host / "client-1.log", own("read", 1, clientID=host))
+    write(round / "events.jsonl", {"time": "2026-11-22T10:00:00+00:00", "event": "crash"})
+    write(round / "logs" / "other" / "run.json", {"scenario": "of its own"})
+    write(round / "logs" / "other" / "client-1.log", own("read", 1))
+    into = tmp_path / "results.db"
+    assert imported(into, tmp_path / "runs").operations == 3
+    assert imported(into, tmp_path / "runs").files == 0
+    counted = "SELECT scenario, count(*) FROM measured o JOIN runs r ON r.id = o.run_id GROUP BY 1 ORDER BY 1"
+    assert [tuple(row) for row in rows(into, counted)] == [("of its own", 1), ("s", 2)]
+    assert [tuple(row) for row in rows(into, "SELECT count(*) FROM runs")] == [(2,)]

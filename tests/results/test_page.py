@@ -107,7 +107,7 @@ def test_it_is_complete_in_itself_and_runs_no_script_but_its_own(database):
 
 def test_figures_are_those_of_the_summary(data, database):
     assert_same_figures(data, database)
-    assert data["totals"] == {"runs": 4, "operations": 4 * 80 + 3, "failed": 2, "malformed": 0}
+    assert data["totals"] == {"runs": 4, "operations": 4 * 80 + 3, "failed": 2, "malformed": 0, "points": 0}
     assert any("2 operations failed" in note for note in data["notes"])
 
 
@@ -188,8 +188,8 @@ def test_what_runs_say_of_themselves_is_bounded(tmp_path):
     write_run(tmp_path / "runs/large", [line("read", "r", 0, 1)], provenance={"text": "x" * 10**6})
     page = page_of(imported(tmp_path, tmp_path / "runs"))
     data = data_of(page)
-    assert len(data["parameters"]) == 24
-    assert max(len(run["parameters"]) for run in data["runs"]) == 12
+    assert len(data["parameters"]) == 32
+    assert max(len(run["parameters"]) for run in data["runs"]) == 16
     assert "too long for a page" in data["runs"][-1]["provenance"]
     assert len(page) < 300_000
 

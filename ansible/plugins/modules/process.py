@@ -50,6 +50,25 @@ options:
     description: How long it may take to end on SIGTERM, before it is killed.
     type: float
     default: 30
+  needs:
+    description: What has to be on the host before it is started, C(path), a pattern or the name of a program, and C(how) to get it.
+    type: list
+    elements: dict
+    default: []
+  ready:
+    description:
+      - How the process says that it serves, which is waited for. C(address) is where, as HOST:PORT; C(send) is sent there, and C(expect) is a regular
+        expression that the answer must match. Without them a connection is enough.
+    type: dict
+    default: {}
+  ready_s:
+    description: How long that may take. It ends at once where the process has ended.
+    type: float
+    default: 120
+  ended_s:
+    description: How long to wait for the end of a command that ends by itself. It fails where the command does. 0 does not wait.
+    type: float
+    default: 0
 author:
   - the ares project (@ares-storage)
 """
@@ -61,6 +80,7 @@ EXAMPLES = r"""
     pid_file: /run/ares/s0.pid
     log: /var/log/ares/s0.log
     user: ares
+    ready: {address: "127.0.0.1:7410", send: "GET /health HTTP/1.0\r\n\r\n", expect: "^HTTP/1.. 200"}
 """
 
 RETURN = r"""
@@ -74,95 +94,34 @@ status:
   returned: always
 """
 
-import contextlib
-import os
-import pwd
-import signal
-import subprocess
 import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-
-POLL_S = 0.05
-KILL_S = 5.0
-ENDED = "ZX"
-"""States of processes that are no more: nobody waits for them, perhaps because the machine's first process does not."""
-
-SAYING_HOW_IT_ENDED = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
+from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, ended_with, found, lacking, last_lines, run, serves, stop
 
 
-def started(pid: int) -> str | None:
-    """When the process started, in ticks since the machine did, and which run of the machine that is; None if there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] in ENDED else f"{fields[19]} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
-    except (OSError, IndexError):
-        return None
+def await_serving(parameters: dict, pid_file: Path) -> str:
+    """Why it does not serve; empty if it does."""
+    deadline = time.monotonic() + parameters["ready_s"]
+    while why := serves(parameters["ready"]):
+        if not found(pid_file):
+            return "it has ended"
+        if time.monotonic() > deadline:
+            return f"it does not serve after {parameters['ready_s']:g} s: {why}"
+        time.sleep(POLL_S)
+    return ""
 
 
-def found(pid_file: Path) -> int:
-    """The pid of the process that the file names, if it runs; 0 if not."""
-    try:
-        pid, _, when = pid_file.read_text().strip().partition(" ")
-        return int(pid) if when and started(int(pid)) == when else 0
-    except (OSError, ValueError):
-        return 0
-
-
-def ended_with(path: str | None) -> int | None:
-    """The exit status that was written there."""
-    try:
-        return int(Path(path).read_text()) if path else None
-    except (OSError, ValueError):
-        return None
-
-
-def run(parameters: dict, pid_file: Path) -> int:
-    """Start the command; returns its pid."""
-    command = parameters["command"]
-    if parameters["exit_status"]:
-        Path(parameters["exit_status"]).unlink(missing_ok=True)
-        command = ["/bin/sh", "-c", SAYING_HOW_IT_ENDED, "sh", parameters["exit_status"], *command]
-    environment = os.environ | {key: str(value) for key, value in parameters["environment"].items()}
-    other = {}
-    if parameters["user"]:
-        account = pwd.getpwnam(parameters["user"])
-        if account.pw_uid != os.geteuid():
-            groups = os.getgrouplist(account.pw_name, account.pw_gid)
-            other = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
-        environment |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
-    with open(parameters["log"] or os.devnull, "ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=parameters["directory"],
-            env=environment,
-            start_new_session=True,
-            umask=0o077,
-            **other,
-        )
-    new = pid_file.with_name(f"{pid_file.name}.new")
-    new.write_text(f"{process.pid} {started(process.pid)}\n")
-    new.replace(pid_file)
-    return process.pid
-
-
-def stop(pid: int, pid_file: Path, patience_s: float) -> bool:
-    """End the process and what it started in its session; whether it is gone."""
-    for number, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, KILL_S)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, number)
-        deadline = time.monotonic() + wait_s
-        while found(pid_file):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(POLL_S)
-        else:
-            return True
-    return False
+def await_end(parameters: dict, pid_file: Path) -> str:
+    """Why the command has not ended well; empty if it has."""
+    deadline = time.monotonic() + parameters["ended_s"]
+    while found(pid_file):
+        if time.monotonic() > deadline:
+            return f"it still runs after {parameters['ended_s']:g} s"
+        time.sleep(POLL_S)
+    status = ended_with(parameters["exit_status"])
+    return "" if status == 0 else "it was killed" if status is None else f"it ended with status {status}"
 
 
 def act(module: AnsibleModule) -> dict:
@@ -174,12 +133,21 @@ def act(module: AnsibleModule) -> dict:
     starts = state == "restarted" or (state == "started" and not pid and not done)
     stops = state in ("stopped", "restarted") and bool(pid)
     leaves_file = state == "stopped" and pid_file.exists()
+    if starts and (why := lacking(parameters["needs"])):
+        module.fail_json(msg=f"{why}. Nothing was started")
     if (starts or stops or leaves_file) and not module.check_mode:
-        if stops and not stop(pid, pid_file, parameters["stop_s"]):
+        if stops and stop({pid_file: pid}, parameters["stop_s"]):
             module.fail_json(msg=f"process {pid}, named by {pid_file}, cannot be ended, not even by SIGKILL")
         if state in ("stopped", "restarted"):
             pid_file.unlink(missing_ok=True)
         pid = run(parameters, pid_file) if starts else 0
+    if state != "stopped" and not module.check_mode:
+        serving = state != "query" and parameters["ready"]
+        why = await_serving(parameters, pid_file) if serving else await_end(parameters, pid_file) if parameters["ended_s"] else ""
+        if why:
+            what = " ".join(parameters["command"] or [pid_file.stem])[:200]
+            module.fail_json(msg=f"{what}: {why}. {last_lines(parameters['log'] or '')}")
+        pid = found(pid_file)
     return {"changed": starts or stops or leaves_file, "pid": pid, "status": ended_with(parameters["exit_status"])}
 
 
@@ -197,6 +165,10 @@ def main() -> None:
             "user": {"type": "str", "default": ""},
             "directory": {"type": "path", "default": "/"},
             "stop_s": {"type": "float", "default": 30.0},
+            "needs": {"type": "list", "elements": "dict", "default": []},
+            "ready": {"type": "dict", "default": {}},
+            "ready_s": {"type": "float", "default": 120.0},
+            "ended_s": {"type": "float", "default": 0.0},
         },
         required_if=[("state", "started", ["command"]), ("state", "restarted", ["command"]), ("once", True, ["exit_status"])],
         supports_check_mode=True,

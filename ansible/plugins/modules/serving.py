@@ -44,16 +44,14 @@ waited_s:
 
 import http.client
 import json
-import os
 import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.ares.storage.plugins.module_utils.processes import ENDED, last_lines
 
 POLL_S = 0.1
 ASK_S = 2.0
-LOG_BYTES = 4096
-LOG_LINES = 8
 
 
 def asked(address: str) -> str:
@@ -77,19 +75,9 @@ def has_ended(pid_file: str) -> bool:
         return False
     try:
         pid = Path(pid_file).read_text().split()[0]
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ENDED
     except (OSError, IndexError):
         return True
-
-
-def last_lines(log: str) -> str:
-    """The end of the log."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
-    except OSError as error:
-        return error.strerror or str(error)
 
 
 def main() -> None:
@@ -108,7 +96,7 @@ def main() -> None:
         ended = has_ended(given["pid_file"])
         if ended or time.monotonic() - began > given["timeout_s"]:
             what = "it has ended" if ended else f"it does not serve after {given['timeout_s']:g} s: {why}"
-            module.fail_json(msg=f"{what}. " + (f"{given['log']} ends with:\n{last_lines(given['log'])}" if given["log"] else "journalctl says more"))
+            module.fail_json(msg=f"{what}. " + (last_lines(given["log"]) or "journalctl says more"))
         time.sleep(POLL_S)
     module.exit_json(changed=False, waited_s=round(time.monotonic() - began, 1))
 

@@ -73,6 +73,7 @@ def _target(url: str) -> "InfluxTarget":
 def _told(report: "ImportReport") -> list[str]:
     lines = [
         f"{report.runs} runs; {report.files} files had something new: {report.operations} operations, {report.events} events, {report.spans} spans"
+        + (f", {report.points} points of load" if report.points else "")
     ]
     if report.read_again:
         lines.append(f"{report.read_again} files had been replaced, and were read again")

@@ -1,7 +1,7 @@
 // One figure of a scenario over one of its parameters: a line for each algorithm; the distribution and the phases of the same runs.
 const PARAMETERS = { __proto__: null, servers: "servers (S)", writers: "writers (W)", readers: "readers (R)", reconfigurers: "reconfigurers (G)", object_size: "object size",
   k: "fragments k", m: "parity m", topology: "places of servers (E: EU, U: US)", clients: "places of clients (w: writers, r: readers)" };
-const FIGURES = { mean: "mean latency", p50: "p50 latency (median)", p99: "p99 latency", throughput: "throughput of one client", failed: "failed operations" };
+const FIGURES = { mean: "mean latency", p50: "p50 latency (median)", p99: "p99 latency", waited: "mean wait before the operation began (open loop)", throughput: "throughput of one client", failed: "failed operations" };
 const parameterName = (name) => PARAMETERS[name] ?? (name === "algorithm" ? "algorithm" : name);
 const parameterWord = (name, value) => (name === "object_size" ? bytes(value) : said(value));
 const share = (operation) => (operation.ok + operation.failed ? (100 * operation.failed) / (operation.ok + operation.failed) : null);
@@ -13,22 +13,23 @@ const figureWord = (value, figure) => (value === null || value === undefined ? M
 function view() {
   const v = { scenario: choose("choices", "scenario", "Scenario", D.scenarios, D.scenarios.reduce((best, name) => (amountOf(name) > amountOf(best) ? name : best))) };
   let runs = D.runs.filter((run) => run.scenario === v.scenario);
+  if (!runs.some((run) => Object.keys(run.operations).length) && runs.some((run) => run.load)) return { ...v, runs: [], lines: [], all: [], values: [], fixed: {}, onlyLoad: true };
   const operations = OPERATIONS.filter((name) => runs.some((run) => run.operations[name]));
   v.operation = choose("choices", "op", "Operation", operations, operations[0]);
-  v.figure = choose("choices", "figure", "Figure", Object.keys(FIGURES), /topology|throughput/.test(v.scenario) ? "throughput" : "mean", (name) => FIGURES[name]);
+  v.figure = choose("choices", "figure", "Figure", Object.keys(FIGURES).filter((name) => name !== "waited" || runs.some((run) => run.operations[v.operation]?.waited)), /topology|throughput/.test(v.scenario) ? "throughput" : "mean", (name) => FIGURES[name]);
   runs = runs.filter((run) => run.operations[v.operation]);
-  const varying = D.parameters.filter((name) => valuesOf(runs, name).length > 1);
-  const most = Math.max(0, ...varying.map((name) => valuesOf(runs, name).length));
-  v.x = choose("choices", "x", "Along the axis", [...varying, "algorithm"], varying.find((name) => valuesOf(runs, name).length === most) ?? "algorithm", parameterName);
+  const varying = D.parameters.filter((name) => variesWithin(runs, name) > 1);
+  const most = Math.max(0, ...varying.map((name) => variesWithin(runs, name)));
+  v.x = choose("choices", "x", "Along the axis", [...varying, "algorithm"], varying.find((name) => variesWithin(runs, name) === most) ?? "algorithm", parameterName);
   v.fixed = {};
   for (const name of varying.filter((each) => each !== v.x)) {
     const groups = new Map();
-    for (const run of runs) if (at(run, name) !== null) add(groups, `${run.algorithm} ${at(run, v.x)}`, at(run, name));
+    for (const run of runs) if (at(run, name) !== null) add(groups, `${run.published} ${run.algorithm} ${at(run, v.x)}`, at(run, name));
     if (![...groups.values()].some((values) => unique(values).length > 1)) continue;
     const values = valuesOf(runs, name), reach = (value) => unique(runs.filter((run) => at(run, name) === value).map((run) => said(at(run, v.x)))).length;
     const preset = values.reduce((best, value) => (reach(value) > reach(best) ? value : best));
     v.fixed[name] = choose("choices", `p-${name}`, parameterName(name), values, preset, (value) => parameterWord(name, value));
-    runs = runs.filter((run) => at(run, name) === null || at(run, name) === v.fixed[name]);
+    runs = withValue(runs, name, v.fixed[name]);
   }
   v.runs = runs.filter((run) => v.x === "algorithm" || at(run, v.x) !== null);
   v.withoutX = runs.length - v.runs.length;
@@ -45,7 +46,7 @@ function view() {
     : inOrder(unique(v.lines.flatMap((line) => line.points.map((point) => point.x))));
   return v;
 }
-const amountOf = (scenario) => D.runs.filter((run) => run.scenario === scenario && Object.keys(run.operations).length).length;
+const amountOf = (scenario) => D.runs.filter((run) => run.scenario === scenario && (run.load || Object.keys(run.operations).length)).length;
 function add(groups, key, value) { if (!groups.has(key)) groups.set(key, []); groups.get(key).push(value); }
 const at = (run, name) => (name === "algorithm" ? run.algorithm : run.parameters[name] ?? null);
 const valuesOf = (runs, name) => inOrder(unique(runs.map((run) => at(run, name)).filter((value) => value !== null)));
@@ -67,9 +68,10 @@ function pointOf(v, x, runs) {
 }
 // Figures that were printed, not runs: those of this scenario, operation and figure whose parameters are the ones looked at.
 function publishedLines(v) {
+  const offered = (name) => valuesOf(D.runs.filter((run) => run.scenario === v.scenario), name);
   const fits = (line) => line.scenario === v.scenario && line.operation === v.operation && line.figure === v.figure && (v.x === line.x || v.x === "algorithm")
-    && Object.entries(line.at).every(([name, value]) => (v.fixed[name] ?? value) === value && valuesOf(v.runs, name).includes(value));
-  return D.published.filter(fits).map((line) => ({ key: `${line.algorithm}, published`, source: line.source, algorithm: line.algorithm, published: true,
+    && Object.entries(line.at).every(([name, value]) => (offered(name).includes(value) ? (v.fixed[name] ?? value) === value : CLIENTS.includes(name)));
+  return D.published.filter(fits).map((line) => ({ key: `${line.algorithm}, published figures`, source: line.source, algorithm: line.algorithm, published: true,
     points: line.points.filter(([x]) => v.x !== "algorithm" || v.fixed[line.x] === x || valuesOf(v.runs, line.x).join() === String(x))
       .map(([x, value]) => ({ x: v.x === "algorithm" ? line.algorithm : x, value, runs: [] })) })).filter((line) => line.points.length);
 }

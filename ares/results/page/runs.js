@@ -132,7 +132,10 @@ function paint() {
   paintings += 1; placed = 0;
   const v = view();
   v.ofScenario = D.runs.filter((run) => run.scenario === v.scenario);
-  paintFigure(v); paintFigureTable(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v);
+  for (const part of ["distribution", "phases", "runs", "timeline", "traces"]) $(part).hidden = Boolean(v.onlyLoad);
+  for (const part of $("figures").querySelectorAll(".hint, figure, #figure-table, #beside")) part.hidden = Boolean(v.onlyLoad);
+  if (!v.onlyLoad) { paintFigure(v); paintFigureTable(v); paintBeside(v); paintDistribution(v); paintPhases(v); paintRuns(v); paintTimeline(v); paintQuorums(v); paintTraces(v); }
+  paintLoad(v);
   document.querySelectorAll(".choices label").forEach((label) => { if (label.dataset.used !== String(paintings)) label.remove(); });
 }
 function follow() {
@@ -153,7 +156,7 @@ addEventListener("afterprint", () => { printing = false; paint(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 $("theme").addEventListener("change", () => set({ theme: $("theme").value || null }));
 document.title = `ares: results of ${D.file}`;
-show("facts", `${D.file}: ${plural(D.totals.runs, "run")}, ${plural(D.totals.operations, "operation")}, ${count(D.totals.failed)} of them failed, ${plural(D.totals.malformed, "malformed line")} in the logs`);
+show("facts", `${D.file}: ${plural(D.totals.runs, "run")}, ${plural(D.totals.operations, "operation")}, ${count(D.totals.failed)} of them failed, ${plural(D.totals.malformed, "malformed line")} in the logs${D.totals.points ? `; ${plural(D.totals.points, "point")} of load` : ""}`);
 show("made", `Made by ares ${D.version} on ${D.made}. Plots over time and of distributions by uPlot (MIT licence, in the source of this page).`);
 show("notes", D.notes.map((note) => make("li", {}, note)));
 follow();

@@ -1,12 +1,9 @@
-"""What moves of a domain amount to, as text and as a page: tables, and latency over time with the stages of the move marked."""
+"""What moves of a domain amount to, as text."""
 
 from collections.abc import Sequence
-from html import escape
 
 from experiments.bench.figures import OTHERS_MAX
-from experiments.bench.moving_figures import KINDS, P99_GOAL, Beside, Duration, Latency, Report, UnderLoad
-from experiments.bench.page import document, note, table
-from experiments.bench.plot import Axis, Series, line_chart
+from experiments.bench.moving_figures import P99_GOAL, Beside, Duration, Latency, Report, UnderLoad
 from experiments.bench.text import number
 from experiments.bench.workload import size_text
 
@@ -91,42 +88,3 @@ def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     cells = [head, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]) for row in cells]
-
-
-def page(report: Report) -> str:
-    """The whole report."""
-    body = [note(report.machine), note(report.settings), *(note(f"wrong read: {what}", bad=True) for what in report.wrong)]
-    if report.loads:
-        body += ["<h2>Latency while a domain moves</h2>", table(HEAD, [row for one in report.loads for row in latency_rows(one)])]
-        body.append(table(MOVE_HEAD, [move_row(one) for one in report.loads]))
-        for one in report.loads:
-            body += [f"<h2>{escape(title(one))}</h2>", *charts(one)]
-    if report.durations:
-        body += ["<h2>How long a move takes</h2>", table(DURATION_HEAD, [duration_row(one) for one in report.durations]), duration_chart(report)]
-    return document("ares while a domain moves", [*body, *(note(words) for words in EXPLAINED)])
-
-
-def charts(one: UnderLoad) -> list[str]:
-    """Latency and rounds over time."""
-    stages = [(at_s, name) for name, at_s in one.stages] + [(one.seconds, "end")]
-    latencies, rounds = [], []
-    for hue, kind in enumerate(KINDS):
-        points = one.curve[kind]
-        latencies.append(Series(f"{kind} p50", [(it.at_s, it.p50_ms, "") for it in points], 2 * hue, marks=False))
-        latencies.append(Series(f"{kind} p99", [(it.at_s, it.p99_ms, "") for it in points], 2 * hue + 1, marks=False))
-        rounds.append(Series(kind, [(it.at_s, it.rounds, "") for it in points], 2 * hue, marks=False))
-    seconds = Axis("seconds after the move began", log=False)
-    return [
-        line_chart(f"Latency: {title(one)}", seconds, Axis("ms"), latencies, stages),
-        line_chart("Rounds of an operation", seconds, Axis("rounds, mean", log=False), rounds, stages),
-    ]
-
-
-def duration_chart(report: Report) -> str:
-    """Seconds for the same number of objects, by the bytes that they have."""
-    lines = []
-    for hue, (case, batch) in enumerate(dict.fromkeys((one.case, one.batch) for one in report.durations)):
-        mine = [one for one in report.durations if (one.case, one.batch) == (case, batch)]
-        points = [(float(one.value_bytes), one.seconds / one.objects * 1e3, f"{one.objects:,} objects in {number(one.seconds)} s") for one in mine]
-        lines.append(Series(f"{case}, batch {'on' if batch else 'off'}", points, hue))
-    return line_chart("Time to move an object", Axis("bytes of an object"), Axis("ms per object"), lines)

@@ -1,0 +1,11 @@
+"""The module `clear`, without Ansible's wrapper (plugins/plugin_utils/plain.py)."""
+
+from __future__ import annotations
+
+from ansible_collections.ares.storage.plugins.plugin_utils.plain import PlainModule
+
+
+class ActionModule(PlainModule):
+    """What Ansible runs on the controller."""
+
+    name = "clear"

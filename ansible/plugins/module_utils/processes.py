@@ -1,0 +1,133 @@
+"""Processes that files name, for modules: whether they run, what their logs say in the end, whether they serve; no service manager is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from glob import glob
+from pathlib import Path
+
+POLL_S = 0.05
+KILL_S = 5.0
+ASK_S = 3.0
+ANSWER_BYTES = 65536
+LOG_BYTES = 4096
+LOG_LINES = 8
+ENDED = "ZX"
+"""States of processes that are no more: nobody waits for them, perhaps because the machine's first process does not."""
+
+SAYING_HOW_IT_ENDED = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
+
+
+def started(pid: int) -> str | None:
+    """When the process started, in ticks since the machine did, and which run of the machine that is; None if there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in ENDED else f"{fields[19]} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+    except (OSError, IndexError):
+        return None
+
+
+def found(pid_file: Path) -> int:
+    """The pid of the process that the file names, if it runs; 0 if not."""
+    try:
+        pid, _, when = pid_file.read_text().strip().partition(" ")
+        return int(pid) if when and started(int(pid)) == when else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def ended_with(path: str | None) -> int | None:
+    """The exit status that was written there."""
+    try:
+        return int(Path(path).read_text()) if path else None
+    except (OSError, ValueError):
+        return None
+
+
+def run(parameters: dict, pid_file: Path) -> int:
+    """Start the command; returns its pid."""
+    command = parameters["command"]
+    if parameters["exit_status"]:
+        Path(parameters["exit_status"]).unlink(missing_ok=True)
+        command = ["/bin/sh", "-c", SAYING_HOW_IT_ENDED, "sh", parameters["exit_status"], *command]
+    environment = os.environ | {key: str(value) for key, value in parameters["environment"].items()}
+    other = {}
+    if parameters["user"]:
+        account = pwd.getpwnam(parameters["user"])
+        if account.pw_uid != os.geteuid():
+            groups = os.getgrouplist(account.pw_name, account.pw_gid)
+            other = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+        environment |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+    with open(parameters["log"] or os.devnull, "ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=parameters["directory"],
+            env=environment,
+            start_new_session=True,
+            umask=0o077,
+            **other,
+        )
+    new = pid_file.with_name(f"{pid_file.name}.new")
+    new.write_text(f"{process.pid} {started(process.pid)}\n")
+    new.replace(pid_file)
+    return process.pid
+
+
+def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
+    """End these processes, by the files that name them, and what they started in their sessions; those that are left."""
+    left = dict(pids)
+    for number, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, KILL_S)):
+        for pid in left.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+        deadline = time.monotonic() + wait_s
+        while (left := {file: pid for file, pid in left.items() if found(file)}) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if not left:
+            break
+    return list(left.values())
+
+
+def lacking(needs: list[dict]) -> str:
+    """What of this is not on the host, each with how to get it; empty if nothing. ``path``: a pattern, or the name of a program."""
+    missing = [need for need in needs if not (glob(need["path"]) if "/" in need["path"] else shutil.which(need["path"]))]
+    return "; ".join(f"{need['path']} is not there: {need['how']}" for need in missing)
+
+
+def serves(ready: dict) -> str:
+    """Why what listens at ``address`` does not answer ``send`` with what ``expect`` matches; empty if it does."""
+    host, _, port = ready["address"].rpartition(":")
+    answer = b""
+    try:
+        with socket.create_connection((host, int(port)), timeout=ASK_S) as connection:
+            connection.sendall(ready.get("send", "").encode())
+            while not re.search(ready.get("expect", "").encode(), answer):
+                piece = connection.recv(ANSWER_BYTES)
+                answer += piece
+                if not piece or len(answer) > ANSWER_BYTES:
+                    return f"{ready['address']} says {answer[-200:].decode(errors='replace')!r}"
+            return ""
+    except (OSError, ValueError) as error:
+        return f"nothing serves at {ready['address']} ({error}{'; it says ' + repr(answer[-200:].decode(errors='replace')) if answer else ''})"
+
+
+def last_lines(log: str) -> str:
+    """The end of the log, as a part of a sentence; empty where there is none."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
+            told = "\n".join(file.read().decode(errors="replace").splitlines()[-LOG_LINES:])
+            return f"{log} ends with:\n{told}" if told else f"{log} is empty"
+    except OSError as error:
+        return f"{log} says nothing: {error.strerror or error}" if log else ""

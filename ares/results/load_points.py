@@ -1,0 +1,139 @@
+"""Points of load: what `load.json` in the directory of a run says, which a generator of load wrote instead of a line for each operation.
+
+It is one line of JSON. A point is what clients of one store went through in some seconds; they waited for their answers (mode "closed"), or
+operations arrived as they liked ("open").
+"""
+
+import sqlite3
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ares.tracing.tree import printable
+
+FILE = "load.json"
+POINTS_MAX = 1000
+SHOWN_MAX = 60
+"""Points of a run that a page shows."""
+
+STEPS_MAX = 400
+"""Of a curve in a page; a longer one is averaged."""
+
+NAME_MAX = 80
+_Count = Annotated[int, Meta(ge=0, le=2**62)]
+_Figure = Annotated[float, Meta(ge=0, le=1e18)]
+_Name = Annotated[str, Meta(max_length=1000)]
+
+
+class LoadLatency(Struct, frozen=True):
+    """Of operations of one kind: of a closed loop from when they began, of an open one from when they were due. ``count`` succeeded."""
+
+    count: _Count
+    p50_s: _Figure
+    p99_s: _Figure
+    mean_s: _Figure
+
+
+class Spread(Struct, frozen=True):
+    """Half of the operations took at most ``p50_s``, 99 of 100 ``p99_s``."""
+
+    p50_s: _Figure
+    p99_s: _Figure
+
+
+class LoadPoint(Struct, frozen=True, omit_defaults=True):
+    """Of an open loop: ``offered_per_s`` were due, ``wait`` until they began and took ``service`` from then on; ``missed`` never began.
+
+    ``longest_pause_s``: the longest time in which nobody's operation was done; of a run with a fault: after it. ``kept``: the throughput under the
+    fault : that before it. ``curve``: operations a second for every 0.1 s. ``pauses``: (seconds from the begin, how long). ``began``: ISO 8601, with
+    a zone. ``server_cpu``: processors, by server. ``figures``: others, by name with unit.
+    """
+
+    clients: _Count
+    mode: Literal["closed", "open"] = "closed"
+    offered_per_s: _Figure | None = None
+    read_share: Annotated[float, Meta(ge=0, le=1)] | None = None
+    seconds: _Figure | None = None
+    per_s: _Figure | None = None
+    read: LoadLatency | None = None
+    write: LoadLatency | None = None
+    wait: Spread | None = None
+    service: Spread | None = None
+    failed: _Count = 0
+    missed: _Count = 0
+    longest_pause_s: _Figure | None = None
+    kept: _Figure | None = None
+    curve: Annotated[list[_Figure], Meta(max_length=100_000)] | None = None
+    server_cpu: dict[_Name, _Figure] | None = None
+    figures: dict[_Name, _Figure] = {}
+    began: str | None = None
+    pauses: list[tuple[_Figure, _Figure]] | None = None
+
+
+class LoadFile(Struct, frozen=True, omit_defaults=True):
+    """``peer``: the store; ``workload`` in a few words; ``fault``: what befell it, as in "a killed leader"; ``wrong``: reads of what nobody wrote."""
+
+    points: Annotated[list[LoadPoint], Meta(max_length=POINTS_MAX)]
+    peer: _Name = ""
+    workload: _Name = ""
+    fault: _Name | None = None
+    wrong: list[str] = []
+
+
+_decode = msgspec.json.Decoder(LoadFile).decode
+
+_SHOWN = (
+    *("clients", "mode", "offered_per_s", "read_share", "seconds", "per_s"),
+    *("read_count", "read_p50_s", "read_p99_s", "read_mean_s", "write_count", "write_p50_s", "write_p99_s", "write_mean_s"),
+    *("wait_p50_s", "wait_p99_s", "service_p50_s", "service_p99_s", "failed", "missed", "longest_pause_s", "kept"),
+)
+"""Of the table `load_points`."""
+
+
+def read_points(line: bytes) -> list[tuple[Any, ...]]:
+    """The rows of a file, each from its number on. Raises ValueError where it is none."""
+    try:
+        file = _decode(line)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"no points of load: {error}") from error
+    return [_row(number, file, point) for number, point in enumerate(file.points, 1)]
+
+
+def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
+    peer, workload, fault = (None if name is None else printable(name)[:NAME_MAX] for name in (file.peer, file.workload, file.fault))
+    latencies = [(each.count, each.p50_s, each.p99_s, each.mean_s) if each else (0, None, None, None) for each in (point.read, point.write)]
+    spreads = [(each.p50_s, each.p99_s) if each else (None, None) for each in (point.wait, point.service)]
+    servers = {"processors of all servers": sum(point.server_cpu.values())} if point.server_cpu else {}
+    figures = {printable(name)[:NAME_MAX]: value for name, value in (point.figures | servers).items()}
+    texts = [msgspec.json.encode(each).decode() if each else None for each in (point.curve, figures)]
+    asked = (point.clients, point.mode, point.offered_per_s, point.read_share, point.seconds, point.per_s)
+    rest = (point.failed, point.missed, point.longest_pause_s, point.kept, *texts)
+    return (number, peer, workload, fault, len(file.wrong), *asked, *latencies[0], *latencies[1], *spreads[0], *spreads[1], *rest)
+
+
+def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
+    """What a page shows of the points of a run; None if it has none."""
+    asked = f"SELECT peer, workload, fault, wrong, {', '.join(_SHOWN)}, curve, figures FROM load_points"
+    of_run = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load')"
+    rows = database.execute(f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, SHOWN_MAX)).fetchall()
+    if not rows:
+        return None
+    points = []
+    for _, _, _, _, *values, curve, figures in rows:
+        point = {name: _shortened(value) for name, value in zip(_SHOWN, values, strict=True) if value is not None}
+        point |= {"curve": _thinned(msgspec.json.decode(curve))} if curve else {}
+        points.append(point | {"figures": {name: _shortened(value) for name, value in msgspec.json.decode(figures or "{}").items()}})
+    peer, workload, fault, wrong = rows[0][:4]
+    return {"peer": peer, "workload": workload or "load", "fault": fault, "wrong": wrong, "points": points}
+
+
+def _thinned(curve: list[float]) -> list[float]:
+    """Seconds between two steps, then the steps."""
+    group = -(-len(curve) // STEPS_MAX)
+    parts = [curve[begin : begin + group] for begin in range(0, len(curve), group)]
+    return [0.1 * group, *(float(f"{sum(part) / len(part):.4g}") for part in parts)]
+
+
+def _shortened(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -1,0 +1,19 @@
+"""Who leads a cluster of etcd, as its members say."""
+
+import http.client
+import json
+
+ASK_S = 2.0
+
+
+def leads(endpoint: str) -> bool:
+    """Whether the member at ADDRESS:PORT says that it is the leader."""
+    connection = http.client.HTTPConnection(endpoint, timeout=ASK_S)
+    try:
+        connection.request("POST", "/v3/maintenance/status", "{}")
+        said = json.loads(connection.getresponse().read(65536))
+        return bool(said["leader"] == said["header"]["member_id"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,97 @@
+"""Points of load (ares/results/load_points.py) of what generators measured; when doubling stops; what a fault cost."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from ares.results.load_points import FILE, LoadFile, LoadLatency, LoadPoint, Spread
+from experiments.bench.generator import BUCKETS_PER_E
+from experiments.bench.load import CURVE_S, Measured, within_s
+from experiments.bench.workload import Workload
+
+
+def point_of(measured: Measured, workload: Workload, *, offered_per_s: float | None = None, curve: bool = False) -> LoadPoint:
+    """``offered_per_s``: of an open loop. ``curve``: with throughput over time, and pauses."""
+    pauses = measured.pauses()
+    return LoadPoint(
+        clients=workload.clients,
+        mode="closed" if offered_per_s is None else "open",
+        offered_per_s=offered_per_s,
+        read_share=workload.read_share,
+        seconds=measured.end_s - measured.begin_s,
+        per_s=measured.per_s,
+        read=_latency(measured.reads),
+        write=_latency(measured.writes),
+        wait=_spread(measured.waits),
+        service=_spread(measured.services),
+        failed=sum(measured.troubles.values()),
+        missed=measured.missed,
+        longest_pause_s=max(length_s for _, length_s in pauses),
+        curve=measured.curve() if curve else None,
+        server_cpu=measured.server_cpu or None,
+        began=began(measured.begin_s),
+        pauses=pauses if curve else None,
+    )
+
+
+def began(begin_s: float) -> str:
+    """A moment of the machine's monotonic clock as the calendar has it."""
+    return datetime.fromtimestamp(time.time() - time.perf_counter() + begin_s, UTC).isoformat()
+
+
+def _latency(counts: Mapping[int, int]) -> LoadLatency | None:
+    if not counts:
+        return None
+    total = sum(counts.values())
+    mean_s = sum(math.exp(number / BUCKETS_PER_E) * count for number, count in counts.items()) / total
+    return LoadLatency(total, within_s(counts, 0.5), within_s(counts, 0.99), mean_s)
+
+
+def _spread(counts: Mapping[int, int]) -> Spread | None:
+    return Spread(within_s(counts, 0.5), within_s(counts, 0.99)) if counts else None
+
+
+def goes_on(rates: Sequence[float], growth: float) -> bool:
+    """Whether it is worth to double the clients once more: the last doubling, or the one before it, added more than ``growth`` to the best rate.
+
+    One point that was disturbed does not end the curve.
+    """
+    if len(rates) < 3:
+        return True
+    return max(rates[-2:]) > (1 + growth) * max(rates[:-2])
+
+
+def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
+    """The point of a run in which a fault struck ``at_s`` after its begin: what was kept of the throughput, and the longest pause from then on.
+
+    Raises :class:`ValueError` if the fault was not within the run.
+    """
+    curve, pauses = point.curve or [], point.pauses or []
+    before, after = curve[: math.floor(at_s / CURVE_S)], curve[math.ceil(at_s / CURVE_S) :]
+    if at_s < 0 or not before or not after:
+        raise ValueError(f"the fault came {at_s:.1f} s after the begin of {len(curve) * CURVE_S:.1f} s that were measured")
+    quiet, loud = sum(before) / len(before), sum(after) / len(after)
+    kept, figures = loud / quiet if quiet else None, {**point.figures, "fault at (s)": at_s}
+    return structs.replace(point, kept=kept, longest_pause_s=longest_pause_s(pauses, at_s), figures=figures)
+
+
+def longest_pause_s(pauses: Sequence[tuple[float, float]], begin_s: float = 0.0, end_s: float = math.inf) -> float:
+    """Of the part of the time from ``begin_s`` to ``end_s``."""
+    return max((min(at_s + length_s, end_s) - max(at_s, begin_s) for at_s, length_s in pauses), default=0.0)
+
+
+def write_load(directory: Path, file: LoadFile) -> None:
+    """As `load.json` in ``directory``, whole or not at all."""
+    part = directory / f"{FILE}.part"
+    part.write_bytes(msgspec.json.encode(file) + b"\n")
+    part.rename(directory / FILE)
+
+
+def read_load(path: Path) -> LoadFile:
+    """Raises :class:`msgspec.MsgspecError` if it is none."""
+    return msgspec.json.decode(path.read_bytes(), type=LoadFile)

@@ -1,0 +1,87 @@
+"""What is run on a host of another store: the Ansible role says it (ansible/roles), for the hosts of a round and for the bench alike.
+
+Only what the roles of redis, etcd and cassandra need is understood here: their defaults, in order, then vars/main.yml, and the templates. Variables
+that follow from an inventory have to be given.
+"""
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jinja2
+import msgspec
+import yaml
+from msgspec import Struct
+
+from experiments.bench.processes import await_that, programs
+
+COLLECTION = Path(__file__).parents[2] / "ansible"
+
+
+class Need(Struct, frozen=True):
+    path: str
+    how: str
+
+
+class Described(Struct, frozen=True):
+    """``files``: contents by their paths in the directory. ``ready``: see the module `process` of the collection."""
+
+    command: list[str]
+    needs: list[Need]
+    ready: dict[str, str]
+    files: dict[str, str]
+
+
+def described(role: str, host: str, given: Mapping[str, Any]) -> Described:
+    """What the role runs on this host with these variables."""
+    home = COLLECTION / "roles" / role
+    known: dict[str, Any] = {"inventory_hostname": host, **given}
+    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined, autoescape=False)
+    environment.globals["lookup"] = lambda _kind, name: environment.from_string((home / "templates" / name).read_text()).render(known)
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [filled(each) for each in value]
+        return environment.from_string(value).render(known) if isinstance(value, str) else value
+
+    for file in ("defaults", "vars"):
+        for name, value in yaml.safe_load((home / file / "main.yml").read_text()).items():
+            known.setdefault(name, given[name] if name in given else filled(value))
+    return msgspec.convert(known[f"{role}_process"] | {"files": known[f"{role}_files"]}, Described)
+
+
+def lacking(role: str, given: Mapping[str, Any]) -> str | None:
+    """What the role needs that is not on this machine, and how to get it."""
+    needs = described(role, "here", given).needs
+    return f"{role}: {why}" if (why := _processes().lacking(msgspec.to_builtins(needs))) else None
+
+
+@contextlib.contextmanager
+def started(directory: Path, hosts: Mapping[str, Described], timeout_s: float) -> Iterator[dict[str, int]]:
+    """Run them all at once, each in directory/NAME, until they serve; pids by name. Raises NotStarted."""
+    for name, host in hosts.items():
+        for place in ("data", "logs"):
+            (directory / name / place).mkdir(parents=True)
+        for path, content in host.files.items():
+            (directory / name / path).parent.mkdir(exist_ok=True)
+            (directory / name / path).write_text(content)
+    serves = _processes().serves
+    with programs(directory, {name: host.command for name, host in hosts.items()}) as servers:
+        for name, host in hosts.items():
+            await_that(lambda ready=host.ready: not serves(ready), f"that {name} serves", timeout_s, directory / f"{name}.log")  # type: ignore[misc]
+        yield servers
+
+
+def _processes() -> ModuleType:
+    """What the modules of the collection know of processes; it needs no Ansible."""
+    spec = importlib.util.spec_from_file_location("ares_module_processes", COLLECTION / "plugins" / "module_utils" / "processes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

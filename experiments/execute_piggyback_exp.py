@@ -1,0 +1,10 @@
+"""The papers' script of the scenario piggyback; experiments/papers.py has its flags."""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+from experiments.papers import execute
+
+if __name__ == "__main__":
+    sys.exit(execute("piggyback"))

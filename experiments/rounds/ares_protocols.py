@@ -1,0 +1,23 @@
+"""The protocols of scenarios that are ares's: algorithm and configuration."""
+
+from ares.model.configuration import Algorithm, Configuration
+from experiments.paper_algorithms import PaperAlgorithm
+
+ALGORITHM_OF = {
+    "ABD": PaperAlgorithm("ABD", "abd"),
+    "ARES_ABD": PaperAlgorithm("AresABD", "abd"),
+    "ARES_EC": PaperAlgorithm("AresEC", "ec"),
+    "ARES_MIXED": PaperAlgorithm("AresABD", "abd"),
+    "COARES_ABD": PaperAlgorithm("CoAresABD", "abd", coverable=True),
+    "COARES_EC": PaperAlgorithm("CoAresEC", "ec", coverable=True),
+    "COARES_ABD_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
+    "COARES_EC_F": PaperAlgorithm("CoAresECF", "ec", coverable=True, fragmented=True),
+}
+"""The protocols of scenarios that are ares's. ABD is that of ARES_ABD without reconfigurations, with two rounds for every operation."""
+
+
+def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:
+    """Over these servers; the erasure code with ``parity``, as far as so many servers can have it."""
+    if dap == "abd":
+        return Configuration.abd(servers, allow_no_faults=True)
+    return Configuration.ec(servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True)

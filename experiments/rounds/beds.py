@@ -1,0 +1,182 @@
+"""Where rounds run: a testbed that is made for them on this machine, or machines that an inventory names."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NoReturn
+
+from msgspec import Struct, structs
+
+from ares.model.errors import BadInput
+from experiments.rounds.layout import HostSeen, wanted
+from experiments.rounds.playing import environment, listed, program
+from experiments.rounds.scenario import Round
+from experiments.testbeds import local, loopback
+from experiments.testbeds.plan import Testbed
+
+MADE = ("local", "processes")
+RESERVED = ("emulab", "fed4fire", "aws")
+DIRECTORY = "/var/lib/ares-round"
+"""Of a round on a host that has files of its own."""
+
+PROGRAM = "/var/lib/ares-round-program"
+_CHECKOUT = Path(__file__).parents[2]
+
+
+class Bed(Struct, frozen=True):
+    """A testbed with its hosts. ``variables``: of all hosts in a round."""
+
+    name: str
+    testbed: Testbed
+    inventory: Path
+    hosts: Mapping[str, HostSeen]
+    variables: Mapping[str, Any]
+
+    def directories(self) -> dict[str, str]:
+        """Of the round, by host."""
+        return {host.name: str(host.variables.get("round_directory") or _home(host)) for host in self.hosts.values()}
+
+
+def _home(host: HostSeen) -> str:
+    return f"{host.variables['ares_home']}/round" if "ares_home" in host.variables else DIRECTORY
+
+
+def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
+    """The hosts of what `ansible-inventory --list` says, in its order."""
+    variables = tree.get("_meta", {}).get("hostvars", {})
+    groups: dict[str, list[str]] = {}
+    for group, members in tree.items():
+        if group not in ("_meta", "all", "ungrouped"):
+            for host in members.get("hosts", []):
+                groups.setdefault(host, []).append(group)
+    return {host: HostSeen(host, tuple(names), variables.get(host, {})) for host, names in groups.items() if host != "localhost"}
+
+
+class Beds:
+    """One testbed at a time for all rounds.
+
+    ``place``: of Ansible's own files, and of hosts that are directories. ``inventory``: of reserved machines.
+    """
+
+    def __init__(self, name: str, rounds: Sequence[Round], place: Path, inventory: Path | None, clients_per_host: int) -> None:
+        if (name in RESERVED) != (inventory is not None):
+            raise BadInput(f"--inventory FILE goes with {', '.join(RESERVED)}: `python -m experiments inventory` makes one. Nothing was begun")
+        if name == "local" and (why := local.obstacle()):
+            raise BadInput(why.replace("Testbed processes needs no root", "`--testbed processes` needs no root"))
+        program("ansible-playbook")
+        self.name = name
+        self._rounds, self._place, self._inventory, self._clients_per_host = rounds, place, inventory, clients_per_host
+        self._stack = ExitStack()
+        self._bed: Bed | None = None
+        place.mkdir(parents=True, exist_ok=True)
+
+    def bed(self) -> Bed:
+        """The testbed, made if there is none. Raises BadInput, NamespaceFailed."""
+        if self._bed is None:
+            with ExitStack() as stack:
+                self._bed = self._made(stack)
+                self._stack = stack.pop_all()
+        return self._bed
+
+    def _made(self, stack: ExitStack) -> Bed:
+        ready: dict[str, Any] = {"ares_service_manager": "process", "round_client_environment": {"PYTHONPATH": str(_CHECKOUT)}}
+        testbed: Testbed
+        if self._inventory is not None:
+            stack.enter_context(_alone(self._inventory))
+            testbed = ReservedTestbed(self._inventory, self._place)
+            ready |= {"round_client_environment": {"PYTHONPATH": f"{PROGRAM}/experiments.zip"}, "round_program": PROGRAM}
+            ready |= {"round_program_archive": str(_archive(self._place / "experiments.zip"))}
+        elif self.name == "local":
+            made = local.LocalTestbed(wanted(self._rounds, self._clients_per_host), [], None)
+            made.make()
+            stack.callback(made.remove)
+            testbed = made
+        else:
+            plans = [structs.replace(plan, disks={}) for plan in wanted(self._rounds, self._clients_per_host)]
+            testbed = stack.enter_context(loopback.testbed(plans, [], self._place / "processes"))
+            ready["round_user"] = ""
+        hosts = seen(listed(testbed.inventory, self._place))
+        return Bed(self.name, testbed, testbed.inventory, hosts, ready)
+
+    def discard(self) -> None:
+        """A host of it was lost: one that was made is made again."""
+        if self.name in MADE:
+            self.close()
+
+    def close(self) -> None:
+        """Remove what was made."""
+        self._bed = None
+        self._stack.close()
+
+
+def _archive(path: Path) -> Path:
+    """What clients of rounds run, for hosts without a checkout: Python imports it from the archive."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for source in sorted((_CHECKOUT / "experiments").rglob("*.py")):
+            archive.write(source, source.relative_to(_CHECKOUT))
+    return path
+
+
+@contextlib.contextmanager
+def _alone(inventory: Path) -> Iterator[None]:
+    """No other engine uses this inventory meanwhile: two on the same hosts would end each other's rounds."""
+    try:
+        descriptor = os.open(inventory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadInput(f"{inventory} cannot be read: {error.strerror}. Nothing was begun") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise BadInput(f"another run works on the hosts of {inventory}; nothing was begun") from None
+    finally:
+        os.close(descriptor)
+
+
+class ReservedTestbed:
+    """Machines elsewhere: a server there can be killed; what needs the machine itself or the links between sites is refused."""
+
+    def __init__(self, inventory: Path, place: Path) -> None:
+        self.inventory = inventory
+        self._place = place
+
+    def kill(self, host: str, pattern: str) -> list[int]:
+        script = f"pids=$(pgrep -f -- '[{pattern[0]}]{pattern[1:]}') && kill -9 $pids && echo $pids"
+        command = [program("ansible"), host, "-i", str(self.inventory), "--become", "-m", "ansible.builtin.shell", "-a", script]
+        asked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._place, env=environment(self._place), timeout=60)
+        if asked.returncode:
+            raise BadInput(f"no server of {host} was killed: none runs there, or it cannot be reached")
+        return []
+
+    def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
+        _refuse("have the delays that they have")
+
+    def bandwidth(self, host: str, bits_per_s: int | None) -> None:
+        _refuse("have the rates that they have")
+
+    def cut(self, site: str, other: str) -> None:
+        _refuse("are not cut apart")
+
+    def join(self, site: str, other: str) -> None:
+        _refuse("are not cut apart")
+
+    def slow(self, host: str, pattern: str, percent: float) -> list[int]:
+        _refuse("are not slowed")
+
+    def fill(self, host: str, path: str, free_bytes: int) -> None:
+        _refuse("keep the room on their disks")
+
+    def traffic(self) -> dict[tuple[str, str], int]:
+        return {}
+
+    def through(self, site: str, host: str, port: int) -> str:
+        _refuse("are reached by their own addresses")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise BadInput(f"machines of an inventory {what}; testbed local can do that. Nothing was changed")

@@ -1,0 +1,129 @@
+"""What befalls a testbed while a round works, at its times; and each step and fault in the round's events.jsonl."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ares.model.errors import AresError
+from experiments.bench.etcd_leader import leads
+from experiments.rounds.layout import DISK, DISK_BYTES, PATTERNS, PORTS, HostSeen, Layout, store_name
+from experiments.rounds.playing import RoundFailed
+from experiments.rounds.scenario import Fault, Round
+from experiments.testbeds.plan import Testbed
+
+
+def ordered(faults: Sequence[Fault], expected_s: float) -> list[tuple[float, Fault]]:
+    """With the seconds after the beginning of the work at which they are due."""
+    return sorted(((fault.after_s(expected_s), fault) for fault in faults), key=lambda due: due[0])
+
+
+class Befalling:
+    """The faults of one round. ``begins`` and ``ends`` are called from the thread that hears the playbooks."""
+
+    def __init__(self, round: Round, layout: Layout, testbed: Testbed, hosts: Mapping[str, HostSeen], events: Path) -> None:
+        self._round, self._layout, self._testbed, self._hosts, self._events = round, layout, testbed, hosts, events
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._undone: list[Fault] = []
+        self._failed: list[str] = []
+
+    def note(self, event: str, server: str | None = None, detail: str = "") -> None:
+        """A line of events.jsonl."""
+        line = {"time": datetime.now(UTC).isoformat(), "event": event, "server": server, "detail": detail}
+        with self._events.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    def begins(self, after_s: float) -> None:
+        """The work begins in ``after_s`` seconds."""
+        self._thread = threading.Thread(target=self._befall, args=(after_s,))
+        self._thread.start()
+
+    def ends(self) -> None:
+        """The work has ended; no fault follows, and what can be undone is."""
+        if self._thread is None or self._over.is_set():
+            return
+        self._over.set()
+        self._thread.join()
+        self.note("phase", None, "work has ended")
+        for fault in self._undone:
+            with contextlib.suppress(AresError):  # the host is gone, and a round that needs it says so
+                self._undo(fault)
+
+    def require_done(self) -> None:
+        """Raises :class:`RoundFailed` if a fault could not be made."""
+        if self._failed:
+            raise RoundFailed(self._failed[0])
+
+    @contextlib.contextmanager
+    def lasting(self) -> Iterator[None]:
+        """However the round ends, its faults end with it."""
+        try:
+            yield
+        finally:
+            self.ends()
+
+    def _befall(self, after_s: float) -> None:
+        if self._over.wait(after_s):
+            return
+        self.note("phase", None, "work begins")
+        past_s = 0.0
+        for at_s, fault in ordered(self._round.faults, self._round.parameters.expected_s):
+            if self._over.wait(at_s - past_s):
+                self.note("phase", None, f"the work ended before its time: {fault.event}")
+                return
+            past_s = at_s
+            try:
+                self._do(fault)
+            except AresError as error:
+                self._failed.append(f"the fault {fault.event} could not be made: {error}")
+                return
+
+    def _do(self, fault: Fault) -> None:
+        """Told when it is done: what cannot be done is no event."""
+        pattern = PATTERNS[store_name(self._round.protocol)]
+        if fault.event in ("cut", "join"):
+            act = self._testbed.cut if fault.event == "cut" else self._testbed.join
+            act(*fault.sites)
+            self._undone.append(fault)
+            return self.note(fault.event, None, f"{fault.sites[0]} and {fault.sites[1]}")
+        host = self._victim(fault)
+        if fault.event == "crash":
+            self._testbed.kill(host, pattern)
+            return self.note("crash", host, "kill -9")
+        self._undone.append(fault)
+        if fault.event == "slow":
+            self._testbed.slow(host, pattern, fault.percent)
+            return self.note("slow", host, f"{fault.percent} % of a processor")
+        free_bytes = fault.free_bytes if fault.event == "fill" else 2 * DISK_BYTES
+        self._testbed.fill(host, DISK, free_bytes)
+        return self.note(fault.event, host, f"{free_bytes} bytes of its disk are free" if fault.event == "fill" else "all of its disk is free again")
+
+    def _undo(self, fault: Fault) -> None:
+        if fault.event == "cut":
+            self._testbed.join(*fault.sites)
+        elif fault.event == "slow":
+            self._testbed.slow(self._victim(fault), PATTERNS[store_name(self._round.protocol)], 100)
+        elif fault.event == "fill":
+            self._testbed.fill(self._victim(fault), DISK, 2 * DISK_BYTES)
+
+    def _victim(self, fault: Fault) -> str:
+        servers = self._layout.servers
+        if isinstance(fault.server, int):
+            return servers[fault.server % len(servers)]
+        leader = self._leader()
+        if fault.server == "leader" and leader is not None:
+            return leader
+        return next(server for server in reversed(servers) if server != leader)
+
+    def _leader(self) -> str | None:
+        """Of etcd the one that its members name; Redis's primary is the first; other stores have none."""
+        store = store_name(self._round.protocol)
+        if store == "redis":
+            return self._layout.servers[0]
+        if store == "etcd":
+            return next((server for server in self._layout.servers if leads(f"{self._hosts[server].address}:{PORTS['etcd']}")), None)
+        return None

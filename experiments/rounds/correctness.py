@@ -1,0 +1,90 @@
+"""Whether what clients saw in a round is what one register could have shown them: histories, and the check of them (ares/testing/verify).
+
+A client writes a line for each operation (`*.history`, as `ares-cli check-history` reads it), by the monotonic clock of its machine. Clocks of
+different machines are not compared: such a round is undecided. Objects that are files are not judged, since a write of one is a write of many blocks.
+"""
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ares.model.errors import BadInput
+from ares.testing.verify.history import Event, dump, load
+from ares.testing.verify.linearizability import check
+
+SUFFIX = ".history"
+NOT_JUDGED = ("COARES_ABD_F", "COARES_EC_F")
+HISTORY = "checked.history"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def value_of(content: bytes | None) -> str | None:
+    """How a value is called in a history; None: there was none."""
+    return None if content is None else hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+def first_value(seed: int, client: int, size: int) -> bytes:
+    """What the client that makes the object writes into it."""
+    return random.Random(f"{seed} {client}").randbytes(size)
+
+
+class History:
+    """The history of one client: a line for each operation, written when it ended. The name of the file says on which machine."""
+
+    def __init__(self, directory: Path, client: int, key: str) -> None:
+        self._file = (directory / f"client-{client}-{BOOT.read_text().strip()}{SUFFIX}").open("ab")
+        self._client, self._key = str(client), key
+
+    def add(self, operation: Literal["read", "write"], value: str | None, invoked: float, responded: float | None) -> None:
+        """``responded``: None if nobody knows whether it took place."""
+        event = Event(self._client, operation, self._key, value, invoked, responded, "unknown" if responded is None else "ok")
+        self._file.write(dump([event]))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def checked(directory: Path) -> str | None:
+    """What is wrong with what the clients of the round in ``directory`` saw, in one sentence; None if nothing is, or nothing was to be checked.
+
+    The verdict goes into `run.json` (``checked``), and all histories into one file, checked.history, for `ares-cli check-history`.
+    """
+    path = directory / "run.json"
+    described = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    parameters = described.get("parameters", {})
+    if not parameters.get("check"):
+        return None
+    verdict, wrong = _judged(directory, described)
+    described["parameters"] = parameters | {"checked": verdict}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=1))
+    return wrong
+
+
+def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None]:
+    """The verdict in a word or two, and what is wrong."""
+    if described.get("algorithm") in NOT_JUDGED:
+        return "not judged: a write of a file is several", None
+    paths = [path for path in sorted(directory.rglob(f"*{SUFFIX}")) if path.name != HISTORY]
+    if not paths:
+        return "undecided", "the clients left no history to check"
+    machines = {path.stem.split("-", 2)[-1] for path in paths}
+    if len(machines) > 1:
+        return "undecided", f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run them on one to check what they saw"
+    size, seed = described["object_size"], described["provenance"]["seed"]
+    try:
+        events = [event for path in paths for event in load(path.read_bytes(), str(path))]
+    except BadInput as error:
+        return "undecided", str(error)
+    key = events[0].key if events else ""
+    events.insert(0, Event("maker", "write", key, value_of(first_value(seed, 1, size)), 0.0, 0.0))
+    (directory / HISTORY).write_bytes(dump(sorted(events, key=lambda event: event.invoked)))
+    report = check(events)
+    if report.violations:
+        return "NOT LINEARIZABLE", f"what clients saw is not linearizable: {report.violations[0].describe()}"
+    if report.undecided:
+        return "undecided", f"whether what clients saw is linearizable was not decided: {report.undecided[0].describe()}"
+    return "linearizable", None

@@ -1,0 +1,215 @@
+"""Which hosts a round has, what each does, and the inventory that tells Ansible so. No I/O.
+
+The testbed may have more hosts than a round needs; the round's inventory has those that take part, with the groups that they have in it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ares.model.errors import BadInput
+from experiments.bench.stores import AresStore, CassandraStore, EtcdStore, RedisStore, Store
+from experiments.rounds.scenario import OF_ARES, Parameters, Round
+from experiments.rounds.worker import Role, Work
+from experiments.testbeds.plan import CLIENTS, HostPlan
+
+CLIENTS_PER_PROCESS = 10
+CONSENSUS = 3
+"""So many members, on the first servers, where reconfigurers work; one without them."""
+
+DISK = "/var/lib/ares-disk"
+DISK_BYTES = 1 << 30
+"""A disk of its own that a host of a testbed gets whose servers are to find theirs full."""
+
+PORTS = {"redis": 6379, "etcd": 2379, "cassandra": 9042}
+KEYSPACE = "bench"
+PATTERNS = {"ares": r" ares server ", "redis": "redis-server", "etcd": r"(^|/)etcd( |$)", "cassandra": "CassandraDaemon"}
+"""How the command lines of servers are known, by store."""
+
+GROUP_OF: dict[Role, str] = {"write": "writers", "read": "readers", "reconfigure": "recons"}
+
+
+class HostSeen(Struct, frozen=True):
+    """A host of the testbed: its groups and variables. ``fast``: the names of directories for rounds, where the testbed says them."""
+
+    name: str
+    groups: tuple[str, ...]
+    variables: Mapping[str, Any]
+
+    @property
+    def site(self) -> str:
+        return str(self.variables.get("ares_site", ""))
+
+    @property
+    def address(self) -> str:
+        return str(self.variables.get("ares_address") or self.variables.get("ansible_host") or self.name)
+
+
+class Layout(Struct, frozen=True):
+    """The hosts of a round by what they do, in order."""
+
+    servers: tuple[str, ...]
+    consensus: tuple[str, ...]
+    writers: tuple[str, ...]
+    readers: tuple[str, ...]
+    recons: tuple[str, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.servers, *self.consensus, *self.writers, *self.readers, *self.recons)))
+
+
+def store_name(protocol: str) -> str:
+    """The store of a protocol, as playbooks call it."""
+    return "ares" if protocol in OF_ARES else "redis" if protocol.startswith("REDIS") else protocol.lower()
+
+
+def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
+    """Hosts for the round. Raises BadInput with what the testbed lacks."""
+    parameters = round.parameters
+    servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
+    members = CONSENSUS if parameters.reconfigurers else 1
+    clients = {
+        group: _clients(group, count, parameters.client_site, hosts.values())
+        for group, count in zip(CLIENTS, (parameters.writers, parameters.readers, parameters.reconfigurers), strict=True)
+    }
+    writers, readers, recons = (clients[group] for group in CLIENTS)
+    return Layout(servers, servers[:members] if round.protocol in OF_ARES else (), writers, readers, recons)
+
+
+def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """At each site as many as the placement says, the site of the clients first; without a placement the first ones."""
+    if not parameters.placement:
+        return _so_many("servers", parameters.servers, [host.name for host in hosts])
+    chosen: tuple[str, ...] = ()
+    for site in sorted(parameters.sites, key=lambda site: site != parameters.client_site):
+        chosen += _so_many(f"servers at site {site}", parameters.sites[site], [host.name for host in hosts if host.site == site])
+    return chosen
+
+
+def _clients(group: str, count: int, site: str, hosts: Iterable[HostSeen]) -> tuple[str, ...]:
+    """All hosts of the group at the site, but no more than there are clients."""
+    there = [host.name for host in hosts if group in host.groups and (not site or host.site == site)]
+    return _so_many(f"{group}{f' at site {site}' if site else ''}", min(count, max(1, len(there))), there)
+
+
+def _so_many(what: str, count: int, names: list[str]) -> tuple[str, ...]:
+    if len(names) < count:
+        raise BadInput(f"{count} hosts are asked for as {what}, and the testbed has {len(names)}")
+    return tuple(names[:count])
+
+
+def wanted(rounds: Iterable[Round], clients_per_host: int) -> list[HostPlan]:
+    """Hosts that are enough for every one of these rounds. The site with the most servers comes first: rounds without a placement are there."""
+    rounds = list(rounds)
+    sites: dict[str, int] = {}
+    for round in rounds:
+        for site, count in round.parameters.sites.items():
+            sites[site] = max(sites.get(site, 0), count)
+    most = max((round.parameters.servers for round in rounds if not round.parameters.placement), default=0)
+    first = max(sites, key=lambda site: sites[site], default="here")
+    sites[first] = max(sites.get(first, 0), most)
+    full = {fault.server for round in rounds for fault in round.faults if fault.event == "fill"}
+    plans = []
+    for site in sorted(sites, key=lambda site: site != first):
+        ending = f"-{site}" if len(sites) > 1 else ""
+        for number in range(sites[site]):
+            plans.append(HostPlan(f"server{number}{ending}", site, ["servers"], {DISK: DISK_BYTES} if number in full and site == first else {}))
+        for group, count in zip(CLIENTS, map(max, *[_counts(round.parameters) for round in rounds], (0, 0, 0)), strict=True):
+            hosts = -(-count // clients_per_host)
+            plans += [HostPlan(f"{group.removesuffix('s')}{number}{ending}", site, [group]) for number in range(hosts)]
+    return plans
+
+
+def _counts(parameters: Parameters) -> tuple[int, int, int]:
+    return parameters.writers, parameters.readers, parameters.reconfigurers
+
+
+def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, dict[str, Work]]:
+    """By host and name: what its processes do in each step. The name begins with that of the step."""
+    parameters = round.parameters
+    once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
+    made: dict[str, dict[str, Work]] = {host: {} for host in layout.hosts}
+
+    def give(host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str) -> None:
+        made[host][f"{name}-{role}-{clients[0]}"] = Work(store, round.protocol, what, role, clients, seed, logs)
+
+    give(layout.writers[0], "create", "create", (1,), parameters, "run")
+    if parameters.load is not None:
+        give(layout.writers[0], "work", "load", (1,), parameters, "logs")
+        return made
+    give(layout.readers[0], "read_file", "read", (1,), once, "run")
+    first = 1
+    for role, group in GROUP_OF.items():
+        hosts, count = getattr(layout, group), getattr(parameters, "reconfigurers" if role == "reconfigure" else group)
+        for host, clients in _shared(tuple(range(first, first + count)), hosts):
+            for some in _groups(clients):
+                give(host, "work", role, some, parameters, "logs")
+                if role != "reconfigure" and (others := tuple(client for client in some if client != 1)):
+                    give(host, "first_read", "read", others, once, "run")
+        first += count
+    return made
+
+
+def _shared(clients: tuple[int, ...], hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """As evenly as can be."""
+    for number, host in enumerate(hosts):
+        begin, end = len(clients) * number // len(hosts), len(clients) * (number + 1) // len(hosts)
+        yield host, clients[begin:end]
+
+
+def _groups(clients: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for first in range(0, len(clients), CLIENTS_PER_PROCESS):
+        yield clients[first : first + CLIENTS_PER_PROCESS]
+
+
+def store_of(round: Round, layout: Layout, hosts: Mapping[str, HostSeen], directory: str) -> Store:
+    """As clients find it. ``directory``: that of the round on a host. A majority of Redis's has a write when WAIT ends."""
+    name = store_name(round.protocol)
+    addresses = [hosts[server].address for server in layout.servers]
+    if name == "ares":
+        return AresStore(f"{directory}/config/cluster.toml")
+    if name == "redis":
+        return RedisStore(f"{addresses[0]}:{PORTS['redis']}", len(addresses) // 2 if round.protocol == "REDIS_W" else 0)
+    if name == "etcd":
+        return EtcdStore(tuple(f"{address}:{PORTS['etcd']}" for address in addresses))
+    return CassandraStore(tuple((address, PORTS["cassandra"]) for address in addresses), KEYSPACE)
+
+
+def command(python: str, names: Sequence[str]) -> str:
+    """A line for the shell that runs the workers of these files at once; it fails if one of them does. Empty if there are none."""
+    if not names:
+        return ""
+    begin = " ".join(f'{python} -m experiments.rounds.worker < work/{name}.json & all="$all $!";' for name in names)
+    return f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; (exit $status)'
+
+
+def inventory_of(
+    round: Round, layout: Layout, hosts: Mapping[str, HostSeen], directories: Mapping[str, str], variables: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """The inventory of the round, as JSON has it. ``directories``: of the round, by host. ``variables``: of all hosts."""
+    full = {layout.servers[fault.server] for fault in round.faults if fault.event == "fill" and isinstance(fault.server, int)}
+    described: dict[str, Any] = {}
+    for name in layout.hosts:
+        given = dict(hosts[name].variables)
+        directory = directories[name]
+        mine = works(round, layout, store_of(round, layout, hosts, directory), seed)[name]
+        python = f"{given['ares_python']} -P" if "ares_python" in given else "/opt/ares/bin/python -P"
+        steps = {step: [work for work in mine if work.startswith(f"{step}-")] for step in ("create", "first_read", "work", "read_file")}
+        last = command(python, steps["read_file"])
+        if last and any(fault.event == "crash" for fault in round.faults):
+            last += " || echo 'the last read failed'"  # so many servers may be gone that it cannot succeed
+        described[name] = given | {
+            "round_directory": directory,
+            "round_files": {f"work/{work}.json": msgspec.json.encode(mine[work]).decode() for work in mine},
+            "round_create_command": command(python, steps["create"]),
+            "round_first_read_command": command(python, steps["first_read"]),
+            "round_command": command(python, steps["work"]),
+            "round_final_read_command": last,
+        }
+        if name in full:
+            described[name]["round_data_directory"] = f"{DISK}/data"
+    groups = {group: {"hosts": {name: {} for name in getattr(layout, group)}} for group in ("servers", "consensus", *CLIENTS)}
+    return {"all": {"hosts": described, "vars": dict(variables), "children": groups}}

@@ -1,0 +1,54 @@
+"""What a fault cost in a load round: the points of `load.json`, and the time of the fault in `events.jsonl`."""
+
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from ares.results.load_points import FILE
+from experiments.bench.measured_points import read_load, under_fault, write_load
+from experiments.rounds.scenario import Parameters
+
+
+class _Event(Struct):
+    time: str
+    event: str = ""
+
+
+def judge_load(directory: Path, parameters: Parameters) -> str | None:
+    """Complete the `load.json` in the directory of a round with what was kept under the fault, and what befell; what is wrong with it, or None.
+
+    Call it when the logs are there; it may be called again.
+    """
+    paths = sorted(directory.rglob(FILE))
+    if not paths:
+        return f"the round left no {FILE}"
+    for path in paths:
+        try:
+            file = read_load(path)
+        except msgspec.MsgspecError as error:
+            return f"{path.name} is none: {error}"
+        if file.wrong:
+            return f"a read returned what nobody wrote: {file.wrong[0]}"
+        if not any(point.per_s for point in file.points):
+            return "no operation succeeded"
+        if parameters.bad == "nobody":
+            continue
+        struck = _struck(directory / "events.jsonl")
+        if struck is None:
+            return f"no server was made bad: {parameters.bad} was asked for"
+        try:
+            points = [under_fault(point, (struck - datetime.fromisoformat(point.began or "")).total_seconds()) for point in file.points]
+        except ValueError as error:
+            return str(error)
+        write_load(path.parent, structs.replace(file, points=points, fault=f"a {parameters.bad}"))
+    return None
+
+
+def _struck(events: Path) -> datetime | None:
+    """When the first server crashed or was slowed."""
+    if not events.exists():
+        return None
+    told = (msgspec.json.decode(line, type=_Event) for line in events.read_bytes().splitlines())
+    return next((datetime.fromisoformat(event.time) for event in told if event.event in ("crash", "slow")), None)

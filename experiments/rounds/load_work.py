@@ -1,0 +1,108 @@
+"""The work of a load round, on one client host: points of load at one store, from few clients to so many that throughput stops growing.
+
+Every store is asked the same: keys of 24 bytes, chosen evenly; a read of a key without a value is answered that there is none, with the messages of
+any other read. Nothing is logged for single operations; the points are in `load.json` (ares/results/load_points.py).
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import structs
+
+from ares.client.connect import connect
+from ares.cluster.settings import Settings
+from ares.machine.loop import run
+from ares.results.load_points import LoadFile, LoadPoint
+from experiments.bench.etcd_leader import leads
+from experiments.bench.load import Generators, Measured, generators
+from experiments.bench.measured_points import goes_on, point_of, write_load
+from experiments.bench.stores import AresStore, EtcdStore, Store
+from experiments.bench.workload import Workload, size_text
+from experiments.rounds.ares_protocols import ALGORITHM_OF, configuration_of
+from experiments.rounds.scenario import Load, Parameters
+
+WARM_S = 0.2
+WARM_UP_S = 0.5
+
+
+def prepare_load(store: Store, protocol: str, parameters: Parameters) -> None:
+    """Before a load round's work: write the keys that are to be there. Raises :class:`BenchError` if they cannot be written."""
+    load = parameters.load
+    assert load is not None
+    if isinstance(store, AresStore):
+        run(_make_domain(store, protocol, parameters))
+    with generators(1) as processes:
+        processes.preload_once(_store_of(store, protocol, parameters), _workload(load, parameters))
+
+
+def make_load(store: Store, protocol: str, parameters: Parameters, await_begin: Callable[[], object], directory: Path) -> None:
+    """The work: all points, when ``await_begin`` has returned; `load.json` in ``directory`` has them. Raises :class:`BenchError`."""
+    load = parameters.load
+    assert load is not None
+    with generators(load.processes) as processes:
+        points = _Points(processes, _store_of(store, protocol, parameters), load, parameters)
+        points.warm_up()
+        await_begin()
+        made = list(points.all(with_curve=parameters.bad != "nobody"))
+    workload = {1.0: "reads only", 0.0: "writes only"}.get(parameters.read_share, f"{parameters.read_share:.0%} reads")
+    write_load(directory, LoadFile(made, protocol, f"{size_text(parameters.object_size)}, {workload}", wrong=points.wrong))
+
+
+def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
+    """As the protocol uses it: clients of etcd talk to the leader."""
+    if isinstance(store, EtcdStore):
+        return EtcdStore(tuple(sorted(store.endpoints, key=lambda endpoint: not leads(endpoint))))
+    if not isinstance(store, AresStore):
+        return store
+    fast_read = protocol != "ABD" and "fast_read" in parameters.switches
+    return structs.replace(store, domain=_domain(protocol), fast_read=fast_read, piggyback=protocol == "ABD" or "piggyback" in parameters.switches)
+
+
+def _workload(load: Load, parameters: Parameters) -> Workload:
+    return Workload(load.clients, parameters.object_size, load.keys, parameters.read_share, load.written)
+
+
+def _domain(protocol: str) -> str:
+    return f"load-{protocol}"
+
+
+async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) -> None:
+    """The domain of this load, over the protocol's primitives."""
+    settings = Settings.load(store.file)
+    servers = [str(server) for server in settings.servers]
+    async with connect(settings) as manager:
+        await manager.domain(_domain(protocol), create=configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity))
+
+
+class _Points:
+    def __init__(self, processes: Generators, store: Store, load: Load, parameters: Parameters) -> None:
+        self._processes, self._store, self._load = processes, store, load
+        self._workload = _workload(load, parameters)
+        self._processes.assume_preloaded(self._workload)
+        self.wrong: list[str] = []
+
+    def warm_up(self) -> None:
+        """Have everybody work for a moment, uncounted."""
+        self._measure(structs.replace(self._workload, clients=min(16, self._load.clients_max)), seconds=WARM_UP_S)
+
+    def all(self, *, with_curve: bool) -> Iterator[LoadPoint]:
+        """Closed loops first, then open ones."""
+        load, workload, rates = self._load, self._workload, list[float]()
+        while True:
+            measured = self._measure(workload, operations=load.operations, seconds=load.seconds)
+            yield point_of(measured, workload, curve=with_curve)
+            rates.append(measured.per_s)
+            if 2 * workload.clients > load.clients_max or not goes_on(rates, load.growth):
+                break
+            workload = structs.replace(workload, clients=2 * workload.clients)
+        workload = structs.replace(workload, clients=load.clients_max)
+        for share in load.offered if max(rates) > 0 else ():
+            offered_per_s = share * max(rates)
+            seconds = min(load.seconds, load.operations / offered_per_s)
+            measured = self._measure(workload, seconds=max(seconds, 2 * WARM_S), per_s=offered_per_s)
+            yield point_of(measured, workload, offered_per_s=offered_per_s)
+
+    def _measure(self, workload: Workload, *, seconds: float, operations: int | None = None, per_s: float | None = None) -> Measured:
+        measured = self._processes.run(self._store, workload, WARM_S, seconds, {}, operations=operations, per_s=per_s)
+        self.wrong += measured.wrong
+        return measured

@@ -1,0 +1,168 @@
+"""Runs playbooks, hears what they do, and says in a sentence why one failed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ares.machine.interpreter import python
+from ares.model.errors import AresError, BadInput
+from ares.tracing.tree import printable
+
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+FORKS = 50
+REASON_CHARACTERS = 300
+_END_S = 10.0
+_SSH = "-o ControlMaster=auto -o ControlPersist=120s -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+MISSING = "ansible-core is not installed: pip install 'ares-storage[ansible]'"
+
+
+class RoundFailed(AresError):
+    """A round did not come to its end; the others can. ``unreachable``: hosts that could not be reached."""
+
+    def __init__(self, reason: str, unreachable: Iterable[str] = ()) -> None:
+        super().__init__(reason)
+        self.unreachable = tuple(unreachable)
+
+
+class PlayFailure(Struct, frozen=True):
+    """What befell a host in a task."""
+
+    host: str
+    task: str
+    reason: str
+    unreachable: bool
+
+
+def reason_of(message: str) -> str:
+    """A module's message as one line: its first sentence, and the last line of the log that it tells."""
+    first, _, log = message.removeprefix("Task failed: ").partition(" ends with:\n")
+    first = re.sub(r"\.? ?[^ ]+$", "", first) if log else first
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    text = " ".join((first.strip().splitlines() or ["it does not say why"])[0].split())
+    return printable(f"{text[:REASON_CHARACTERS]}{f': {last[:REASON_CHARACTERS]}' if last else ''}")
+
+
+def failure_of(event: Mapping[str, Any]) -> PlayFailure | None:
+    """Of an event that the callback told (ansible/plugins/callback/events.py); None if it is none of a failure."""
+    if event.get("event") not in ("failed", "unreachable"):
+        return None
+    task = f"{event.get('play')}: {event.get('task')}" if event.get("play") != event.get("task") else str(event.get("task"))
+    return PlayFailure(str(event.get("host")), task, reason_of(str(event.get("message"))), event["event"] == "unreachable")
+
+
+def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
+    """Why a playbook failed, in a sentence; ``said``: what it wrote to standard error."""
+    if failures:
+        first, more = failures[0], len({failure.host for failure in failures} - {failures[0].host})
+        others = f" ({more} more {'host' if more == 1 else 'hosts'} failed)" if more else ""
+        return f"{first.host}: {'cannot be reached' if first.unreachable else first.task}: {first.reason}{others}"
+    last = [line.strip() for line in said.splitlines() if line.strip()]
+    cause = next((line for line in last if re.match(r"(\[?ERROR|fatal)", line)), last[-1] if last else "it said nothing")
+    return f"ansible-playbook ended with status {status}: {printable(cause[:REASON_CHARACTERS])}"
+
+
+def environment(place: Path) -> dict[str, str]:
+    """For Ansible: nothing of the user's own settings, and what it remembers of hosts is in ``place``."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "ARES_", "OTEL_", "PYTHONDONTWRITEBYTECODE"))}
+    (place / "ansible.cfg").touch()
+    return kept | {
+        "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
+        "ANSIBLE_HOME": str(place / "home"),
+        "ANSIBLE_LOCAL_TEMP": str(place / "tmp"),
+        "ANSIBLE_COLLECTIONS_PATH": str(PLAYBOOKS / "collections"),
+        "ANSIBLE_STDOUT_CALLBACK": "ares.storage.events",
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_SSH_ARGS": _SSH,
+        "ANSIBLE_FORKS": str(FORKS),
+        "ANSIBLE_GATHERING": "smart",
+        "ANSIBLE_CACHE_PLUGIN": "jsonfile",
+        "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(place / "facts"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+    }
+
+
+def program(name: str) -> str:
+    """Of Ansible's programs, that of this interpreter's environment. Raises BadInput if it is not there."""
+    path = Path(python()[0]).parent / name
+    if not path.exists():
+        raise BadInput(MISSING)
+    return str(path)
+
+
+def play(names: Sequence[str], inventory: Path, place: Path, timeout_s: float, hear: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    """Run playbooks one after the other; ``hear`` gets what the callback tells, as it happens.
+
+    Raises :class:`RoundFailed`. However this ends, ansible-playbook has ended, too.
+    """
+    command = [program("ansible-playbook"), "-i", str(inventory), *(str(PLAYBOOKS / f"{name}.yml") for name in names)]
+    failures: list[PlayFailure] = []
+    late = threading.Event()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=place, env=environment(place), start_new_session=True
+        )
+
+        def give_up() -> None:
+            late.set()
+            _end(process)
+
+        timer = threading.Timer(timeout_s, give_up)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                event = _event(line)
+                if failure := failure_of(event):
+                    failures.append(failure)
+                hear(event)
+            status = process.wait()
+        finally:
+            timer.cancel()
+            _end(process)
+        if late.is_set():
+            raise RoundFailed(f"the playbooks still ran after {timeout_s:.0f} s")
+        if status or failures:
+            errors.seek(0)
+            why = told(failures, status, errors.read(1 << 20).decode(errors="replace"))
+            raise RoundFailed(why, {failure.host for failure in failures if failure.unreachable})
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it started in its session."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, number)
+        deadline = time.monotonic() + _END_S
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def listed(inventory: Path, place: Path) -> dict[str, Any]:
+    """An inventory as Ansible understands it. Raises BadInput."""
+    command = [program("ansible-inventory"), "-i", str(inventory), "--list"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place, env=environment(place))
+    if asked.returncode:
+        raise BadInput(f"{inventory} is no inventory: {told([], asked.returncode, asked.stderr)}")
+    found: dict[str, Any] = json.loads(asked.stdout)
+    return found

@@ -1,0 +1,51 @@
+"""Where figures come from: commit, machine, versions, settings of the kernel."""
+
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from ares.model.version import VERSION
+
+_ASK_S = 20.0
+_VERSION_OF = {"redis": ["redis-server", "--version"], "etcd": ["etcd", "--version"], "cassandra": ["java", "--version"]}
+
+
+def provenance(testbed: str, seed: int) -> dict[str, object]:
+    """Of all rounds of a run."""
+    root = Path(__file__).parents[2]
+    models = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {
+        "commit": _said(["git", "-C", str(root), "describe", "--always", "--dirty"]),
+        "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",
+        "load_average": os.getloadavg()[0],
+        "versions": {"ares": VERSION, "cpython": sys.version.split()[0]},
+        "tcp": _kernel("tcp_congestion_control"),
+        "queueing": _kernel("../core/default_qdisc"),
+        "seed": seed,
+        "testbed": testbed,
+    }
+
+
+@cache
+def version_of(store: str) -> str | None:
+    """Of a store's program on this machine, as it says; None if it says nothing."""
+    return _said(_VERSION_OF[store]) if store in _VERSION_OF else None
+
+
+def _said(command: list[str]) -> str | None:
+    """The first line."""
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ASK_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return next(iter(asked.stdout.strip().splitlines()), None)
+
+
+def _kernel(name: str) -> str | None:
+    try:
+        return (Path("/proc/sys/net/ipv4") / name).read_text().strip()
+    except OSError:
+        return None

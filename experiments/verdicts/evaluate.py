@@ -1,0 +1,234 @@
+"""From rows to the verdict on a claim. Pure: nothing is read here, and what is equal going in is equal coming out.
+
+Both sides of a quotient are compared at the same point: runs are paired by iteration and by every parameter that varies on both sides. The value
+is the geometric mean over the pairs of the quotient of their figures.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Filters, Quotient
+
+FEW = 30
+"""Operations on one side; a claim that rests on fewer is marked."""
+
+EXTREMES = {"smallest": 0, "second smallest": 1, "second largest": -2, "largest": -1}
+
+
+class Row(Struct, frozen=True):
+    """The figures of one kind of operation in one run. ``parameters``: the run's, with texts for what is no number. ``run``: its directory."""
+
+    scenario: str
+    algorithm: str
+    op: str
+    parameters: Mapping[str, Any]
+    figures: Mapping[str, float | None]
+    iteration: int | None = None
+    run: str = ""
+
+
+class Comparison(Struct, frozen=True):
+    """A value, what it is of, from how many runs, and how many operations the poorer side has. ``missing``: why there is no value."""
+
+    label: str
+    value: float | None = None
+    holds: bool = False
+    rounds: int = 0
+    operations: int = 0
+    at: str = ""
+    missing: str = ""
+
+
+class Verdict(Struct, frozen=True):
+    """``word``: empty if the claim was not measured yet."""
+
+    claim: Claim
+    word: str
+    comparisons: tuple[Comparison, ...] = ()
+
+    @property
+    def measured(self) -> list[Comparison]:
+        return [each for each in self.comparisons if each.value is not None]
+
+    @property
+    def few(self) -> bool:
+        return any(each.operations < FEW for each in self.measured)
+
+
+class Missing(Exception):
+    """Why a quotient has no value."""
+
+
+def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
+    """The verdict on ``claim``. It is confirmed if every comparison that could be made confirms it, and at least one could."""
+    if claim.of is None:
+        return Verdict(claim, claim.verdict or CANNOT)
+    own = [row for row in rows if row.scenario == claim.scenario]
+    if not own:
+        return Verdict(claim, "")
+    comparisons = tuple(_compare(claim, own, *variant) for variant in _variants(claim))
+    known = [each for each in comparisons if each.value is not None]
+    word = (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED) if known else CANNOT if claim.cannot else ""
+    return Verdict(claim, word, comparisons)
+
+
+def _variants(claim: Claim) -> Iterator[tuple[str, Filters, Quotient, Quotient | None]]:
+    """The quotients that the claim speaks of: a label, the filters of both sides, the quotient, and the one beside it."""
+    assert claim.of is not None
+    for op, algorithm, within, against, pair in itertools.product(
+        claim.each_op or (claim.op,), claim.each or (None,), claim.each_where or ({},), claim.each_to or (None,), claim.each_pair or (None,)
+    ):
+        of, to = {"op": op} | claim.of, None if claim.to is None else {"op": op} | claim.to | (against or {})
+        if pair is not None and to is not None:
+            of, to = of | {"algorithm": pair[0]}, to | {"algorithm": pair[1]}
+        beside = claim.beside
+        if beside is not None:
+            other = beside.op or op
+            beside = Quotient({"op": other} | beside.of, None if beside.to is None else {"op": other} | beside.to)
+        if algorithm is not None:
+            given = {"algorithm": algorithm}
+            of, to = given | of, None if to is None else given | to
+            beside = beside and Quotient(given | beside.of, None if beside.to is None else given | beside.to)
+        words = (op if claim.each_op else "", algorithm or "", _words(within), _words(against or {}), " : ".join(pair or ()))
+        yield ", ".join(filter(None, words)), claim.where | within, Quotient(of, to), beside
+
+
+def _compare(claim: Claim, rows: Sequence[Row], label: str, where: Filters, quotient: Quotient, beside: Quotient | None) -> Comparison:
+    try:
+        value, used, at = _value(rows, where, claim.statistic, quotient)
+        sides = list(used)
+        if beside is not None:
+            other, more, _ = _value(rows, where, claim.statistic, beside)
+            sides += more
+            if not other:
+                raise Missing("the figure that it is compared with is 0")
+            value /= other
+    except Missing as missing:
+        return Comparison(label, missing=str(missing))
+    operations = min(sum(int(row.figures.get("operations") or 0) for row in side) for side in sides)
+    return Comparison(label, value, claim.holds(value), len({row.run for side in sides for row in side}), operations, at)
+
+
+def _value(rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotient) -> tuple[float, list[list[Row]], str]:
+    """The quotient, the rows of its sides, and at which values it was taken. Raises :class:`Missing`."""
+    both = [quotient.of] if quotient.to is None else [quotient.of, quotient.to]
+    shared, at = _shared_extremes(rows, where, both)
+    statistics = [filters.get("statistic", statistic) for filters in both]
+    sides, found = [], []
+    for filters, figure in zip(both, statistics, strict=True):
+        chosen, extremes = _choose(rows, shared | filters)
+        known = [row for row in chosen if _figure(row, figure) is not None]
+        if not known:
+            raise Missing(f"no figure {figure} of {_words(shared | filters)}")
+        sides.append(known)
+        found.append(extremes)
+    if quotient.to is None:
+        return _mean(sides[0], statistics[0]), sides, _at(at | found[0])
+    for key, value in found[0].items():
+        if value == found[1].get(key) and both[0][key] != both[1][key]:
+            raise Missing(f"only one value of {key} was measured")
+    at |= {key: value if found[1].get(key, value) == value else (value, found[1][key]) for key, value in found[0].items()}
+    pairs = _pairs(*sides)
+    if not pairs:
+        raise Missing("no two runs that were made with the same parameters")
+    ratios = [_ratio(_mean(first, statistics[0]), _mean(second, statistics[1])) for first, second in pairs]
+    value = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else 0.0
+    return value, [[row for pair in pairs for row in pair[side]] for side in (0, 1)], _at(at)
+
+
+def _ratio(first: float, second: float) -> float:
+    if not second:
+        raise Missing("the figure that it is compared with is 0")
+    return first / second
+
+
+def _mean(rows: Sequence[Row], statistic: str) -> float:
+    values = [value for row in rows if (value := _figure(row, statistic)) is not None]
+    return sum(values) / len(values)
+
+
+def _figure(row: Row, statistic: str) -> float | None:
+    value = row.figures.get(statistic)
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _shared_extremes(rows: Sequence[Row], where: Filters, both: Sequence[Filters]) -> tuple[Filters, Filters]:
+    """``where`` with values for its extremes: of those that both sides have."""
+    fixed, found = {key: value for key, value in where.items() if value not in EXTREMES}, {}
+    for key, value in where.items():
+        if value in EXTREMES:
+            sides = [{row.parameters.get(key) for row in rows if _fits(row, fixed | _literal(filters))} for filters in both]
+            if empty := [filters for filters, values in zip(both, sides, strict=True) if not values]:
+                raise Missing(f"no run of {_words(fixed | _literal(empty[0]))}")
+            fixed[key] = found[key] = _extreme(key, set.intersection(*sides), value)
+    return fixed, found
+
+
+def _choose(rows: Sequence[Row], filters: Filters) -> tuple[list[Row], Filters]:
+    chosen, found = [row for row in rows if _fits(row, _literal(filters))], {}
+    if not chosen:
+        raise Missing(f"no run of {_words(_literal(filters))}")
+    for key, value in filters.items():
+        if value in EXTREMES:
+            found[key] = _extreme(key, {row.parameters.get(key) for row in chosen}, value)
+            chosen = [row for row in chosen if row.parameters.get(key) == found[key]]
+    return chosen, found
+
+
+def _extreme(key: str, values: set[Any], which: str) -> Any:
+    numbers = sorted(value for value in values if isinstance(value, int | float))
+    if len(numbers) < (2 if which.startswith("second") else 1):
+        raise Missing(f"no run says its {key}" if not numbers else f"only one value of {key} was measured")
+    return numbers[EXTREMES[which]]
+
+
+def _literal(filters: Filters) -> Filters:
+    return {key: value for key, value in filters.items() if value not in EXTREMES and key != "statistic"}
+
+
+def _fits(row: Row, filters: Filters) -> bool:
+    return all(_is(row, key, wanted) for key, wanted in filters.items())
+
+
+def _is(row: Row, key: str, wanted: Any) -> bool:
+    value = row.algorithm if key == "algorithm" else row.op if key == "op" else row.parameters.get(key)
+    if key == "switches":
+        on = str(value or "").split("+")
+        return value is not None and all((word[1:] in on) == (word[0] == "+") for word in str(wanted).split())
+    return bool(value == wanted)
+
+
+def _pairs(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[list[Row], list[Row]]]:
+    """Rows of both sides with equal iterations, and equal values of each parameter that varies on both sides."""
+    varying = sorted(_varying(first) & _varying(second))
+    groups: tuple[dict[Any, list[Row]], dict[Any, list[Row]]] = (defaultdict(list), defaultdict(list))
+    for side, group in zip((first, second), groups, strict=True):
+        for row in side:
+            group[row.iteration, *(row.parameters.get(key) for key in varying)].append(row)
+    return [(rows, groups[1][key]) for key, rows in groups[0].items() if key in groups[1]]
+
+
+def _varying(rows: Sequence[Row]) -> set[str]:
+    keys = {key for row in rows for key in row.parameters}
+    return {key for key in keys if len({row.parameters.get(key) for row in rows}) > 1}
+
+
+def _words(filters: Filters) -> str:
+    return ", ".join(f"{key} {value}" for key, value in filters.items() if key != "statistic")
+
+
+def _at(where: Filters) -> str:
+    return ", ".join(
+        f"{key} {' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}" for key, value in where.items()
+    )
+
+
+def _said(key: str, value: Any) -> str:
+    if key in ("object_size", "block_min") and isinstance(value, int) and value >= 1024:
+        return f"{value / 2**20:g} MiB" if value >= 2**20 else f"{value / 2**10:g} KiB"
+    return str(value)

@@ -1,0 +1,59 @@
+"""A cluster that playbooks deploy over SSH, on hosts in namespaces: up, the same again, asked how it is, gone."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from experiments import ENVIRONMENT
+from experiments.testbeds import local
+from experiments.testbeds.plan import HostPlan
+
+from .playing import MISSING, Played, play
+
+pytest.importorskip("ansible.release", reason=MISSING)
+pytestmark = [pytest.mark.process, pytest.mark.skipif(local.obstacle() is not None, reason=local.obstacle() or "")]
+
+HOSTS = [HostPlan("s0", "here", ["servers", "consensus"]), HostPlan("s1", "here", ["servers"]), HostPlan("s2", "here", ["servers"])]
+LEFT = ("etc/ares", "var/lib/ares", "var/log/ares", "opt/ares")
+
+
+def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
+    controller = tmp_path / "controller"
+    with local.testbed(HOSTS, [], tmp_path / "made") as made:
+
+        def played(name: str, **more: str) -> Played:
+            given = {"ares_cluster_name": "trial", "common_controller_directory": str(controller)} | more
+            return asyncio.run(play(name, made.inventory, "-e", json.dumps(given))).well()
+
+        assert played("deploy").changed > 0
+        assert written(tmp_path)
+        again = played("deploy")
+        assert again.changed == 0, again.output
+        words = python("-m", "ares", "-c", controller / "cluster.toml", "--json", "status")
+        said = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+        assert all(f'"{host.name}"' in said.stdout for host in HOSTS), said.stdout
+        settings = Settings.load(controller / "cluster.toml")
+        played("destroy", destroy="trial")
+        assert written(tmp_path) == []
+        for server in settings.servers.values():
+            assert not asyncio.run(listens(server.address))
+
+
+def written(place: Path) -> list[Path]:
+    """What the hosts have of the cluster: each host's own files are a layer over those of the machine."""
+    return [path for left in LEFT for path in place.glob(f"made/testbed/hosts/*/upper/{left}")]
+
+
+async def listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), 5)
+    except OSError:
+        return False
+    writer.close()
+    return True
