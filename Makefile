@@ -43,9 +43,8 @@ bench-moving: $(BENCH_STAMP) ## measure what a domain of 10,000 objects that mov
 	@$(VENV)/bin/python -m experiments.bench.moving
 
 experiments-quick: $(BENCH_STAMP) ## carry out every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
-	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume
-	@$(EXPERIMENTS) verdicts --results results/experiments-quick
-	@$(EXPERIMENTS) verdicts --results results/experiments-quick --check
+	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume; status=$$?; \
+		$(EXPERIMENTS) verdicts --results results/experiments-quick && $(EXPERIMENTS) verdicts --results results/experiments-quick --check && exit $$status
 
 experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for days; goes on where it was; writes results/experiments
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume

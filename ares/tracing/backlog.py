@@ -9,7 +9,7 @@ LARGE_PARTS_MAX = 50_000
 
 class Backlog:
     """Parts of recordings that wait for the exporter; ``most`` of them, then nothing more is begun until it took some. And ``per_s`` of them in a
-    second, on the average, for what tracing costs is mostly paid where an operation runs: it may be ``most`` at once after a pause.
+    second, on the average, for what tracing costs is mostly paid where an operation runs: those of a second at once after a pause.
 
     An operation that was begun is taken when it ends, for servers have recorded their work for it: so those under way count, too. Only where large
     ones end together, and LARGE_PARTS_MAX would wait, one is lost after all. ``left_out`` counts what was not begun, or lost.
@@ -21,7 +21,7 @@ class Backlog:
         self.most = most
         self.left_out = 0
         self._per_s = per_s
-        self._allowed = float(most)
+        self._allowed = per_s
         self._asked_s = 0.0
         self._under_way = 0
         self._came = 0
@@ -48,7 +48,7 @@ class Backlog:
         return self._come(parts, self._came - self._taken < self.most and self._spend(parts, now_s))
 
     def _spend(self, parts: int, now_s: float) -> bool:
-        self._allowed = min(self.most, self._allowed + self._per_s * (now_s - self._asked_s))
+        self._allowed = min(self._per_s, self._allowed + self._per_s * (now_s - self._asked_s))
         self._asked_s = now_s
         spends = self._allowed > 0
         self._allowed -= parts * spends
