@@ -97,8 +97,8 @@ FLAVOURS = (
     ),
     Flavour(
         writing=("append", "append", "tail"), reading=("tail", "tail", "read", "follow"), reconfigurers=(1, 2), loss=(0.0, 0.1),
-        bad_links=(0.2, 0.35), deaths=0.4, pause_s=(0.005, 0.02), faults=(2, 3, 4), servers=(3, 4), kinds=("consensus", "consensus", "slow", "cut-in"),
-        lasts_s=0.6,
+        bad_links=(0.2, 0.35), deaths=0.4, pause_s=(0.005, 0.02), faults=(2, 3, 4), servers=(3, 4), lasts_s=0.6,
+        kinds=("consensus", "consensus", "slow", "cut-in"),
     ),
     Flavour(
         writing=("append", "append", "append", "tail"), reading=("tail", "follow", "append"), reconfigurers=(2, 3), moves=(1, 2), loss=(0.0, 0.025),
