@@ -13,13 +13,15 @@ FETCH_AGAIN_S = 0.5
 
 
 class Fetcher:
-    """One piece at a time; the next when it is durable, so that it goes on where it stopped. ``send(server, request)`` asks.
+    """One piece at a time, each after ``pause_s``; the next when it is durable, so that it goes on where it stopped.
 
-    ``piece``: the number of the fact with the last piece.
+    ``send(server, request)`` asks. ``piece``: the number of the fact with the last piece.
     """
 
-    def __init__(self, state: LogState, send: Callable[[ServerId, Fetch], None], next_call: Callable[[], CallId]) -> None:
+    def __init__(self, state: LogState, send: Callable[[ServerId, Fetch], None], next_call: Callable[[], CallId], pause_s: float) -> None:
         self.piece = 0
+        self.pause_s = pause_s
+        self._paused: tuple[int, float] = (-1, 0.0)
         self._state = state
         self._send = send
         self._next_call = next_call
@@ -32,7 +34,9 @@ class Fetcher:
         wanting = any(stretch.live and stretch.start > first for stretch in state.stretches.values())
         waiting = self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]
         sources = state.holders(first)
-        if wanting and sources and not waiting and self.piece <= stored:
+        if wanting and self._paused[0] != first:
+            self._paused = (first, now + self.pause_s)
+        if wanting and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
             self._source += 1
             chain = state.chain_of(first) or state.chains[min(state.chains)]
             following = state.chains.get(chain.index + 1)

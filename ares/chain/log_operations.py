@@ -208,20 +208,29 @@ class LogOperations:
     def reconfigure(self, wished: Configuration) -> Operation[Configuration]:
         """Seal the last chain, decide the next one, point, and finalize it when all of its nodes have everything (docs/log.md, Reconfiguration).
 
-        Returns the chain that was decided, be it another's. One that somebody left pending with the servers of ``wished`` is finished instead.
+        Returns the chain of these servers that was decided. Where another's proposal was, the chain after that one is tried for: the other one may
+        name a dead server, and never be finalized. One with these servers that somebody left pending is finished.
         """
         check_chain(wished)
         view = self.view
         yield from read_config(view)
         target = view.sequence.last_known
-        if target.servers != wished.servers or target == view.sequence.last_finalized:
-            yield from self._prepare(wished)
-            try:
-                target = yield from self._decide(wished)
-            except Superseded as superseded:
-                target = detour(view, superseded)
+        if target == view.sequence.last_finalized:
+            target = yield from self._replace(wished)
+        while target.servers != wished.servers:
+            target = yield from self._replace(wished)
         yield from announce_successor(view, target)
         yield from self._finalize(target)
+        return target
+
+    def _replace(self, wished: Configuration) -> Operation[Configuration]:
+        """What comes after the last chain known, and a majority of that one knows it."""
+        yield from self._prepare(wished)
+        try:
+            target = yield from self._decide(wished)
+        except Superseded as superseded:
+            return detour(self.view, superseded)
+        yield from announce_successor(self.view, target)
         return target
 
     def _prepare(self, wished: Configuration) -> Operation[None]:

@@ -61,9 +61,9 @@ class UnknownChain(BadInput):
 
 
 class LogNode:
-    """``state``: for looking at. ``now`` is the time of the last call."""
+    """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call."""
 
-    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[], Entries] = MemoryEntries) -> None:
+    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[], Entries] = MemoryEntries, fetch_pause_s: float = 0.0) -> None:
         self.server = server
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
@@ -77,7 +77,7 @@ class LogNode:
         self._calls = 0
         self._held: list[Held] = []
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
-        self._fetcher = Fetcher(self.state, self._send, self._next_call)
+        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             Append: self.append,
             Introduce: self.introduce,
@@ -292,7 +292,7 @@ class LogNode:
     def forward(self, sender: Sender, request: Forward) -> None:
         """From the node before: take what is new; say how far this is, if nothing is, or ask for what is missing."""
         stretch = self._stretch(request)
-        if stretch.is_head or sender != stretch.before or not self._takes_forwards(stretch):
+        if stretch.is_head or sender != stretch.before or not stretch.live:
             return
         if self.state.trimmed < request.trimmed <= stretch.length:
             self._record_trim(request.trimmed)
@@ -301,9 +301,6 @@ class LogNode:
             self._report(stretch, missing=request.first > stretch.length)
         elif follow_on(stretch.length, fresh):
             self._take_records(stretch, fresh)
-
-    def _takes_forwards(self, stretch: Stretch) -> bool:
-        return stretch.live
 
     def _send_on(self, stretch: Stretch) -> None:
         """What became durable goes on to the next node; at the tail it is committed."""

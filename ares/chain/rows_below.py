@@ -86,7 +86,7 @@ class RowLooks:
             if len(self._looks) >= LOOKS_MAX:
                 return
             following = next((each for each in chains if each.index == chain.index + 1), stretch.configuration)
-            look = RowLook(stretch, found, chain, Successor(following, Status.PENDING), append.client, append.since, {})
+            look = RowLook(stretch, found, chain, Successor(following, Status.PENDING), append.client, append.since, {}, append.number)
             self._looks[key] = look
             look.waiting[sender, append.number] = append
             self._ask(key, look, now)

@@ -15,6 +15,7 @@ from ares.chain.log_state import LogState
 from ares.chain.messages import AppendOutcome, Forward, Look, SealDone, Seen
 from ares.chain.node import LogNode
 from ares.chain.rows_below import Found, RowLook
+from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
 from ares.model.identity import NO_CALL
@@ -49,8 +50,18 @@ def end_of_less_than_a_majority() -> Any:
 
 
 def forwards_taken_after_the_seal() -> Any:
-    """A sealed node goes on taking what the node before sends, until it knows the successor."""
-    return patch.object(LogNode, "_takes_forwards", lambda self, stretch: stretch.successor is None)
+    """A sealed node goes on taking what the node before sends, and sends it on, until it knows the successor."""
+    live = property(lambda stretch: stretch.successor is None)
+
+    def lively(method: Any) -> Any:
+        def as_if_not_sealed(*arguments: Any) -> None:
+            with patch.object(Stretch, "live", live):
+                method(*arguments)
+
+        return as_if_not_sealed
+
+    names = ("forward", "stored", "take_committed")
+    return _all(*(patch.object(LogNode, name, lively(getattr(LogNode, name))) for name in names))
 
 
 def appends_before_the_chain_is_pointed_to() -> Any:
@@ -257,22 +268,17 @@ def rows_trimmed_without_a_word() -> Any:
 
 def older_rows_believed() -> Any:
     """A head whose own row of a client is trimmed asks further down, where others have not heard of the trim."""
-    found = LogNode._append_found
-
-    def careless(self: LogNode, stretch: Any, sender: Any, request: Any, what: Any) -> None:
-        with patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: False):
-            found(self, stretch, sender, request, what)
-
-    return patch.object(LogNode, "_append_found", careless)
+    judge = LogNode._may_have_been_trimmed
+    return patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: since >= first and judge(self, since, first))
 
 
 def numbers_taken_over_a_gap() -> Any:
     return patch.object(LogNode, "_due", lambda self, request, last: max(last + 1, request.number))
 
 
-def since_of_the_number_itself() -> Any:
-    """A client says what was committed before it first sent this number, and not the lowest one."""
-    return patch.object(Appender, "_since", lambda self, flight, lowest: flight.known)
+def since_of_the_last_copy() -> Any:
+    """A client says what it knew to be committed when it sent this copy, and not when it first sent the lowest number."""
+    return patch.object(Appender, "_since", lambda self, flight, lowest: self.known)
 
 
 def position_taken_by_a_dirty_entry() -> Any:
@@ -330,7 +336,7 @@ LOG_CONTROLS = {
         rows_trimmed_without_a_word,
         older_rows_believed,
         numbers_taken_over_a_gap,
-        since_of_the_number_itself,
+        since_of_the_last_copy,
         position_taken_by_a_dirty_entry,
         position_taken_before_the_look,
         trims_not_taken_over,

@@ -39,7 +39,10 @@ class LogClientPlan(Struct, frozen=True):
 
 
 class LogPlan(Struct, frozen=True):
-    """A whole run. ``dead``: a server that crashes for good, and when. ``timeout_s``: of appends, so that some end uncertain."""
+    """A whole run. ``dead``: a server that crashes for good, and when. ``timeout_s``: of appends, so that some end uncertain.
+
+    ``fetch_pause_s``: how long nodes wait before each piece that they fetch.
+    """
 
     scenario: str
     seed: int
@@ -50,6 +53,7 @@ class LogPlan(Struct, frozen=True):
     faults: tuple[Fault, ...]
     dead: tuple[int, float] | None
     timeout_s: float
+    fetch_pause_s: float = 0.0
     chaos_s: float = 3.0
 
     def describe(self) -> str:
@@ -96,13 +100,14 @@ FLAVOURS = (
         deaths=0.2, pause_s=(0.005, 0.02), faults=(0, 1, 2), servers=(3, 5),
     ),
     Flavour(
-        writing=("append", "append", "tail"), reading=("tail", "tail", "read", "follow"), reconfigurers=(1, 2), loss=(0.0, 0.1),
-        bad_links=(0.2, 0.35), deaths=0.4, pause_s=(0.005, 0.02), faults=(2, 3, 4), servers=(3, 4), lasts_s=0.6,
+        writing=("append", "append", "append", "tail"), reading=("tail", "tail", "tail", "read", "follow"), reconfigurers=(1, 2), loss=(0.05, 0.2),
+        bad_links=(0.2, 0.5), deaths=0.6, pause_s=(0.02, 0.06), faults=(0, 0, 2, 3), servers=(3, 4), lasts_s=0.6,
         kinds=("consensus", "consensus", "slow", "cut-in"),
     ),
     Flavour(
-        writing=("append", "append", "append", "tail"), reading=("tail", "follow", "append"), reconfigurers=(2, 3), moves=(1, 2), loss=(0.0, 0.025),
-        bad_links=(0.0,), deaths=0.1, pause_s=(0.01, 0.03), faults=(1, 2), servers=(4, 6), kinds=("cut", "cut-out", "cut-in", "crash"), lasts_s=1.5,
+        writing=("append", "append", "append", "tail"), reading=("tail", "follow", "append"), reconfigurers=(2, 3), moves=(1, 2), loss=(0.0, 0.1),
+        bad_links=(0.0, 0.2), deaths=0.1, pause_s=(0.01, 0.03), faults=(1, 2), servers=(4, 6), kinds=("cut", "cut", "cut-out", "crash", "crash"),
+        lasts_s=2.0,
     ),
 )  # fmt: skip
 """General; moves one after the other while messages are lost; trims; conditional appends; sealed chains that wait; nodes left behind."""
@@ -124,7 +129,8 @@ def draw_log(seed: int) -> LogPlan:
         clients.append(msgspec.structs.replace(mover, dies_at=rng.uniform(0.0, 0.6) if rng.random() < flavour.deaths else None))
     faults = tuple(_fault(rng, flavour, servers) for _ in range(rng.choice(flavour.faults)))
     initial = tuple(rng.sample(range(servers), rng.randint(smallest, min(servers, 5))))
-    return LogPlan("log", seed, servers, initial, chances, tuple(clients), faults, dead, rng.choice([100_000.0, 100_000.0, 0.7]))
+    timeout_s, fetch_pause_s = rng.choice([100_000.0, 100_000.0, 0.7]), rng.choice([0.0, 0.0, 0.5, 2.0])
+    return LogPlan("log", seed, servers, initial, chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s)
 
 
 def _client(rng: Random, name: str, kinds: tuple[LogKind, ...], count: int, pause_s: float, servers: int = 0, smallest: int = 0) -> LogClientPlan:
