@@ -14,7 +14,7 @@ from ares.chain.log_operations import Evidence, LogOperations
 from ares.chain.log_state import LogState
 from ares.chain.messages import AppendOutcome, Forward, Look, SealDone, Seen
 from ares.chain.node import LogNode
-from ares.chain.rows_below import Found, RowLook
+from ares.chain.rows_below import Found, RowLook, RowLooks
 from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
@@ -267,9 +267,15 @@ def rows_trimmed_without_a_word() -> Any:
 
 
 def older_rows_believed() -> Any:
-    """A head whose own row of a client is trimmed asks further down, where others have not heard of the trim."""
-    judge = LogNode._may_have_been_trimmed
-    return patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: since >= first and judge(self, since, first))
+    """A head whose own row of a client is trimmed asks others further down, who have not heard of the trim."""
+    judge, ask = LogNode._may_have_been_trimmed, RowLooks._ask
+
+    def elsewhere(self: RowLooks, key: Any, look: Any, now: float) -> None:
+        self._here = lambda *arguments: None
+        ask(self, key, look, now)
+
+    believing = patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: since >= first and judge(self, since, first))
+    return _all(believing, patch.object(RowLooks, "_ask", elsewhere))
 
 
 def numbers_taken_over_a_gap() -> Any:
