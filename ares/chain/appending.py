@@ -192,12 +192,12 @@ class Appender:
         self._send_again(0)
 
     def tick(self, now: float) -> None:
-        if self._flights and any(flight.deadline <= now for flight in self._flights.values()):
-            self._give_up("the log did not answer in time", now)
         late = [flight for flight in self._pending if flight.deadline <= now]
         for flight in late:
             self._pending.remove(flight)
             flight.done(None, Unavailable(0, 0, {}, "the append was not sent: earlier ones were not answered in time"))
+        if self._flights and any(flight.deadline <= now for flight in self._flights.values()):
+            self._give_up("the log did not answer in time", now)
         if self._flights and now >= self._resend_at:
             self.stalled, self._resend_s = True, min(2 * self._resend_s, RESEND_S_MAX)
             self.send_all_again(now)

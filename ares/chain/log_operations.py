@@ -83,7 +83,7 @@ class LogOperations:
             found = yield from self._look()
             if found is not None and found.length <= found.committed:
                 return found.committed
-            yield from self._pause(found)
+            yield from self._pause()
 
     def _look(self) -> Operation[Evidence | None]:
         """One round of looks at the last chain known; what they name is entered."""
@@ -99,19 +99,26 @@ class LogOperations:
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
+        except Unavailable as error:
+            self._say_sealed(error)
+            raise
         found = evidence(chain, answers.values())
         yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
         self._sealed = chain if found is None and self.view.sequence.last_known == chain else None
         return found
 
-    def _pause(self, found: Evidence | None) -> Operation[None]:
+    def _pause(self) -> Operation[None]:
         """Before another look. From the seal until a successor is known, negative answers wait."""
         try:
             yield Pause(AGAIN_S)
         except Unavailable as error:
-            if found is None and self._sealed is not None:
-                raise LogSealed(self._sealed.domain, self._sealed.index) from error
+            self._say_sealed(error)
             raise
+
+    def _say_sealed(self, error: Unavailable) -> None:
+        """At the deadline: raises :class:`LogSealed` if the last look found that."""
+        if self._sealed is not None:
+            raise LogSealed(self._sealed.domain, self._sealed.index) from error
 
     def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
         """A successor is entered when a majority of ``chain`` knows it (R3)."""
@@ -149,7 +156,7 @@ class LogOperations:
                 found = yield from self._look()
                 if self._proves_nothing_at(first, found):
                     raise NotWritten(first, found.committed if found is not None else reply.committed)
-                yield from self._pause(found)
+                yield from self._pause()
             elif tries % 4 == 0:
                 yield Pause(AGAIN_S)
 
@@ -201,7 +208,8 @@ class LogOperations:
                 if upto > tail:
                     raise BadInput(f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was trimmed")
             elif reply.successor is None:
-                yield from self._pause((yield from self._look()))
+                yield from self._look()
+                yield from self._pause()
 
     # -- reconfigure ----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.log_plan import LOG, LogClientPlan, LogStep, chain_of
+from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class LogClient:
         self._ticking = False
         self.session = LogSession(run.plan.first_chain, self._new_client, number, plan.from_tail)
         self._follower: Follower | None = None
+        self._followers = 0
 
     def _new_client(self) -> ClientId:
         self._ids += 1
@@ -50,6 +52,11 @@ class LogClient:
     @property
     def done(self) -> bool:
         return not self._steps and not self.running and not self._pausing
+
+    @property
+    def has_all(self) -> bool:
+        """Whether it followed the log to the end that it knows."""
+        return self._follower is None or self._follower.position >= self.tail
 
     def extend(self, steps: list[LogStep]) -> None:
         self._steps.extend(steps)
@@ -108,6 +115,7 @@ class LogClient:
         """One piece; none where a follower would wait."""
         if self._follower is None:
             self._follower = Follower(self.session.operations, position)
+            self._followers += 1
         first = self._follower.position
         if first >= self.tail:
             tail = yield from self.session.operations.tail()
@@ -133,7 +141,8 @@ class LogClient:
             self.next()
 
     def _record(self, event: LogEvent, step: LogStep, position: int, result: Any, error: BaseException | None) -> None:
-        now, entries, outcome, trimmed = self._world.now, event.entries, "ok", None
+        now, entries, trimmed = self._world.now, event.entries, None
+        outcome: Outcome = "ok"
         client = self.name if step.operation != "append" else f"{self.name}.{self.session.appender.client}"
         match error:
             case AppendUncertain():
@@ -150,18 +159,13 @@ class LogClient:
                 self._follower = None
             case _:
                 position, entries = self._told(step, position, entries, result)
-        at = event.at if step.operation == "append-at" else None
-        place = position if outcome == "ok" else None
-        told: Any = LogEvent(client, event.operation, LOG, place, event.invoked, now, entries, "ok", at, trimmed)
-        if outcome == "failed":
-            if error is not None and isinstance(error, PositionTaken) and error.tail <= error.position:
-                at = None  # the log was shorter than that: nothing says that somebody has the position
-            told = LogEvent(client, event.operation, LOG, None, event.invoked, now, entries, "failed", at)
+        at, place = event.at, position if outcome == "ok" else None
+        if isinstance(error, PositionTaken) and error.tail <= error.position:
+            at = None  # the log was shorter than that: nothing says that somebody has the position
         if event.operation == "follow":
-            told = LogEvent(
-                f"{self.name} follows {id_of(self._follower, self)}", "follow", LOG, position, event.invoked, now, entries, "ok", None, trimmed
-            )
+            client = f"{self.name} follows {self._followers}"
         if event.operation != "follow" or entries:
+            told = LogEvent(client, event.operation, LOG, place, event.invoked, now, entries, outcome, at, trimmed)
             self._run.events.append(told)
 
     def _told(self, step: LogStep, position: int, entries: tuple[str, ...], result: Any) -> tuple[int, tuple[str, ...]]:
@@ -223,11 +227,3 @@ class LogClient:
         if not self.dead:
             self.session.tick(self._world.now)
             self.flush()
-
-
-def id_of(follower: Follower | None, client: LogClient) -> int:
-    """Which of the client's followers it is: they are told apart by what they began with."""
-    client_followers = client.__dict__.setdefault("_followers", [])
-    if follower not in client_followers:
-        client_followers.append(follower)
-    return int(client_followers.index(follower))

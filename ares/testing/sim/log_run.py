@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ares.chain.messages import LogMessage, decode_log, encode_log
+from ares.chain.messages import Append, LogMessage, decode_log, encode_log
 from ares.operation.effects import Agree, Announce
 from ares.testing.sim.invariants import Places, PromiseBroken
 from ares.testing.sim.log_client import LogClient
@@ -50,16 +50,14 @@ class LogRun:
         return client
 
     def post(self, sender: str, receiver: str, messages: list[LogMessage]) -> None:
+        """Appends are not doubled by the network (docs/log.md, Each append once); clients send them again often enough."""
         deliver = self.servers[receiver].receive if receiver in self.servers else self.clients[receiver].receive
-        self.world.send(sender, receiver, encode_log(messages), deliver)
+        once = any(isinstance(message, Append) for message in messages)
+        self.world.send(sender, receiver, encode_log(messages), deliver, once)
 
     def consult(self, client: LogClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
         if isinstance(what, Agree):
-
-            def decided(decision: Any) -> None:
-                answer(decision)
-
-            self.consensus.propose(what.configuration, client.session.view.client, decided, refuse)
+            self.consensus.propose(what.configuration, client.session.view.client, answer, refuse)
         else:
             self.consensus.tell_finalized(what.configuration, answer)
 
@@ -128,7 +126,7 @@ class LogRun:
             position = trimmed
             last.extend([LogStep(0.001, "follow", where=position / last.tail + 1e-9)])
             self._wait(lambda: last.done, "could not be read")
-            while last._follower is not None and last._follower.position < last.tail:
+            while not last.has_all:
                 last.extend([LogStep(0.001, "follow")])
                 self._wait(lambda: last.done, "could not be read")
         report = check_log(self.events)

@@ -74,8 +74,8 @@ class World:
         if self.story is not None:
             self.story.append(f"{self.now * 1000:10.3f} ms  {text}")
 
-    def send(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None]) -> None:
-        """Put a batch on its way: once, twice or not at all, and late."""
+    def send(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None], once: bool = False) -> None:
+        """Put a batch on its way: once, twice or not at all, and late. ``once``: never twice."""
         rng, chances = self.rng, self.chances
         loss = self._loss(source, target)
         if loss and rng.random() < loss:
@@ -83,7 +83,7 @@ class World:
                 self.tell(f"{source} -> {target}  LOST {self._described(frames)}")
             return
         self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
-        if chances.double and rng.random() < chances.double:
+        if chances.double and not once and rng.random() < chances.double:
             self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
 
     def _loss(self, source: str, target: str) -> float:
