@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from ares.chain.entries import check_batch
-from ares.chain.messages import Append, Appended, AppendOutcome
+from ares.chain.log_messages import Append, Appended, AppendOutcome
 from ares.model.configuration import POSITION_MAX, Configuration, Successor
 from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable
 from ares.model.identity import CallId, ClientId

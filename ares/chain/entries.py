@@ -26,7 +26,7 @@ Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
 Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
-class Record(Struct, frozen=True, array_like=True, gc=False):
+class LogRecord(Struct, frozen=True, array_like=True, gc=False):
     """One append in its place: ``entries`` from position ``first`` on, the client's ``number`` for it, and its ``lowest`` number without an answer.
 
     ``seal``: a checksum over all of it, made by the head; every node that takes the record verifies it.
@@ -68,7 +68,7 @@ def check_batch(entries: Sequence[bytes]) -> None:
         )
 
 
-def follow_on(first: int, records: Sequence[Record]) -> bool:
+def follow_on(first: int, records: Sequence[LogRecord]) -> bool:
     """Whether the records are what a head made of them, one after the other from ``first`` on."""
     for record in records:
         if record.first != first or record.seal != record.checksum():
@@ -80,10 +80,10 @@ def follow_on(first: int, records: Sequence[Record]) -> bool:
 class Entries(Protocol):
     """Records in the order of their positions, without gaps but for what was dropped. A store may keep them elsewhere than in memory."""
 
-    def put(self, record: Record) -> None:
+    def put(self, record: LogRecord) -> None:
         """Add the next one."""
 
-    def records(self, first: int, upto: int) -> Sequence[Record]:
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
         """Those with entries in [first, upto). The caller bounds the stretch, see :meth:`reach`."""
 
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
@@ -106,12 +106,12 @@ class MemoryEntries:
     """Records in a list."""
 
     def __init__(self) -> None:
-        self._records: list[Record] = []
+        self._records: list[LogRecord] = []
 
-    def put(self, record: Record) -> None:
+    def put(self, record: LogRecord) -> None:
         self._records.append(record)
 
-    def records(self, first: int, upto: int) -> Sequence[Record]:
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
         if first >= upto:
             return ()
         return self._records[bisect_right(self._records, first, key=_end) : bisect_left(self._records, upto, key=_first)]
@@ -165,7 +165,7 @@ class Rows:
     def get(self, client: ClientId) -> Row | None:
         return self._rows.get(client)
 
-    def take(self, record: Record) -> None:
+    def take(self, record: LogRecord) -> None:
         """The next record."""
         row = self._rows.get(record.client)
         if row is None:
@@ -173,7 +173,7 @@ class Rows:
         row.last = record.number
         row.places[record.number] = (record.first, record.end)
 
-    def commit(self, record: Record) -> None:
+    def commit(self, record: LogRecord) -> None:
         """The record stays, so what its client had answers for may go."""
         row = self._rows.get(record.client)
         if row is not None:

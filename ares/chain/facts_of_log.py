@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from ares.chain.messages import Records
+from ares.chain.log_messages import Records
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import ConfigurationId
 

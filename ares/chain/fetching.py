@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from ares.chain.entries import follow_on
 from ares.chain.facts_of_log import LogTrimmed, PieceFetched
+from ares.chain.log_messages import Fetch, Fetched
 from ares.chain.log_state import LogState
-from ares.chain.messages import Fetch, Fetched
 from ares.model.configuration import Status, Successor
 from ares.model.identity import CallId, ServerId
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ares.chain.messages import (
+from ares.chain.log_messages import (
     FOLLOW_S_MAX,
     PIECE_BYTES,
     RANGE_MAX,
     LogEntries,
     Look,
+    LookDone,
     ReadLog,
     Seal,
     SealDone,
-    Seen,
     Stand,
     Stood,
     Trim,
@@ -53,7 +53,7 @@ class Evidence(NamedTuple):
     committed: int
 
 
-def evidence(chain: Configuration, looks: Iterable[Seen]) -> Evidence | None:
+def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None:
     """What the looks of a chain's nodes prove, or None: a majority that is not sealed proves that the chain was the last one."""
     open_ones = [seen for seen in looks if not seen.sealed and seen.successor is None]
     if len(open_ones) < chain.quorum_size:
@@ -95,7 +95,7 @@ class LogOperations:
             return named or (found is not None and found.length <= found.committed)
 
         try:
-            answers = yield Gather(chain, Look, "look", settled=settled, patience_s=lambda _: PATIENCE_S, arguments=(chain.id,), reply=Seen)
+            answers = yield Gather(chain, Look, "look", settled=settled, patience_s=lambda _: PATIENCE_S, arguments=(chain.id,), reply=LookDone)
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
@@ -185,8 +185,9 @@ class LogOperations:
             return None
         except Unavailable as error:
             if not error.needed:  # the time of the whole operation is over
+                self._say_sealed(error)
                 raise
-            yield Pause(AGAIN_S)
+            yield from self._pause()
             return None
         yield from self._learn(chain, answers[server].successor)
         return answers[server]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ares.chain.appending import APPEND_CALLS, Appender, Done
+from ares.chain.log_messages import Appended, LogMessage, introduction
 from ares.chain.log_operations import LogOperations
-from ares.chain.messages import Appended, LogMessage, introduction
 from ares.model.configuration import Configuration
 from ares.model.identity import ClientId, ServerId
 from ares.model.messages import Reason, Refused

@@ -7,7 +7,7 @@ soon as the old part reaches its start. So a node of a new chain is complete whe
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from ares.chain.entries import Entries, MemoryEntries, Record, Rows
+from ares.chain.entries import Entries, LogRecord, MemoryEntries, Rows
 from ares.chain.facts_of_log import ChainPointed, ChainSealed, ChainsKnown, LogFact, LogTrimmed, PieceFetched, RecordsTaken
 from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
@@ -70,7 +70,7 @@ class LogState:
                 self.base, self.base_rows, self.base_upto = self._make_entries(), Rows(), self.trimmed
         self._merge()
 
-    def _extend_base(self, records: Iterable[Record]) -> None:
+    def _extend_base(self, records: Iterable[LogRecord]) -> None:
         for record in records:
             if record.end > self.base_upto:  # a stretch that was merged in between may have brought it
                 self.base.put(record)
@@ -143,7 +143,7 @@ class LogState:
         stretch = max(newest, key=lambda stretch: stretch.configuration.index)
         return stretch.entries, max(position, stretch.length if uncommitted or stretch.end is not None else stretch.committed)
 
-    def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[Record]:
+    def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
         """Records from ``first`` on that are the same at every node: below a known `end`."""
         if first < self.base_upto:
             entries, upto = self.base, self.base_upto

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ares.chain.entries import Entries, MemoryEntries, Record, check_batch, follow_on
+from ares.chain.entries import Entries, LogRecord, MemoryEntries, check_batch, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
-from ares.chain.log_state import LogState
-from ares.chain.messages import (
+from ares.chain.log_messages import (
     PIECE_BYTES,
     RECORDS_MAX,
     Append,
@@ -27,6 +26,7 @@ from ares.chain.messages import (
     LogEntries,
     LogMessage,
     Look,
+    LookDone,
     LookRow,
     OfChain,
     ReadLog,
@@ -34,14 +34,14 @@ from ares.chain.messages import (
     RowPlace,
     Seal,
     SealDone,
-    Seen,
     Stand,
     Stood,
     Trim,
     TrimDone,
     introduction,
 )
-from ares.chain.rows_below import Found, RowLooks
+from ares.chain.log_state import LogState
+from ares.chain.rows_below import RowBelow, RowLooks
 from ares.chain.stretch import Held, Sender, Stretch
 from ares.model.configuration import POSITION_MAX, Configuration, ConflictingSuccessor, Status, Successor
 from ares.model.errors import BadInput
@@ -93,7 +93,7 @@ class LogNode:
             ReadConfig: self.read_config,
             WriteConfig: self.write_config,
             CollectConfig: self.collect,
-            Seen: self.tail_seen,
+            LookDone: self.tail_seen,
             RowFound: self.row_found,
             Fetched: self.fetched,
             Refused: self.refused,
@@ -209,10 +209,10 @@ class LogNode:
         check_batch(request.entries)
         if not stretch.is_head or request.number < request.lowest or stretch.length > POSITION_MAX - len(request.entries):
             raise BadInput("an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1")
-        nothing = Found(0, {}, request.since >= stretch.start, False, self.state.trimmed, stretch.configuration.index - 1)
+        nothing = RowBelow(0, {}, request.since >= stretch.start, False, self.state.trimmed, stretch.configuration.index - 1)
         self._append_found(stretch, sender, request, nothing)
 
-    def _append_found(self, stretch: Stretch, sender: Sender, request: Append, found: Found) -> None:
+    def _append_found(self, stretch: Stretch, sender: Sender, request: Append, found: RowBelow) -> None:
         """With what is known of the client's row so far: the own stretch, and what looks further down ``found``."""
         number, row = request.number, stretch.rows.get(request.client)
         place = (row.places.get(number) if row is not None else None) or found.places.get(number)
@@ -263,12 +263,12 @@ class LogNode:
         return max(last + 1, request.lowest)
 
     def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
-        record = Record(stretch.length, request.client, request.number, request.lowest, request.entries)
-        record = Record(record.first, record.client, record.number, record.lowest, record.entries, record.checksum())
+        record = LogRecord(stretch.length, request.client, request.number, request.lowest, request.entries)
+        record = LogRecord(record.first, record.client, record.number, record.lowest, record.entries, record.checksum())
         self._await(stretch, sender, request, record.first, record.end)
         self._take_records(stretch, (record,))
 
-    def _take_records(self, stretch: Stretch, records: Sequence[Record]) -> None:
+    def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
         self._record(RecordsTaken(stretch.configuration.id, tuple(records)))
         self._unsynced.append((self.told, stretch, stretch.length))
 
@@ -412,9 +412,9 @@ class LogNode:
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""
         stretch = self._stretch(request)
-        self._send(sender, Seen(request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor), stretch.pointed)
+        self._send(sender, LookDone(request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor), stretch.pointed)
 
-    def tail_seen(self, sender: Sender, reply: Seen) -> None:
+    def tail_seen(self, sender: Sender, reply: LookDone) -> None:
         """The tail says how far it is: what waits for that goes on."""
         for stretch in self.state.stretches.values():
             if stretch.asked_tail == reply.call and sender == stretch.servers[-1]:

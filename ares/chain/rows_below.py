@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ares.chain.messages import Append, LookRow, RowFound
+from ares.chain.log_messages import Append, LookRow, RowFound
 from ares.chain.stretch import Sender, Stretch
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
@@ -15,7 +15,7 @@ WAITING_MAX = 10_000
 """Appends that wait for one look; more are dropped, and sent again by their clients."""
 
 
-class Found(Struct, frozen=True):
+class RowBelow(Struct, frozen=True):
     """What was found so far, newest chain first. ``last``: 0 without a row. ``places``: of numbers, as (first, end).
 
     ``exhausted``: nothing of the client's can be further down. ``uncertain``: what would tell is trimmed. ``below``: index of the next chain.
@@ -28,18 +28,18 @@ class Found(Struct, frozen=True):
     trimmed: int
     below: int
 
-    def joined(self, reply: RowFound, exhausted: bool) -> "Found":
+    def joined(self, reply: RowFound, exhausted: bool) -> "RowBelow":
         """With the answer of the next chain."""
         places = {place.number: (place.first, place.end) for place in reply.places} | self.places
         trimmed, uncertain = max(self.trimmed, reply.trimmed), reply.uncertain
-        return Found(self.last or reply.last, places, exhausted or reply.whole or uncertain, uncertain, trimmed, self.below - 1)
+        return RowBelow(self.last or reply.last, places, exhausted or reply.whole or uncertain, uncertain, trimmed, self.below - 1)
 
 
 class RowLook(Struct):
     """One look under way: at ``chain``, for appends that wait. ``turn``: which of its servers was asked last."""
 
     stretch: Stretch
-    found: Found
+    found: RowBelow
     chain: Configuration
     successor: Successor
     client: ClientId
@@ -49,7 +49,7 @@ class RowLook(Struct):
     call: CallId = NO_CALL
     again_at: float = 0.0
 
-    def done(self, reply: RowFound) -> Found:
+    def done(self, reply: RowFound) -> RowBelow:
         """What is known now: everything of the client's that is not below ``since``, if this chain starts there or before."""
         return self.found.joined(reply, self.since >= self.chain.start)
 
@@ -67,7 +67,7 @@ class RowLooks:
         self,
         send: Callable[[ServerId, LookRow], None],
         here: Callable[[Configuration, ClientId, int], RowFound | None],
-        done: Callable[[Stretch, Sender, Append, Found], None],
+        done: Callable[[Stretch, Sender, Append, RowBelow], None],
         next_call: Callable[[], CallId],
     ) -> None:
         self._send = send
@@ -76,7 +76,7 @@ class RowLooks:
         self._next_call = next_call
         self._looks: dict[LookKey, RowLook] = {}
 
-    def wait(self, stretch: Stretch, sender: Sender, append: Append, found: Found, chains: Sequence[Configuration], now: float) -> None:
+    def wait(self, stretch: Stretch, sender: Sender, append: Append, found: RowBelow, chains: Sequence[Configuration], now: float) -> None:
         """``append`` goes on when the chain before is asked. ``chains``: that are known, in order; the oldest one answers for all below it."""
         earlier = [chain for chain in chains if chain.index <= found.below]
         chain = earlier[-1] if earlier else stretch.configuration

@@ -5,8 +5,8 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from ares.chain.entries import Entries, Record, Rows
-from ares.chain.messages import Append, Appended, ReadLog, Trim
+from ares.chain.entries import Entries, LogRecord, Rows
+from ares.chain.log_messages import Append, Appended, ReadLog, Trim
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import CallId, ServerId
 
@@ -79,7 +79,7 @@ class Stretch:
     def after(self) -> ServerId:
         return self.servers[self.place + 1]
 
-    def take(self, record: Record) -> None:
+    def take(self, record: LogRecord) -> None:
         """The next record; it is whole, and begins at ``length``."""
         self.entries.put(record)
         self.rows.take(record)

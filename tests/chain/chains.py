@@ -1,6 +1,6 @@
 """Nodes of one chain, wired by hand: what a test delivers, and what it loses, is up to it."""
 
-from ares.chain.messages import LogMessage
+from ares.chain.log_messages import LogMessage
 from ares.chain.node import LogNode
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ClientId, DomainName, ServerId

@@ -4,7 +4,7 @@ import pytest
 
 import ares
 from ares.chain.appending import RESEND_S, Appender
-from ares.chain.messages import Appended, AppendOutcome
+from ares.chain.log_messages import Appended, AppendOutcome
 from ares.model.errors import AppendUncertain, PositionTaken, Unavailable
 from ares.model.identity import ClientId
 

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 import ares
-from ares.chain.entries import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, Record, check_batch
+from ares.chain.entries import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord, check_batch
+from ares.chain.log_messages import Append, Fetched, Look, LookDone, ReadLog, Trim, decode_log, encode_log
 from ares.chain.log_operations import check_position
-from ares.chain.messages import Append, Fetched, Look, ReadLog, Seen, Trim, decode_log, encode_log
 from ares.model.configuration import POSITION_MAX, Configuration
 from ares.model.identity import NO_CALL, CallId, ConfigurationId
 
@@ -34,9 +34,9 @@ def an_append(**more):
         ReadLog(CallId(1), ID, 0, 1 << 20),
         ReadLog(CallId(1), ID, 0, wait_s=1e9),
         Trim(CallId(1), ID, 2**63),
-        Fetched(CallId(1), 0, (Record(0, 1, 1, 1, (b"",), 0),) * 5000, 0),
-        Fetched(CallId(1), 0, (Record(-1, 1, 1, 1, (b"",), 0),), 0),
-        Seen(CallId(1), False, -5, 0, None),
+        Fetched(CallId(1), 0, (LogRecord(0, 1, 1, 1, (b"",), 0),) * 5000, 0),
+        Fetched(CallId(1), 0, (LogRecord(-1, 1, 1, 1, (b"",), 0),), 0),
+        LookDone(CallId(1), False, -5, 0, None),
     ],
     ids=str,
 )
@@ -49,7 +49,7 @@ def test_what_is_in_bounds_comes_back():
     messages = [
         an_append(since=POSITION_MAX, at=POSITION_MAX),
         ReadLog(CallId(1), ID, POSITION_MAX),
-        Fetched(NO_CALL, 0, (Record(0, 2**64 - 1, 1, 1, (b"",)),), 0),
+        Fetched(NO_CALL, 0, (LogRecord(0, 2**64 - 1, 1, 1, (b"",)),), 0),
     ]
     assert decode_log(encode_log(messages)) == messages
 

@@ -1,8 +1,8 @@
 """Controls of the shared log that random schedules meet too seldom: each is shown by hand what it does, and that the node does not (docs/log.md)."""
 
 from ares.chain import log_operations
+from ares.chain.log_messages import Append, Appended, AppendOutcome, Look, LookDone, ReadLog, Seal, Trim
 from ares.chain.log_operations import evidence
-from ares.chain.messages import Append, Appended, AppendOutcome, Look, ReadLog, Seal, Seen, Trim
 from ares.chain.node import LogNode
 from ares.model.configuration import Status, Successor
 from ares.model.identity import NO_CALL, ClientId
@@ -10,11 +10,13 @@ from ares.model.messages import Introduce, WriteConfig
 from tests.simulation.log_controls import (
     a_later_start_taken_for_the_end,
     evidence_of_sealed_nodes,
+    evidence_of_the_tail_alone,
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
 )
 
 from .chains import CLIENT, NAMES, Wired, call, chain
+from .clients import Log
 
 C0 = chain()
 OTHER = ClientId(8)
@@ -55,7 +57,7 @@ def sealed_looks():
     assert (AppendOutcome.DONE, 0) in told(nodes.run(without=NAMES))
     for name in ("s1", "s2"):
         nodes.hand(name, Look(call(), C0.id))
-    return [message for message in nodes.run(without=NAMES) if isinstance(message, Seen)]
+    return [message for message in nodes.run(without=NAMES) if isinstance(message, LookDone)]
 
 
 def test_sealed_nodes_are_no_evidence():
@@ -67,6 +69,33 @@ def test_control_sealed_nodes_say_that_an_acknowledged_append_is_not_there():
         found = log_operations.evidence(C0, sealed_looks())
     assert found is not None
     assert found.length <= found.committed == 0, "tail() is 0, and position 0 was acknowledged"
+
+
+# -- evidence of the tail alone ---------------------------------------------------------------------------------------------
+
+
+def tail_by_one_who_knows_the_first_chain():
+    """The tail of the first chain was cut off when that was sealed, and something was appended to the next chain."""
+    log, c1 = Log(), chain(1, 1, APART)
+    log.append(b"x")
+    log.nodes.run(without=("client",))
+    for name in ("s0", "s1"):
+        log.nodes.hand(name, Seal(call(), C0.id))
+        log.nodes.hand(name, WriteConfig(call(), C0.id, Successor(c1, Status.PENDING)))
+    for name in APART:
+        log.nodes.hand(name, Introduce(NO_CALL, c1, (C0,)))
+    log.nodes.hand("s3", append(c1, 1, b"y", 1, 1, OTHER))
+    assert (AppendOutcome.DONE, 1) in told(log.nodes.run())
+    return log.do(log.session.operations.tail())
+
+
+def test_a_majority_tells_of_the_new_chain():
+    assert tail_by_one_who_knows_the_first_chain() == 2
+
+
+def test_control_the_tail_of_a_sealed_chain_tells_an_old_end():
+    with evidence_of_the_tail_alone():
+        assert tail_by_one_who_knows_the_first_chain() == 1
 
 
 # -- a later start --------------------------------------------------------------------------------------------------------

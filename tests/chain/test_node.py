@@ -3,8 +3,22 @@
 import pytest
 from msgspec import structs
 
-from ares.chain.entries import ENTRIES_MAX, Record
-from ares.chain.messages import Append, Appended, AppendOutcome, Forward, LogEntries, Look, ReadLog, Seal, SealDone, Seen, Stand, Trim, TrimDone
+from ares.chain.entries import ENTRIES_MAX, LogRecord
+from ares.chain.log_messages import (
+    Append,
+    Appended,
+    AppendOutcome,
+    Forward,
+    LogEntries,
+    Look,
+    LookDone,
+    ReadLog,
+    Seal,
+    SealDone,
+    Stand,
+    Trim,
+    TrimDone,
+)
 from ares.model.configuration import POSITION_MAX, Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.messages import Ack, CollectConfig, Introduce, Reason, Refused, WriteConfig
@@ -47,7 +61,7 @@ def test_nothing_leaves_before_it_is_durable(wired):
     assert wired.sent == []
     wired.hand("s0", Look(call(), C0.id), sync=False)
     ((_, _, seen),) = wired.sent
-    assert isinstance(seen, Seen)
+    assert isinstance(seen, LookDone)
     assert seen.length == 0, "only what is durable counts"
     wired.sent.clear()
     wired.hand("s0", Seal(call(2), C0.id), sync=False)
@@ -77,7 +91,7 @@ def test_a_lost_forward_is_repeated_and_a_gap_asked_for(wired):
 
 
 def test_records_that_are_not_what_the_head_made_are_not_taken(wired):
-    record = Record(0, CLIENT, 1, 1, (b"x",), 12345)
+    record = LogRecord(0, CLIENT, 1, 1, (b"x",), 12345)
     wired.hand("s1", Forward(NO_CALL, C0.id, 0, (record,), 0), sender="s0")
     good = structs.replace(record, seal=record.checksum())
     wired.hand("s1", Forward(NO_CALL, C0.id, 0, (good,), 0), sender="s2")

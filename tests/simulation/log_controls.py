@@ -1,20 +1,20 @@
 """Negative controls of the shared log: each breaks one sentence of docs/log.md, and the scenario `log` must notice it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from ares.chain import log_operations
 from ares.chain.appending import Appender
-from ares.chain.entries import Record, Rows
+from ares.chain.entries import LogRecord, Rows
 from ares.chain.facts_of_log import ChainPointed
 from ares.chain.fetching import Fetcher
+from ares.chain.log_messages import AppendOutcome, Forward, Look, LookDone, SealDone
 from ares.chain.log_operations import Evidence, LogOperations
 from ares.chain.log_state import LogState
-from ares.chain.messages import AppendOutcome, Forward, Look, SealDone, Seen
 from ares.chain.node import LogNode
-from ares.chain.rows_below import Found, RowLook, RowLooks
+from ares.chain.rows_below import RowBelow, RowLook, RowLooks
 from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
@@ -80,8 +80,8 @@ def ends_inside_an_append() -> Any:
     def take(self: LogNode, stretch: Any, sender: Any, request: Any) -> None:
         first, records = stretch.length, []
         for offset, entry in enumerate(request.entries):
-            record = Record(first + offset, request.client, request.number, request.lowest, (entry,))
-            records.append(Record(*(getattr(record, name) for name in record.__struct_fields__[:5]), record.checksum()))
+            record = LogRecord(first + offset, request.client, request.number, request.lowest, (entry,))
+            records.append(LogRecord(*(getattr(record, name) for name in record.__struct_fields__[:5]), record.checksum()))
         self._await(stretch, sender, request, first, first + len(request.entries))
         self._take_records(stretch, tuple(records))
 
@@ -145,7 +145,7 @@ def evidence_of_the_tail_alone() -> Any:
     def look(self: LogOperations) -> Operation[Any]:
         chain = self.view.sequence.last_known
         try:
-            answers = yield Gather(chain, Look, "look", to=chain.server_ids[-1:], needed=1, arguments=(chain.id,), reply=Seen)
+            answers = yield Gather(chain, Look, "look", to=chain.server_ids[-1:], needed=1, arguments=(chain.id,), reply=LookDone)
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
@@ -213,7 +213,7 @@ def numbers_forgotten_by_a_new_head() -> Any:
 
     def append(self: LogNode, sender: Any, request: Any) -> None:
         stretch = self._stretch(request)
-        self._append_found(stretch, sender, request, Found(0, {}, True, False, 0, 0))
+        self._append_found(stretch, sender, request, RowBelow(0, {}, True, False, 0, 0))
 
     return patch.object(LogNode, "append", append)
 
@@ -320,12 +320,35 @@ def trims_not_taken_over() -> Any:
 BY_HAND = (
     a_later_start_taken_for_the_end,
     evidence_of_sealed_nodes,
+    evidence_of_the_tail_alone,
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
 )
 """Those that random schedules meet too seldom: tests/chain/test_log_controls.py shows each."""
 
-FIRST_SEEDS = {}
+FIRST_SEEDS: dict[Callable[[], Any], int] = {
+    end_of_a_node_that_was_not_sealed: 0,
+    end_of_less_than_a_majority: 27,
+    forwards_taken_after_the_seal: 0,
+    appends_before_the_chain_is_pointed_to: 8,
+    ends_inside_an_append: 0,
+    finalized_when_one_node_has_everything: 0,
+    a_collected_node_that_forgets_its_seal: 52,
+    evidence_of_one_node: 1,
+    evidence_of_lengths_alone: 158,
+    forwards_before_they_are_durable: 0,
+    committed_before_the_tail_has_it: 0,
+    numbers_forgotten_by_a_new_head: 3,
+    rows_looked_up_one_stretch_back: 1121,
+    rows_of_a_node_that_lacks_entries: 636,
+    rows_of_cut_entries_kept: 127,
+    rows_trimmed_without_a_word: 62,
+    numbers_taken_over_a_gap: 4,
+    since_of_the_last_copy: 3,
+    position_taken_by_a_dirty_entry: 24,
+    position_taken_before_the_look: 101,
+    trims_not_taken_over: 20,
+}
 """Of the others, and the first seed that is known to notice."""
 
 LOG_CONTROLS = {control.__name__.replace("_", " "): (control, "log") for control in FIRST_SEEDS}

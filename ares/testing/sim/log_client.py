@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ares.chain.log_messages import decode_log
 from ares.chain.log_operations import Follower
 from ares.chain.log_session import LogSession
-from ares.chain.messages import decode_log
 from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTaken, Trimmed, Unavailable
 from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ares.chain.messages import Append, LogMessage, decode_log, encode_log
+from ares.chain.log_messages import Append, LogMessage, decode_log, encode_log
 from ares.operation.effects import Agree, Announce
 from ares.testing.sim.invariants import Places, PromiseBroken
 from ares.testing.sim.log_client import LogClient

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ares.chain.entries import Record
+from ares.chain.entries import LogRecord
 from ares.chain.facts_of_log import LogFact
-from ares.chain.messages import Appended, AppendOutcome, LogMessage, SealDone, decode_log
+from ares.chain.log_messages import Appended, AppendOutcome, LogMessage, SealDone, decode_log
 from ares.chain.node import LogNode
 from ares.chain.stretch import Stretch
 from ares.model.configuration import Configuration
@@ -109,7 +109,7 @@ class LogWatch:
 
     def __init__(self, server_of: Callable[[str], LogServer]) -> None:
         self.decided: dict[int, Configuration] = {}
-        self.final: dict[int, Record] = {}
+        self.final: dict[int, LogRecord] = {}
         self._places: dict[tuple[int, int, tuple[bytes, ...]], int] = {}
         self._server_of = server_of
         self._seen: dict[tuple[str, ConfigurationId], tuple[int, int]] = {}
@@ -169,7 +169,7 @@ class LogWatch:
         for record in stretch.entries.records(since, stretch.committed):
             self._finalize(server, record)
 
-    def _finalize(self, server: LogServer, record: Record) -> None:
+    def _finalize(self, server: LogServer, record: LogRecord) -> None:
         if self.final.setdefault(record.first, record) != record:
             raise PromiseBroken(f"two records are committed at position {record.first}, one at {server.name}")
         if self._places.setdefault((record.client, record.number, record.entries), record.first) != record.first:

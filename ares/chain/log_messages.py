@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from ares.chain.entries import ENTRIES_MAX, Batch, Entry, Number, Position, Record
+from ares.chain.entries import ENTRIES_MAX, Batch, Entry, LogRecord, Number, Position
 from ares.model.codec import BATCH_MESSAGES_MAX, HEADER_BYTES_MAX, VERSION
 from ares.model.configuration import SERVERS_MAX, Configuration, Successor
 from ares.model.errors import BadMessage
@@ -29,7 +29,7 @@ RANGE_MAX = 65_536
 FOLLOW_S_MAX = 60.0
 """How long a node holds a read that waits for entries, at most."""
 
-Records = Annotated[tuple[Record, ...], Meta(max_length=RECORDS_MAX)]
+Records = Annotated[tuple[LogRecord, ...], Meta(max_length=RECORDS_MAX)]
 Servers = Annotated[tuple[ServerId, ...], Meta(max_length=2 * SERVERS_MAX)]
 Length = Annotated[int, Meta(ge=0, le=RANGE_MAX)]
 
@@ -159,7 +159,7 @@ class LogEntries(Message, frozen=True, tag=113):
     successor: Successor | None
 
 
-class Seen(Message, frozen=True, tag=114):
+class LookDone(Message, frozen=True, tag=114):
     """One look at a node's state. It is evidence only if the node is neither ``sealed`` nor knows a successor."""
 
     sealed: bool
@@ -220,7 +220,7 @@ class Fetched(Message, frozen=True, tag=119):
 
 
 ChainRequest = Append | ReadLog | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
-ChainReply = Appended | LogEntries | Seen | TrimDone | SealDone | Stood | RowFound | Fetched
+ChainReply = Appended | LogEntries | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched
 LogRequest = ChainRequest | Introduce | ReadConfig | WriteConfig | CollectConfig | Describe
 LogReply = ChainReply | Ack | Refused | Description
 LogMessage = LogRequest | LogReply
