@@ -28,18 +28,24 @@ def check_history(
 ) -> None:
     """Check that a recorded history is linearizable, and weakly coverable where operations carry a base (the version that a write was given).
 
+    A history of logs (lines with a log in place of a key) is checked for what a shared log promises: one order, each append once.
+
     Exit status 1 if it is not, or if that could not be decided, with the operations at odds.
     """
     from ares.machine.named_files import read_named
     from ares.testing.verify.coverability import check_coverability
     from ares.testing.verify.history import load
     from ares.testing.verify.linearizability import check
+    from ares.testing.verify.log_history import is_log_history
     from ares.testing.verify.tag_order import check_tags
 
     try:
         data_read, _ = read_named(file, HISTORY_BYTES_MAX, wait_s=HISTORY_WAIT_S)
     except OSError as error:
         raise BadInput(f"{file}: the history cannot be read: {error.strerror}") from error
+    if is_log_history(data_read):
+        _check_log_history(common, file, data_read, tags)
+        return
     events = load(data_read, str(file))
     untagged = sum(event.outcome == "ok" and event.tag is None for event in events)
     if tags and all(event.tag is None for event in events):
@@ -61,6 +67,27 @@ def check_history(
     lines = _verdict(report) + (_tag_verdict(disorder, untagged) if tags else []) + (_cover_verdict(covered) if covered is not None else [])
     common.report(data, "\n".join(printable(line) for line in lines))
     if not data["ok"]:
+        raise typer.Exit(1)
+
+
+def _check_log_history(common: Common, file: Path, data_read: bytes, tags: bool) -> None:
+    """The history of a log: total order, real-time order, each append once, no read or tail that goes back (docs/log.md, Histories)."""
+    from ares.testing.verify.log_history import load_log
+    from ares.testing.verify.log_order import check_log
+
+    if tags:
+        raise BadInput(f"{file}: the history of a log has no tags, so --tags has nothing to check")
+    report = check_log(load_log(data_read, str(file)))
+    data = {"ok": report.ok, "operations": report.operations, "logs": report.logs, "violations": to_builtins(report.violations)}
+    what = f"{report.operations} operations on {report.logs} logs"
+    lines = [f"a log can show this: {what}"]
+    if not report.ok:
+        lines = [f"NO log can show this: {what}; {len(report.violations)} contradictions"]
+        lines += [violation.describe() for violation in report.violations[:SHOWN_MAX]]
+        if len(report.violations) > SHOWN_MAX:
+            lines.append(f"... and {len(report.violations) - SHOWN_MAX} more; --json shows all")
+    common.report(data, "\n".join(printable(line) for text in lines for line in text.split("\n")))
+    if not report.ok:
         raise typer.Exit(1)
 
 

@@ -138,4 +138,6 @@ def coding_for(configuration: Configuration) -> Coding:
     """The coding that a configuration asks for. Raises :class:`ConfigurationRefused` if the erasure code cannot do it."""
     if configuration.dap == "abd":
         return Replication(configuration.n)
+    if configuration.dap == "chain":
+        raise ConfigurationRefused(f"{configuration.describe()}: a chain holds a log, and no objects; nothing was changed")
     return _reed_solomon(configuration.n, configuration.k, configuration.backend)

@@ -20,7 +20,8 @@ from msgspec import Meta, Struct
 from ares.model.errors import AresError, BadInput, ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, ConfigurationId, DomainName, ServerId, is_domain_name
 
-Algorithm = Literal["abd", "ec"]
+Algorithm = Literal["abd", "ec", "chain"]
+"""How a configuration holds data: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md)."""
 
 SERVERS_MAX = 32
 """liberasurecode's limit on data plus parity fragments."""
@@ -36,6 +37,9 @@ BACKENDS = (BACKEND_DEFAULT, "isa_l_rs_vand_inv", "liberasurecode_rs_vand", "jer
 """Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
 
 UNPLACED = -1
+
+POSITION_MAX = 2**63 - 1
+"""The highest position of an entry in a log."""
 
 _bounded = Meta(max_length=CONFIGURATION_BYTES_MAX)
 """No part of a configuration is larger than the whole: more is refused while it is decoded."""
@@ -56,12 +60,13 @@ class Server(Struct, frozen=True, array_like=True):
 
 
 class Configuration(Struct, frozen=True, array_like=True, dict=True):
-    """Servers, data access primitives and parameters; use :meth:`abd` or :meth:`ec` to make one.
+    """Servers, data access primitives and parameters; use :meth:`abd`, :meth:`ec` or :meth:`chain` to make one.
 
     ``k`` data elements of ``n`` rebuild a value; ``delta`` is how many writes may run beside a read (EC-DAP keeps delta + 1
     elements an object); ``backend`` names the erasure code. ``domain``, ``index`` and ``cluster`` are the place, set by the proposal:
     ``cluster`` is the id of c0 (empty in c0 itself), so that nothing that was decided for another cluster is ever taken for this one's.
     ``certificate`` is a signature that it was decided, where clusters ask for one; it is no part of the content, nor of the id.
+    ``start`` is the position of a chain's first entry; the order of a chain's servers is that of the chain, head first.
 
     Raises :class:`BadInput` for impossible parameters.
     """
@@ -75,6 +80,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     index: int = UNPLACED
     cluster: Annotated[bytes, _bounded] = b""
     certificate: Annotated[bytes, _bounded] = b""
+    start: Annotated[int, Meta(ge=0, le=POSITION_MAX)] = 0
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.servers) <= SERVERS_MAX:
@@ -85,6 +91,10 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             raise BadInput(f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one configuration")
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
+        if self.dap == "chain" and (self.k, self.delta, self.backend) != (1, 0, ""):
+            raise BadInput("a chain replicates whole entries: it takes no k, delta or backend")
+        if not 0 <= self.start <= (POSITION_MAX if self.dap == "chain" else 0):
+            raise BadInput(f"a chain starts at a position from 0 to {POSITION_MAX}, and only a chain has one: not {self.start}")
         if self.dap == "ec" and not 1 <= self.k < len(names):
             raise BadInput(f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}")
         if self.dap == "ec" and not 1 <= self.delta <= DELTA_MAX:
@@ -109,6 +119,11 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             if not isinstance(count, int):
                 raise BadInput(f"{name} is a whole number, not {count!r}")
         return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(allow_no_faults)
+
+    @staticmethod
+    def chain(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
+        """One stretch of a log: every server holds its entries; the first one is the head, the last one the tail (docs/log.md)."""
+        return Configuration("chain", _members(servers)).checked_for_faults(allow_no_faults)
 
     def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
         """This configuration, or :class:`ConfigurationRefused` when it survives no crash and that was not asked for."""
@@ -144,7 +159,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     def id(self) -> ConfigurationId:
         """16 bytes, over place and content."""
         assert self.index != UNPLACED, "only a placed configuration has an id"
-        content = (self.dap, self.servers, self.k, self.delta, self.backend, self.domain, self.index, self.cluster)
+        content: tuple[object, ...] = (self.dap, self.servers, self.k, self.delta, self.backend, self.domain, self.index, self.cluster)
+        if self.dap == "chain":
+            content += (self.start,)
         return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=16).digest())
 
     @property
@@ -170,6 +187,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     def describe(self) -> str:
         """One line for a person: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
         shape = f"EC n={self.n} k={self.k} delta={self.delta}" if self.dap == "ec" else f"ABD n={self.n}"
+        if self.dap == "chain":
+            shape = f"chain n={self.n} from position {self.start}"
         crashes = f"{self.crashes_survived} crash" + ("" if self.crashes_survived == 1 else "es")
         return f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
 

@@ -158,6 +158,50 @@ class FileChanged(_Detailed):
     text = "file {file!r} was changed since it was opened here; nothing was lost: open it again"
 
 
+class NotWritten(_Detailed):
+    """Nothing is at this position of a log yet. ``tail``: the log was committed up to there, a hint."""
+
+    position: int
+    tail: int
+    text = "nothing is at position {position} of the log yet; it goes at least to {tail}. Follow it, or read again later"
+
+
+class Trimmed(_Detailed):
+    """The position was trimmed: everything below ``upto`` is gone."""
+
+    upto: int
+    text = "the log is trimmed up to position {upto}: what was below is gone, as somebody asked for; read from {upto} on"
+
+
+class PositionTaken(_Detailed):
+    """A conditional append did not get its position, and nothing was appended. ``tail``: the log was committed up to there, a hint."""
+
+    position: int
+    tail: int
+    text = "the append did not get position {position}: the log goes at least to {tail}. Nothing was appended; read what is there and decide again"
+
+
+class AppendUncertain(_Detailed, Uncertain):
+    """An append that may be in the log or not. The client appends under another name from then on, so it cannot come in twice."""
+
+    why: str
+    may_have_taken_effect = True
+
+    def __str__(self) -> str:
+        return f"{self.why}: the append may be in the log or not, now or later. Nothing acknowledged is lost; read the log before you send it again"
+
+
+class LogSealed(_Detailed, Uncertain):
+    """The log's last chain is sealed and its successor is not decided: appends, tail() and "nothing there" wait for it."""
+
+    domain: str
+    index: int
+    text = (
+        "chain {index} of log {domain!r} is sealed, and nobody has decided yet which chain comes next. Nothing was lost and entries can be read; "
+        "reconfigure the log, to the same servers if need be, and try again"
+    )
+
+
 class ConfigurationRefused(AresError):
     """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
 

@@ -23,6 +23,9 @@ LEFT = -2
 PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
 """Objects in a reply that lists them; names of objects that a move left behind in a description, for each configuration."""
 
+EARLIER_MAX = 64
+"""Chains of a log that are told together with a new one: those that are not finalized yet, and the one before them."""
+
 BOUNDS_MAX = 64
 """Of a histogram in a description."""
 
@@ -137,9 +140,13 @@ class ListObjects(Message, frozen=True, tag=7):
 
 
 class Introduce(Message, frozen=True, tag=8):
-    """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question."""
+    """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question.
+
+    ``earlier``: of a chain, the configurations of its log before it, from the last one known to be finalized on, in order.
+    """
 
     configuration: Configuration
+    earlier: Annotated[tuple[Configuration, ...], Meta(max_length=EARLIER_MAX)] = ()
 
 
 class Describe(Message, frozen=True, tag=9):

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import Question
 from ares.operation.readiness import Order
 
 Answers = Mapping[ServerId, Any]
@@ -24,11 +23,12 @@ class Gather(Struct, frozen=True):
     ``requests(call, *arguments)`` gives one request for all, or a list in the order of ``to`` (default: all servers of the configuration).
     With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
     seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
-    ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are slow or do not settle it.
+    ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are slow or do not settle it. ``reply``: the type of the
+    answers, if the requests are not in the table of ares/model/messages.py.
     """
 
     configuration: Configuration
-    requests: Callable[..., Question | list[Question]]
+    requests: Callable[..., Any]
     what: str
     to: tuple[ServerId, ...] | None = None
     needed: int = 0
@@ -37,6 +37,7 @@ class Gather(Struct, frozen=True):
     give_up_s: float | None = None
     arguments: tuple[Any, ...] = ()
     order: Order | None = None
+    reply: type | None = None
 
 
 class Pause(Struct, frozen=True):

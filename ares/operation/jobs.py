@@ -176,7 +176,7 @@ def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
         task=task,
         gather=gather,
         requests=requests,
-        expected=REPLY_OF[type(first)],
+        expected=gather.reply or REPLY_OF[type(first)],
         started=now,
         resend_after_s=resend_after_s,
         resend_at=now + resend_after_s,

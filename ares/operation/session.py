@@ -40,10 +40,11 @@ class Session:
 
     ``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. ``hints``: domains whose hint is wanted, to be answered with
     ``hinted``. ``contacts``: servers of configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest.
-    ``troubles``: why servers cannot be reached, as far as that is known.
+    ``troubles``: why servers cannot be reached, as far as that is known. ``earlier``: of a log, what is introduced together with a configuration.
     """
 
-    def __init__(self, turn: int = 0) -> None:
+    def __init__(self, turn: int = 0, earlier: Callable[[Configuration], tuple[Configuration, ...]] = lambda configuration: ()) -> None:
+        self._earlier = earlier
         self.asks: list[tuple[Agree | Announce, Task]] = []
         self.hints: list[DomainName] = []
         self.contacts: list[Server] = []
@@ -305,7 +306,7 @@ class Session:
         self.contacts.extend(configuration.servers)
         if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (DEFAULT_DOMAIN, 0):
             for server in configuration.server_ids:
-                self._outbox[server].append(Introduce(CallId(call), configuration))
+                self._outbox[server].append(Introduce(CallId(call), configuration, self._earlier(configuration)))
 
     def _ask_rest(self, round: Round) -> None:
         unasked, round.unasked = round.unasked, ()
@@ -380,7 +381,7 @@ class Session:
         if server in round.refusals or server in round.answers:  # it answered, then lost its memory: a doubled request is none to insist on
             return
         if reason is Reason.UNKNOWN_CONFIGURATION:
-            self._outbox[server] += [Introduce(CallId(round.call), configuration), round.request_for(server)]
+            self._outbox[server] += [Introduce(CallId(round.call), configuration, self._earlier(configuration)), round.request_for(server)]
             return
         why = Refusal(refusal.detail)
         why.reason, why.proven = reason, refusal.call != 0

@@ -10,6 +10,8 @@ finalized configuration, and so finishes it.
 At the end retired configurations point to the last finalized one and let go of their data: gc-config (Alg. 2:37-46; ARES II section 5.2).
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from ares.dap.coding import coding_for
@@ -97,9 +99,9 @@ def add_config(view: View, wished: Configuration) -> Operation[Decided]:
     return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
 
 
-def agree(proposal: Configuration) -> Operation[Decided]:
-    """The decision for the proposal's place. Raises :class:`ConfigurationRefused` if this proposal, or the decision, cannot be used here."""
-    coding_for(proposal)
+def agree(proposal: Configuration, check: Callable[[Configuration], object] = coding_for) -> Operation[Decided]:
+    """The decision for the proposal's place. ``check`` raises :class:`ConfigurationRefused` if this proposal, or what was decided, is of no use."""
+    check(proposal)
     try:
         decided: Decided = yield Agree(proposal)
     except Uncertain as error:
@@ -112,7 +114,7 @@ def agree(proposal: Configuration) -> Operation[Decided]:
             f"the consensus service answers for index {made.index} of {made.domain!r} of another cluster: its members, or their journals, belong to "
             "another cluster file. Nothing was changed"
         )
-    coding_for(made)
+    check(made)
     return decided
 
 

@@ -31,7 +31,7 @@ class Pointed(Struct, frozen=True, array_like=True, tag=128):
     collected: bool
 
 
-class Trimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
+class TagsTrimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
     """The highest tag that was dropped from an object's List, when its element is not kept."""
 
     configuration: ConfigurationId
@@ -39,7 +39,7 @@ class Trimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
     tag: Tag
 
 
-Fact = PutData | Pointed | Trimmed
+Fact = PutData | Pointed | TagsTrimmed
 
 _PUT_BYTES = 80
 _TRIMMED_BYTES = 48
@@ -56,7 +56,7 @@ def put_bytes(object: ObjectName, data_bytes: int) -> int:
 
 
 def trimmed_bytes(object: ObjectName) -> int:
-    """What :class:`Trimmed` takes in a journal, about."""
+    """What :class:`TagsTrimmed` takes in a journal, about."""
     return _TRIMMED_BYTES + len(object)
 
 
@@ -72,7 +72,7 @@ def fact_bytes_max(fact: Fact) -> int:
             parts = fact.element.parts
             size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
             return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object) + _PART_BYTES_MAX * len(parts) + size
-        case Trimmed():
+        case TagsTrimmed():
             return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object)
         case Pointed():
             return pointed_bytes(fact.configuration, fact.successor)

@@ -38,7 +38,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
-from ares.replica.facts import Account, Fact, Key, Pointed, Share, Trimmed, pointed_bytes, put_bytes
+from ares.replica.facts import Account, Fact, Key, Pointed, Share, TagsTrimmed, pointed_bytes, put_bytes
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
@@ -250,7 +250,7 @@ class Hosting:
             if versions.trimmed == trimmed:
                 return None
             self._share.tell_trimmed(put.object, versions, place, trimmed)
-            return Trimmed(put.configuration, put.object, put.tag)
+            return TagsTrimmed(put.configuration, put.object, put.tag)
         if not is_hollow(versions.entries[position][1]):
             return None
         self._share.account.repaired += 1
@@ -330,13 +330,13 @@ class Hosting:
             return not is_hollow(element)
         return tag <= versions.trimmed and len(versions.entries) == self._capacity and tag < versions.entries[-1][0]
 
-    def move(self, fact: PutData | Trimmed, place: int) -> None:
+    def move(self, fact: PutData | TagsTrimmed, place: int) -> None:
         """``fact``, which is held, is told at ``place`` from now on; of a put, the element is held as it is there."""
         object, tag = fact.object, fact.tag
         versions = self._objects.get(object)
         if versions is None:
             return
-        if isinstance(fact, Trimmed):
+        if isinstance(fact, TagsTrimmed):
             self._share.tell_trimmed(object, versions, place, versions.trimmed)
             return
         position = versions.position(tag)
@@ -354,7 +354,7 @@ class Hosting:
         if versions is not None and position is not None:
             versions.entries[position] = (put.tag, put.element, versions.entries[position][2])
 
-    def restore(self, fact: PutData | Trimmed, place: int) -> None:
+    def restore(self, fact: PutData | TagsTrimmed, place: int) -> None:
         """Join what the journal tells at ``place``, the last of several: the others may be about to go, and of an element either the one before was
         copied when it was seen to be intact, or it had rotted, and this says so or repairs it."""
         object, tag = fact.object, fact.tag
@@ -386,7 +386,7 @@ class Hosting:
         self._order_known = self.successor is None
         self._objects = SortedDict(self._objects)
 
-    def held_at(self, place: int, readable: Container[Key] | None) -> Iterator[PutData | Trimmed | None]:
+    def held_at(self, place: int, readable: Container[Key] | None) -> Iterator[PutData | TagsTrimmed | None]:
         """What is held of the facts at ``place``, from memory; see :meth:`ares.replica.replica.Replica.held_at`."""
         id = self.configuration.id
         for object in list(self._objects):
@@ -395,7 +395,7 @@ class Hosting:
             if versions is None:
                 continue
             if versions.trimmed_place == place and versions.trimmed != TAG_ZERO:
-                yield Trimmed(id, object, versions.trimmed)
+                yield TagsTrimmed(id, object, versions.trimmed)
             for tag, element, its_place in list(versions.entries):
                 if its_place == place:
                     is_mapped = element.size >= DETACHED_BYTES_MIN

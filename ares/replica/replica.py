@@ -40,7 +40,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.version import VERSION
-from ares.replica.facts import Account, Fact, Key, Pointed, Share, Trimmed, fact_bytes_max, pointed_bytes
+from ares.replica.facts import Account, Fact, Key, Pointed, Share, TagsTrimmed, fact_bytes_max, pointed_bytes
 from ares.replica.hosting import BadElement, Clock, Hosting, no_clock
 
 _REASONS = {ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR, BadElement: Reason.BAD_ELEMENT, BadInput: Reason.BAD_REQUEST}
@@ -64,7 +64,7 @@ class Replica:
         self._hosted: dict[ConfigurationId, Hosting] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
         self._restoring = False
-        self._homeless: dict[ConfigurationId, list[tuple[PutData | Trimmed, int]]] = {}
+        self._homeless: dict[ConfigurationId, list[tuple[PutData | TagsTrimmed, int]]] = {}
         self.introduce(initial)
 
     # -- serving --------------------------------------------------------------------------------------------------------
@@ -140,6 +140,8 @@ class Replica:
         position = next((position for position, server in enumerate(configuration.servers) if server.id == self.server), None)
         if configuration.index < 0 or position is None:
             return Reason.NOT_A_MEMBER, f"{self.server} is not in {configuration.describe()}"
+        if configuration.dap == "chain":
+            return Reason.BAD_REQUEST, "a chain holds a log, and no objects"
         place = (configuration.domain, configuration.index)
         if configuration.cluster_id != self._cluster or self._places.get(place, configuration.id) != configuration.id:
             return Reason.OTHER_CLUSTER, f"index {place[1]} of domain {place[0]!r} is another configuration here: is this the right cluster file?"
@@ -231,7 +233,7 @@ class Replica:
         position = versions.position(fact.tag)
         if position is None:
             is_told_here = versions.trimmed == fact.tag and versions.trimmed_place == place
-            return Trimmed(fact.configuration, fact.object, fact.tag) if is_told_here else None
+            return TagsTrimmed(fact.configuration, fact.object, fact.tag) if is_told_here else None
         if not isinstance(fact, PutData) or versions.entries[position][2] != place:
             return None
         if intact(fact.configuration, fact.object, fact.tag, fact.element):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment")
+PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment", "chain")
 """Nothing in these touches a clock, a socket, a disk or chance."""
 
 PACKAGES = (

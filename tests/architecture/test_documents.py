@@ -9,6 +9,7 @@ import pytest
 import ares
 from ares.testing.sim.plan import SCENARIOS
 from tests.simulation.controls import CONTROLS
+from tests.simulation.log_controls import BY_HAND
 
 from .floors import cited_sections, has_section, modules
 
@@ -90,9 +91,10 @@ def test_the_protocol_has_a_row_for_every_message():
 
 
 def test_the_protocol_names_every_scenario_and_every_control_of_the_simulator():
-    page = texts(CHECKOUT / "docs/protocol.md")
+    page = texts(CHECKOUT / "docs/protocol.md") + texts(CHECKOUT / "docs/log.md")
     assert [name for name in SCENARIOS if f"`{name}`" not in page] == []
-    assert [name for name in CONTROLS if f"*{name}*" not in page] == []
+    by_hand = [control.__name__.replace("_", " ") for control in BY_HAND]
+    assert [name for name in (*CONTROLS, *by_hand) if f"*{name}*" not in page] == []
 
 
 # -- the same words in two places ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -94,9 +95,11 @@ RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="
 
 @pytest.mark.parametrize(("kind", "frames", "sample"), [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, SAMPLES, strict=True)])
 def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
-    """But for what was added at the end: of what can be traced, of descriptions and of what they say of the store. Older releases pass over it."""
+    """But for what was added at the end: of what can be traced, of descriptions and of what they say of the store, of configurations and of their
+    introduction. Older releases pass over it."""
     assert type(sample).__name__ == kind
     header, *others = encode([sample])  # type: ignore[list-item]
+    header = header[:1] + msgspec.msgpack.encode(_without_logs(msgspec.msgpack.decode(header[1:])))
     if isinstance(sample, Keyed | Timed | Description):
         [[*values, added]] = msgspec.msgpack.decode(header[1:])
         assert added is None
@@ -110,6 +113,21 @@ def test_what_it_said_and_what_is_added_since_is_understood() -> None:
     for (_, *frames), sample in zip(RECORDED, SAMPLES, strict=True):
         if isinstance(sample, Keyed | Timed | Description) and not any(frame.startswith("blake2b:") for frame in frames):
             assert decode([bytes.fromhex(frame) for frame in frames]) == [sample]
+
+
+def _without_logs(value: Any) -> Any:
+    """Without the start of a configuration, and what is introduced with it: both are of logs."""
+    if not isinstance(value, list):
+        return value
+    values = [_without_logs(each) for each in value]
+    if len(values) == 10 and values[0] in ("abd", "ec"):
+        assert values.pop() == 0
+    elif len(values) == 4 and values[0] == INTRODUCE:
+        assert values.pop() == []
+    return values
+
+
+INTRODUCE = 8
 
 
 def _recorded(frame: bytes, said: str) -> str:

@@ -8,7 +8,7 @@ from ares.model.element import intact
 from ares.model.messages import CollectConfig, GetData, Introduce, PutData
 from ares.model.tag import Tag
 from ares.replica.compaction import choose
-from ares.replica.facts import Pointed, Trimmed
+from ares.replica.facts import Pointed, TagsTrimmed
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import NEW_SUFFIX
 
@@ -57,7 +57,7 @@ def test_what_survives_of_a_place(tmp_path):
     facts = list(node.journal.read(place))
     kept = [kept for fact in facts if (kept := node.replica.surviving(fact, place)) is not None]
     assert [fact for fact in kept if not (isinstance(fact, PutData) and fact.object.startswith("filler"))] == [
-        Trimmed(INITIAL.id, "o", Tag(3, 1)),
+        TagsTrimmed(INITIAL.id, "o", Tag(3, 1)),
         overwritten[3],
         overwritten[4],
         put("kept", 1, b"k" * 9 * KIB),

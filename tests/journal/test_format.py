@@ -5,7 +5,7 @@ import pytest
 from ares.model.element import intact, sealed
 from ares.model.messages import PARTS_MAX, PutData
 from ares.model.tag import Tag
-from ares.replica.facts import Pointed, Trimmed
+from ares.replica.facts import Pointed, TagsTrimmed
 from ares.store.journal.format import (
     ALIGNMENT,
     BATCH,
@@ -32,7 +32,7 @@ ROOM = bytes(8 * KIB)
 FACTS = [
     [put("a", 1, b"small"), Pointed(PHOTOS, None, False)],
     [put("b", 2, b"large" * 4 * KIB, parts=3), put("c", 1), put("d", 1, b"x" * 9 * KIB)],
-    [Trimmed(INITIAL.id, "a", Tag(1, 1))],
+    [TagsTrimmed(INITIAL.id, "a", Tag(1, 1))],
     [put("ä€", 2**40, b"z" * 7 * KIB)],
 ]
 
@@ -71,7 +71,7 @@ def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_
     count, tag = PARTS_MAX + 9, Tag(1, 1)
     element = sealed(INITIAL.id, "many", tag, 1, 5, (b"1234" * 10, *[b"p" * bytes_each] * (count - 1)))
     many = PutData(7, INITIAL.id, "many", tag, element)
-    batches = [[put("a", 1, b"x"), many, Pointed(PHOTOS, None, False)], [Trimmed(INITIAL.id, "a", Tag(1, 1)), put("b", 2, b"y" * 9 * KIB), many]]
+    batches = [[put("a", 1, b"x"), many, Pointed(PHOTOS, None, False)], [TagsTrimmed(INITIAL.id, "a", Tag(1, 1)), put("b", 2, b"y" * 9 * KIB), many]]
     data, _ = segment(batches=batches)
     frames, _ = torn(data)
     for frame, facts in zip(frames, batches, strict=True):

@@ -20,8 +20,7 @@ from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.replica import replica
-from ares.testing.sim.plan import draw
-from ares.testing.sim.run import run_plan
+from ares.testing.sim.run import drawn, run_plan
 from ares.testing.sim.simulated_server import LateServer
 from ares.testing.sim.world import SimConsensus
 from tests.simulation.coverable_controls import (
@@ -31,6 +30,7 @@ from tests.simulation.coverable_controls import (
 )
 from tests.simulation.file_controls import FILE_CONTROLS
 from tests.simulation.journal_controls import JOURNAL_CONTROLS
+from tests.simulation.log_controls import LOG_CONTROLS
 
 
 def without_r1() -> Any:
@@ -224,6 +224,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "put-data skipped for what was only seen": (put_data_skipped_for_what_was_only_seen, "coverable"),
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
+    **LOG_CONTROLS,
 }
 """Name: how it is broken, and the scenario that shows it best."""
 
@@ -233,6 +234,6 @@ def hunt(name: str, first: int, runs: int) -> Iterator[tuple[int, str]]:
     broken, scenario = CONTROLS[name]
     with broken():
         for seed in range(first, first + runs):
-            violation = run_plan(draw(seed, scenario)).violation
+            violation = run_plan(drawn(seed, scenario)).violation
             if violation is not None:
                 yield seed, violation

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from ares.model.element import is_hollow
 from ares.model.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
 from ares.operation.effects import Operation
-from ares.replica.facts import Trimmed
+from ares.replica.facts import TagsTrimmed
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Unsynced
@@ -44,7 +44,7 @@ def compaction_that_forgets_what_was_trimmed() -> Any:
 
     def forgetful(self: Replica, fact: Any, place: int) -> Any:
         kept = surviving(self, fact, place)
-        return None if isinstance(kept, Trimmed) else kept
+        return None if isinstance(kept, TagsTrimmed) else kept
 
     return patch.object(Replica, "surviving", forgetful)
 

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from ares.cli.main import run
 from ares.testing.verify.history import dump
+from ares.testing.verify.log_history import LogEvent, dump_log
 
 from .making import r, w
 
@@ -148,3 +149,37 @@ def test_tags_asked_for_where_there_are_none(history, capsys):
 def test_control_characters_do_not_reach_the_terminal(history, capsys):
     assert run(["check-history", history([r(0, 1, "\x1b[2J", key="\x1b[31m")])]) == 1
     assert "\x1b" not in capsys.readouterr().out
+
+
+# -- histories of logs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_history_of_a_log_is_judged_as_such(tmp_path, capsys):
+    path = tmp_path / "log.jsonl"
+    first = LogEvent("w", "append", "events", 0, 0.0, 1.0, ("a",))
+    path.write_bytes(dump_log([first, LogEvent("r", "tail", "events", 1, 2.0, 3.0)]))
+    assert run(["check-history", str(path)]) == 0
+    assert capsys.readouterr().out == "a log can show this: 2 operations on 1 logs\n"
+    path.write_bytes(dump_log([first, *(LogEvent(f"r{n}\x1b", "read", "events", 0, 2.0, 3.0) for n in range(12))]))
+    assert run(["check-history", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("NO log can show this: 13 operations on 1 logs; 1")
+    assert "had at most 0 entries" in shown
+    assert "\x1b" not in shown
+    assert run(["check-history", "--json", str(path)]) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "told"),
+    [
+        (b'{"client":"w","operation":"append","log":"l"}\n', [], ":1: not an event of a log"),
+        (dump_log([LogEvent("w", "append", "l", 0, 0.0, 1.0, ("a",))]), ["--tags"], "has no tags"),
+        (dump_log([LogEvent("w", "append", "l", n, 0.0, 1.0, ("a",)) for n in (0, 1)]), [], "appended twice"),
+    ],
+)
+def test_an_unusable_history_of_a_log(tmp_path, capsys, content, options, told):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(content)
+    assert run(["check-history", str(path), *options]) == 2
+    assert told in capsys.readouterr().err

@@ -30,7 +30,7 @@ from ares.model.errors import AresError
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import PARTS_MAX, Element, Message, PutData
 from ares.model.tag import Tag
-from ares.replica.facts import Fact, Pointed, Trimmed
+from ares.replica.facts import Fact, Pointed, TagsTrimmed
 
 FORMAT = 1
 HEAD = b"ares-seg"
@@ -111,7 +111,7 @@ class _EarlierPut(Message, frozen=True, tag=3):
 
 
 class _EarlierBatch(Struct, frozen=True, array_like=True):
-    facts: list[_EarlierPut | Pointed | Trimmed]
+    facts: list[_EarlierPut | Pointed | TagsTrimmed]
     discarded: tuple[int, ...] = ()
 
 

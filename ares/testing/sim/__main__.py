@@ -11,8 +11,9 @@ import multiprocessing
 import sys
 import time
 
-from ares.testing.sim.plan import SCENARIOS, SimPlan, draw
-from ares.testing.sim.run import Named, quiet, run_many, run_plan, shrink
+from ares.testing.sim.log_plan import LogPlan
+from ares.testing.sim.plan import SimPlan
+from ares.testing.sim.run import ALL_SCENARIOS, Named, drawn, quiet, run_many, run_plan, shrink
 
 STORY_LINES = 120
 FAILURES_MAX = 20
@@ -21,19 +22,19 @@ FAILURES_MAX = 20
 def main() -> int:
     arguments = _arguments()
     quiet()
-    scenarios = [arguments.scenario] if arguments.scenario else sorted(SCENARIOS)
+    scenarios = [arguments.scenario] if arguments.scenario else sorted(ALL_SCENARIOS)
     if arguments.seed is not None:
-        return max(_one(draw(arguments.seed, scenario), arguments.story, arguments.shrink) for scenario in scenarios)
+        return max(_one(drawn(arguments.seed, scenario), arguments.story, arguments.shrink) for scenario in scenarios)
     failed = _many(scenarios, arguments.from_seed, arguments.runs, arguments.minutes, arguments.jobs)
     for scenario, seed in failed[:3]:
-        _one(draw(seed, scenario), True, arguments.shrink)
+        _one(drawn(seed, scenario), True, arguments.shrink)
     return 1 if failed else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -P -m ares.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, help="run this seed only")
-    parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="default: all, in turn")
+    parser.add_argument("--scenario", choices=sorted(ALL_SCENARIOS), help="default: all, in turn")
     parser.add_argument("--runs", type=int, default=1000, help="how many runs in all")
     parser.add_argument("--minutes", type=float, help="as many runs as fit into this time, instead of --runs")
     parser.add_argument("--from-seed", type=int, default=0, help="the first seed")
@@ -46,7 +47,7 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _one(plan: SimPlan, story: bool, smaller: bool) -> int:
+def _one(plan: SimPlan | LogPlan, story: bool, smaller: bool) -> int:
     verdict = run_plan(plan)
     if verdict.violation is not None and smaller:
         plan = shrink(plan)

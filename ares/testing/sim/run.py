@@ -9,7 +9,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,12 +22,20 @@ from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
 from ares.testing.sim.journal_server import JournalServer, Scrubber
 from ares.testing.sim.judgement import judge_files, judge_history
-from ares.testing.sim.plan import Fault, SimClientPlan, SimPlan, SimStep, draw
+from ares.testing.sim.log_plan import LogPlan, draw_log
+from ares.testing.sim.log_run import LogRun
+from ares.testing.sim.plan import SCENARIOS, Fault, SimClientPlan, SimPlan, SimStep, draw
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
 from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
+
+LOG = "log"
+ALL_SCENARIOS = (*SCENARIOS, LOG)
+"""Those that plans of objects and files are drawn for, and that of the shared log."""
+
+Plan = TypeVar("Plan", bound=SimPlan | LogPlan)
 
 HEALING_S = 300.0
 STEPS_MAX = 400_000
@@ -44,8 +52,13 @@ class SimVerdict(Struct, frozen=True):
     story: list[str]
 
 
-def run_plan(plan: SimPlan, keep_story: bool = False) -> SimVerdict:
-    run = SimRun(plan, keep_story)
+def drawn(seed: int, scenario: str) -> SimPlan | LogPlan:
+    """The plan of a seed, of any scenario."""
+    return draw_log(seed) if scenario == LOG else draw(seed, scenario)
+
+
+def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
+    run = LogRun(plan, keep_story) if isinstance(plan, LogPlan) else SimRun(plan, keep_story)
     violation = None
     try:
         run.chaos()
@@ -277,13 +290,13 @@ def _chunks(scenarios: list[str], first: int, runs: int | None, until: float | N
 
 
 def _run_chunk(chunk: list[Named]) -> list[tuple[Named, SimVerdict]]:
-    return [((scenario, seed), run_plan(draw(seed, scenario))) for scenario, seed in chunk]
+    return [((scenario, seed), run_plan(drawn(seed, scenario))) for scenario, seed in chunk]
 
 
 ATTEMPTS_MAX = 2000
 
 
-def shrink(plan: SimPlan) -> SimPlan:
+def shrink(plan: Plan) -> Plan:
     """The smallest plan that still breaks a promise, found by leaving things out one at a time."""
     attempts = 0
     smaller = True
@@ -297,7 +310,7 @@ def shrink(plan: SimPlan) -> SimPlan:
     return plan
 
 
-def _smaller(plan: SimPlan) -> Iterator[SimPlan]:
+def _smaller(plan: Plan) -> Iterator[Plan]:
     """Every plan with one thing less; large things first."""
     replace = msgspec.structs.replace
     for index in range(len(plan.clients)):
@@ -306,8 +319,9 @@ def _smaller(plan: SimPlan) -> Iterator[SimPlan]:
         yield replace(plan, faults=plan.faults[:index] + plan.faults[index + 1 :])
     if plan.chances.loss or plan.chances.double or plan.chances.bad_links:
         yield replace(plan, chances=replace(plan.chances, loss=0.0, double=0.0, bad_links=0.0))
-    for index, client in enumerate(plan.clients):
-        less = [] if client.dies_at is None else [replace(client, dies_at=None)]
+    clients: tuple[Any, ...] = plan.clients
+    for index, client in enumerate(clients):
+        less: list[Any] = [] if client.dies_at is None else [replace(client, dies_at=None)]
         less += [replace(client, steps=client.steps[:step] + client.steps[step + 1 :]) for step in range(len(client.steps))]
         for other in less:
             yield replace(plan, clients=(*plan.clients[:index], other, *plan.clients[index + 1 :]))

@@ -1,10 +1,10 @@
 """The world that a plan runs in: virtual time, one random generator, the network, the consensus service, and the story of a run for a person."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from ares.model.codec import decode
 from ares.model.configuration import Configuration, Successor
@@ -14,20 +14,34 @@ from ares.model.identity import CallId, ClientId, DomainName
 from ares.model.messages import AnyMessage, Decided, Element, Listed
 from ares.model.tag import Tag
 from ares.testing.sim.invariants import Places
-from ares.testing.sim.plan import Chances, Fault, SimPlan
+from ares.testing.sim.plan import Chances, Fault
 
 DELAY_S_MAX = 3.0
 SLOW_FACTOR = 50
 BAD_LINK_LOSS = 0.8
 
 
+class Course(Protocol):
+    """What the world needs of a plan."""
+
+    @property
+    def scenario(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def chances(self) -> Chances: ...
+
+
 class World:
     """An event heap over virtual seconds. ``story`` is kept only when asked for; ``digest`` covers every message that arrived, and when.
 
-    ``cuts``: the faults that separate servers now. ``slow``: the servers whose messages take longer.
+    ``read`` makes messages of frames, for the story. ``cuts``: the faults that separate servers now. ``slow``: servers whose messages take longer.
     """
 
-    def __init__(self, plan: SimPlan, keep_story: bool) -> None:
+    def __init__(self, plan: Course, keep_story: bool, read: Callable[[list[bytes]], Sequence[Any]] = decode) -> None:
+        self._read = read
         self.now = 0.0
         self.rng = Random(f"run {plan.scenario} {plan.seed}")
         self.chances = plan.chances
@@ -60,8 +74,8 @@ class World:
         if self.story is not None:
             self.story.append(f"{self.now * 1000:10.3f} ms  {text}")
 
-    def send(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None]) -> None:
-        """Put a batch on its way: once, twice or not at all, and late."""
+    def send(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None], once: bool = False) -> None:
+        """Put a batch on its way: once, twice or not at all, and late. ``once``: never twice."""
         rng, chances = self.rng, self.chances
         loss = self._loss(source, target)
         if loss and rng.random() < loss:
@@ -69,7 +83,7 @@ class World:
                 self.tell(f"{source} -> {target}  LOST {self._described(frames)}")
             return
         self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
-        if chances.double and rng.random() < chances.double:
+        if chances.double and not once and rng.random() < chances.double:
             self.after(self._delay(source, target), self._arrive, source, target, frames, deliver)
 
     def _loss(self, source: str, target: str) -> float:
@@ -100,7 +114,7 @@ class World:
         deliver(source, frames)
 
     def _described(self, frames: list[bytes]) -> str:
-        return "; ".join(map(describe_message, decode(frames)))
+        return "; ".join(map(describe_message, self._read(frames)))
 
     def _separated(self, source: str, target: str) -> bool:
         for cut in self.cuts:

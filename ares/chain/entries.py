@@ -1,0 +1,203 @@
+"""Entries of a log as a node keeps them: records, and the rows of clients, which are a function of the records (docs/log.md, Each append once).
+
+A record is what one append brought: it is stored, forwarded, fetched, cut and trimmed as a whole, so `end` never falls inside an append.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Annotated, Protocol
+
+from msgspec import Meta, Struct
+from xxhash import xxh3_64_intdigest
+
+from ares.model.configuration import POSITION_MAX
+from ares.model.errors import BadInput
+from ares.model.identity import ClientId
+
+ENTRY_BYTES_MAX = 1024 * 1024
+ENTRIES_MAX = 4096
+RECORD_BYTES_MAX = 4 * 1024 * 1024
+"""Of the entries of one append; with ENTRIES_MAX, what one append may bring."""
+
+Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
+Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
+Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
+Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class LogRecord(Struct, frozen=True, array_like=True, gc=False):
+    """One append in its place: ``entries`` from position ``first`` on, the client's ``number`` for it, and its ``lowest`` number without an answer.
+
+    ``seal``: a checksum over all of it, made by the head; every node that takes the record verifies it.
+    """
+
+    first: Position
+    client: ClientId
+    number: Number
+    lowest: Number
+    entries: Batch
+    seal: int = 0
+
+    @property
+    def end(self) -> int:
+        """The position after its last entry."""
+        return self.first + len(self.entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        return sum(map(len, self.entries))
+
+    def checksum(self) -> int:
+        """64 bits (XXH3), the lengths of the entries included."""
+        lengths = b",".join(b"%d" % len(entry) for entry in self.entries)
+        names = b"%d,%d,%d,%d;%b" % (self.first, self.client, self.number, self.lowest, lengths)
+        return xxh3_64_intdigest(b"".join(self.entries), xxh3_64_intdigest(names))
+
+
+def check_batch(entries: Sequence[bytes]) -> None:
+    """Raises :class:`BadInput` for what cannot be one append."""
+    if not 1 <= len(entries) <= ENTRIES_MAX:
+        raise BadInput(f"an append has 1 to {ENTRIES_MAX} entries, not {len(entries)}; nothing was sent")
+    longest, total = max(map(len, entries)), sum(map(len, entries))
+    if longest > ENTRY_BYTES_MAX or total > RECORD_BYTES_MAX:
+        raise BadInput(
+            f"an entry of {longest} bytes, {total} bytes in one append: an entry has at most {ENTRY_BYTES_MAX} bytes, an append at most "
+            f"{RECORD_BYTES_MAX}; nothing was sent"
+        )
+
+
+def follow_on(first: int, records: Sequence[LogRecord]) -> bool:
+    """Whether the records are what a head made of them, one after the other from ``first`` on."""
+    for record in records:
+        if record.first != first or record.seal != record.checksum():
+            return False
+        first = record.end
+    return True
+
+
+class Entries(Protocol):
+    """Records in the order of their positions, without gaps but for what was dropped. A store may keep them elsewhere than in memory."""
+
+    def put(self, record: LogRecord) -> None:
+        """Add the next one."""
+
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
+        """Those with entries in [first, upto). The caller bounds the stretch, see :meth:`reach`."""
+
+    def reach(self, first: int, upto: int, bytes_max: int) -> int:
+        """How far, at most to ``upto``, records from position ``first`` on have ``bytes_max`` bytes, one record at least."""
+
+    def cut(self, end: int) -> None:
+        """Drop what begins at ``end`` or later."""
+
+    def drop(self, upto: int) -> None:
+        """Drop records that end at ``upto`` or earlier."""
+
+    def adopt(self, later: "Entries", first: int, upto: int) -> None:
+        """Take over the records that ``later`` has in [first, upto)."""
+
+
+_first, _end = attrgetter("first"), attrgetter("end")
+
+
+class MemoryEntries:
+    """Records in a list."""
+
+    def __init__(self) -> None:
+        self._records: list[LogRecord] = []
+
+    def put(self, record: LogRecord) -> None:
+        self._records.append(record)
+
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
+        if first >= upto:
+            return ()
+        return self._records[bisect_right(self._records, first, key=_end) : bisect_left(self._records, upto, key=_first)]
+
+    def reach(self, first: int, upto: int, bytes_max: int) -> int:
+        reached, size = first, 0
+        for index in range(bisect_right(self._records, first, key=_end), len(self._records)):
+            record = self._records[index]
+            size += record.size
+            if record.first >= upto or (size > bytes_max and reached > first):
+                break
+            reached = record.end
+        return min(reached, upto)
+
+    def cut(self, end: int) -> None:
+        del self._records[bisect_left(self._records, end, key=_first) :]
+
+    def drop(self, upto: int) -> None:
+        del self._records[: bisect_right(self._records, upto, key=_end)]
+
+    def adopt(self, later: Entries, first: int, upto: int) -> None:
+        self._records.extend(later.records(first, upto))
+
+
+class Row:
+    """What a node knows of one client: the ``last`` number, and where the numbers from ``lowest`` on are: (first, end).
+
+    Numbers below ``lowest`` have been answered. ``lowest`` moves when the record that says so is committed: a cut takes nothing that was dropped.
+    """
+
+    __slots__ = ("last", "lowest", "places")
+
+    def __init__(self, last: int = 0, lowest: int = 1) -> None:
+        self.last = last
+        self.lowest = lowest
+        self.places: dict[int, tuple[int, int]] = {}
+
+    def forget_below(self, lowest: int) -> None:
+        """These have been answered."""
+        self.lowest = max(self.lowest, lowest)
+        while self.places and (number := next(iter(self.places))) < lowest:
+            del self.places[number]
+
+
+class Rows:
+    """The rows of a stretch of records, by client."""
+
+    def __init__(self) -> None:
+        self._rows: dict[ClientId, Row] = {}
+
+    def get(self, client: ClientId) -> Row | None:
+        return self._rows.get(client)
+
+    def take(self, record: LogRecord) -> None:
+        """The next record."""
+        row = self._rows.get(record.client)
+        if row is None:
+            row = self._rows[record.client] = Row(lowest=record.lowest)
+        row.last = record.number
+        row.places[record.number] = (record.first, record.end)
+
+    def commit(self, record: LogRecord) -> None:
+        """The record stays, so what its client had answers for may go."""
+        row = self._rows.get(record.client)
+        if row is not None:
+            row.forget_below(record.lowest)
+
+    def cut(self, end: int) -> None:
+        """What begins at ``end`` or later is gone, and was never committed: the rows go back with it."""
+        for client, row in list(self._rows.items()):
+            row.places = {number: place for number, place in row.places.items() if place[0] < end}
+            if row.places:
+                row.last = max(row.places)
+            else:
+                del self._rows[client]
+
+    def trim(self, upto: int) -> None:
+        """A row goes when the client's last record is trimmed."""
+        for client, row in list(self._rows.items()):
+            if row.places[row.last][1] <= upto:
+                del self._rows[client]
+
+    def adopt(self, later: "Rows") -> None:
+        """Append the rows of the records that follow."""
+        for client, row in later._rows.items():
+            own = self._rows.setdefault(client, Row(lowest=row.lowest))
+            own.last = row.last
+            own.places |= row.places
+            own.forget_below(row.lowest)

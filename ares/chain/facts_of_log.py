@@ -1,0 +1,49 @@
+"""Facts: what of a node must outlast its process (docs/log.md, Crash and restart). The state of a node is what its facts, in their order, come to."""
+
+from msgspec import Struct
+
+from ares.chain.log_messages import Records
+from ares.model.configuration import Configuration, Successor
+from ares.model.identity import ConfigurationId
+
+
+class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
+    """Configurations of the log that were introduced."""
+
+    chains: tuple[Configuration, ...]
+
+
+class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
+    """Records at the end of a stretch."""
+
+    configuration: ConfigurationId
+    records: Records
+
+
+class ChainSealed(Struct, frozen=True, array_like=True, tag=146):
+    """The stretch takes nothing any more."""
+
+    configuration: ConfigurationId
+
+
+class ChainPointed(Struct, frozen=True, array_like=True, tag=147):
+    """The successor of a stretch, and whether it was collected."""
+
+    configuration: ConfigurationId
+    successor: Successor
+    collected: bool
+
+
+class LogTrimmed(Struct, frozen=True, array_like=True, tag=148):
+    """Positions below ``upto`` are gone."""
+
+    upto: int
+
+
+class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
+    """Old records, from another node."""
+
+    records: Records
+
+
+LogFact = ChainsKnown | RecordsTaken | ChainSealed | ChainPointed | LogTrimmed | PieceFetched

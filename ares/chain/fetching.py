@@ -1,0 +1,62 @@
+"""How a node gets what it lacks below its start, from other servers (docs/log.md, Reconfiguration; Old positions)."""
+
+from collections.abc import Callable
+
+from ares.chain.entries import follow_on
+from ares.chain.facts_of_log import LogTrimmed, PieceFetched
+from ares.chain.log_messages import Fetch, Fetched
+from ares.chain.log_state import LogState
+from ares.model.configuration import Status, Successor
+from ares.model.identity import CallId, ServerId
+
+FETCH_AGAIN_S = 0.5
+
+
+class Fetcher:
+    """One piece at a time, each after ``pause_s``; the next when it is durable, so that it goes on where it stopped.
+
+    ``send(server, request)`` asks. ``piece``: the number of the fact with the last piece.
+    """
+
+    def __init__(self, state: LogState, send: Callable[[ServerId, Fetch], None], next_call: Callable[[], CallId], pause_s: float) -> None:
+        self.piece = 0
+        self.pause_s = pause_s
+        self._paused: tuple[int, float] = (-1, 0.0)
+        self._state = state
+        self._send = send
+        self._next_call = next_call
+        self._under_way: tuple[CallId, int, float] | None = None
+        self._source = 0
+
+    def go_on(self, now: float, stored: int) -> None:
+        """Ask for what comes next, if a chain that this server is in needs it. Chains that are sealed may stop fetching."""
+        state, first = self._state, self._state.base_upto
+        wanting = any(stretch.live and stretch.start > first for stretch in state.stretches.values())
+        waiting = self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]
+        sources = state.holders(first)
+        if wanting and self._paused[0] != first:
+            self._paused = (first, now + self.pause_s)
+        if wanting and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
+            self._source += 1
+            chain = state.chain_of(first) or state.chains[min(state.chains)]
+            following = state.chains.get(chain.index + 1)
+            successor = None if following is None else Successor(following, Status.PENDING)
+            self._under_way = (self._next_call(), first, now + FETCH_AGAIN_S)
+            self._send(sources[self._source % len(sources)], Fetch(self._under_way[0], chain.id, first, successor))
+
+    def accept(self, reply: Fetched) -> LogTrimmed | PieceFetched | None:
+        """What an answer comes to: a piece, verified; or a trim that it met, which is taken over. None if it says nothing."""
+        if self._under_way is None or reply.call != self._under_way[0] or reply.first != self._state.base_upto:
+            return None
+        if reply.trimmed > max(reply.first, self._state.trimmed):
+            self._under_way = None
+            return self.take_over(reply.trimmed)
+        if reply.records and reply.records[0].first <= reply.first and follow_on(reply.records[0].first, reply.records):
+            self._under_way = None
+            self._source -= 1
+            return PieceFetched(reply.records)
+        return None
+
+    def take_over(self, upto: int) -> LogTrimmed | None:
+        """Nothing below is needed. Otherwise a move could wait for ever for what only a dead node still has."""
+        return LogTrimmed(upto)

@@ -1,0 +1,165 @@
+"""What one server holds of one log, as a function of its facts (docs/log.md, Terms; Old positions): stretches of its chains, and the old part.
+
+The *old part* is everything below ``base_upto`` that is not trimmed: final, in one piece. A stretch whose successor is known is merged into it as
+soon as the old part reaches its start. So a node of a new chain is complete when ``base_upto`` is the start of that chain.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+from ares.chain.entries import Entries, LogRecord, MemoryEntries, Rows
+from ares.chain.facts_of_log import ChainPointed, ChainSealed, ChainsKnown, LogFact, LogTrimmed, PieceFetched, RecordsTaken
+from ares.chain.stretch import Stretch
+from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
+from ares.model.identity import ConfigurationId, ServerId
+
+
+class LogState:
+    """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone."""
+
+    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[], Entries] = MemoryEntries) -> None:
+        self.server = server
+        self.identity = identity
+        self.trimmed = 0
+        self.stretches: dict[ConfigurationId, Stretch] = {}
+        self.chains: dict[int, Configuration] = {}
+        self.base_upto = 0
+        self.base_rows = Rows()
+        self.base = make_entries()
+        self._make_entries = make_entries
+
+    # -- facts ----------------------------------------------------------------------------------------------------------
+
+    def apply(self, fact: LogFact) -> None:
+        match fact:
+            case RecordsTaken():
+                stretch = self.stretches[fact.configuration]
+                for record in fact.records:
+                    stretch.take(record)
+            case PieceFetched():
+                self._extend_base(fact.records)
+            case LogTrimmed():
+                self._trim(fact.upto)
+            case ChainSealed():
+                self.stretches[fact.configuration].sealed = True
+            case ChainPointed():
+                self._point(self.stretches[fact.configuration], fact)
+            case ChainsKnown():
+                for chain in fact.chains:
+                    self._know(chain)
+
+    def _know(self, chain: Configuration) -> None:
+        self.chains[chain.index] = chain
+        if self.is_member(chain) and chain.id not in self.stretches:
+            self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries())
+
+    def is_member(self, chain: Configuration) -> bool:
+        """Whether the chain names this server under its present identity."""
+        return any((member.id, member.identity) == (self.server, self.identity) for member in chain.servers)
+
+    def _point(self, stretch: Stretch, fact: ChainPointed) -> None:
+        """Knowing the successor: the node is sealed, and what it holds at or beyond `end` counts for nothing from then on."""
+        chain, own = fact.successor.configuration, stretch.configuration
+        stretch.successor, stretch.collected = fact.successor, fact.collected
+        if chain.index == own.index + 1:
+            stretch.end = chain.start
+        stretch.cut(stretch.start if stretch.end is None else stretch.end)
+        if fact.collected:
+            stretch.entries, stretch.rows, stretch.merged = self._make_entries(), Rows(), True
+            if all(other.collected for other in self.stretches.values()):
+                self.base, self.base_rows, self.base_upto = self._make_entries(), Rows(), self.trimmed
+        self._merge()
+
+    def _extend_base(self, records: Iterable[LogRecord]) -> None:
+        for record in records:
+            if record.end > self.base_upto:  # a stretch that was merged in between may have brought it
+                self.base.put(record)
+                self.base_rows.take(record)
+                self.base_rows.commit(record)
+                self.base_upto = record.end
+                self._merge()
+
+    def _merge(self) -> None:
+        for stretch in sorted(self.stretches.values(), key=lambda stretch: stretch.configuration.index):
+            if stretch.end is not None and not stretch.merged and stretch.start <= self.base_upto:
+                self.base.adopt(stretch.entries, self.base_upto, stretch.length)
+                self.base_rows.adopt(stretch.rows)
+                self.base_upto = max(self.base_upto, stretch.length)
+                stretch.entries, stretch.rows, stretch.merged = self._make_entries(), Rows(), True
+
+    def _trim(self, upto: int) -> None:
+        self.trimmed = upto
+        for entries, rows in ((self.base, self.base_rows), *((stretch.entries, stretch.rows) for stretch in self.stretches.values())):
+            entries.drop(upto)
+            rows.trim(upto)
+        self.base_upto = max(self.base_upto, upto)
+        self._merge()
+
+    # -- questions ------------------------------------------------------------------------------------------------------
+
+    def pointed(self, stretch: Stretch, successor: Successor, collect: bool) -> ChainPointed | None:
+        """The fact that ``successor`` comes to, or None if it is nothing new.
+
+        Raises :class:`ConflictingSuccessor` for two decisions, and for an immediate successor that begins below what is committed.
+        """
+        chain, own = successor.configuration, stretch.configuration
+        new = advance(own, stretch.successor, successor)
+        if chain.dap != "chain" or (chain.index == own.index + 1 and stretch.end is None and chain.start < stretch.committed):
+            raise ConflictingSuccessor(f"{chain.describe()} cannot follow {own.describe()}, which is committed up to {stretch.committed}")
+        collected = stretch.collected or (collect and new.finalized)
+        return None if (new, collected) == (stretch.successor, stretch.collected) else ChainPointed(own.id, new, collected)
+
+    def unpointed(self) -> list[tuple[Stretch, Successor]]:
+        """Stretches whose successor is among the chains known, and was not told: who hears of c' knows the successor of c."""
+        found = []
+        for one, other in pairwise(sorted(self.chains)):
+            stretch = self.stretches.get(self.chains[one].id)
+            if stretch is not None and stretch.successor is None and other == one + 1:
+                found.append((stretch, Successor(self.chains[other], Status.PENDING)))
+        return found
+
+    def chain_of(self, position: int) -> Configuration | None:
+        """The chain in whose stretch a position is, as far as this node knows: the last one that starts there or before."""
+        holding = [index for index, chain in self.chains.items() if chain.start <= position]
+        return self.chains[max(holding)] if holding else None
+
+    def is_final(self, position: int) -> bool:
+        """Whether the position is below the start of a chain that is known."""
+        return any(chain.start > position for chain in self.chains.values())
+
+    def holders(self, position: int) -> tuple[ServerId, ...]:
+        """Who may have a position: the chain in whose stretch it is, and the chains after that one."""
+        chain = self.chain_of(position)
+        later = [each for index, each in sorted(self.chains.items()) if chain is None or index >= chain.index]
+        return tuple(dict.fromkeys(id for each in later for id in each.server_ids if id != self.server))[: 2 * SERVERS_MAX]
+
+    def held(self, position: int, uncommitted: bool) -> tuple[Entries, int]:
+        """Where the position is to be found, and how far from there what may be shown goes; no further than it when it is not here."""
+        if position < self.base_upto:
+            return self.base, self.base_upto
+        newest = [stretch for stretch in self.stretches.values() if stretch.start <= position and not stretch.merged]
+        if not newest:
+            return self.base, position
+        stretch = max(newest, key=lambda stretch: stretch.configuration.index)
+        return stretch.entries, max(position, stretch.length if uncommitted or stretch.end is not None else stretch.committed)
+
+    def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
+        """Records from ``first`` on that are the same at every node: below a known `end`."""
+        if first < self.base_upto:
+            entries, upto = self.base, self.base_upto
+        else:
+            pointed = [each for each in self.stretches.values() if each.end is not None and not each.merged and each.start <= first < each.length]
+            if not pointed:
+                return ()
+            entries, upto = pointed[0].entries, pointed[0].length
+        return entries.records(first, entries.reach(first, upto, bytes_max))[:records_max]
+
+    def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
+        """The rows that answer for the stretch of ``chain``, and whether they answer for all below it; None if this node lacks some of it."""
+        stretch = self.stretches.get(chain.id)
+        end = stretch.end if stretch is not None else None
+        if end is not None and self.base_upto >= end:
+            return self.base_rows, True
+        if stretch is not None and end is not None and not stretch.merged and stretch.length >= end:
+            return stretch.rows, False
+        return None

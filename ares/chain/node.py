@@ -1,0 +1,594 @@
+"""A server's part of one log, as a state machine without I/O: messages in; facts to be stored, and messages that may leave, out (docs/log.md).
+
+The shell around it hands messages to ``handle`` and time to ``tick``, and takes both outputs with ``take``. Facts are to be stored in their order;
+when the first n that were ever given are durable it says ``stored(n)``. Messages that ``take`` gives may leave at once: what a message promises or
+shows is durable before the node gives it out. So many messages may share one commit. After a restart the stored facts go to ``restore``.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ares.chain.entries import Entries, LogRecord, MemoryEntries, check_batch, follow_on
+from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
+from ares.chain.fetching import Fetcher
+from ares.chain.log_messages import (
+    PIECE_BYTES,
+    RECORDS_MAX,
+    Append,
+    Appended,
+    AppendOutcome,
+    Committed,
+    Fetch,
+    Fetched,
+    Forward,
+    LogEntries,
+    LogMessage,
+    Look,
+    LookDone,
+    LookRow,
+    OfChain,
+    ReadLog,
+    RowFound,
+    RowPlace,
+    Seal,
+    SealDone,
+    Stand,
+    Stood,
+    Trim,
+    TrimDone,
+    introduction,
+)
+from ares.chain.log_state import LogState
+from ares.chain.rows_below import RowBelow, RowLooks
+from ares.chain.stretch import Held, Sender, Stretch
+from ares.model.configuration import POSITION_MAX, Configuration, ConflictingSuccessor, Status, Successor
+from ares.model.errors import BadInput
+from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
+
+RESEND_S = 0.2
+DIRTY_S = 1.0
+"""How long a dirty read waits for the tail."""
+
+HELD_MAX = 1000
+"""Reads that wait at once; one more is answered with what there is."""
+
+
+class UnknownChain(BadInput):
+    """A request about a configuration that was not introduced here, or of which this server is no member."""
+
+
+class LogNode:
+    """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call."""
+
+    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[], Entries] = MemoryEntries, fetch_pause_s: float = 0.0) -> None:
+        self.server = server
+        self.state = LogState(server, identity, make_entries)
+        self.now = 0.0
+        self.told = self._stored = 0
+        self._facts: list[LogFact] = []
+        self._outbox: list[tuple[Sender, LogMessage]] = []
+        self._waiting: deque[tuple[int, Sender, LogMessage]] = deque()
+        self._unsynced: deque[tuple[int, Stretch, int]] = deque()
+        self._trims_unsynced: deque[tuple[int, int]] = deque()
+        self._trimmed_durably = 0
+        self._calls = 0
+        self._held: list[Held] = []
+        self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
+        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s)
+        self._handlers: dict[type, Callable[[Sender, Any], None]] = {
+            Append: self.append,
+            Introduce: self.introduce,
+            ReadLog: self.read,
+            Look: self.look,
+            Trim: self.trim,
+            Seal: self.seal,
+            Stand: self.stand,
+            Forward: self.forward,
+            Committed: self.take_committed,
+            LookRow: self.look_row,
+            Fetch: self.fetch,
+            ReadConfig: self.read_config,
+            WriteConfig: self.write_config,
+            CollectConfig: self.collect,
+            LookDone: self.tail_seen,
+            RowFound: self.row_found,
+            Fetched: self.fetched,
+            Refused: self.refused,
+        }
+
+    # -- the shell's side -------------------------------------------------------------------------------------------------
+
+    def handle(self, sender: Sender, message: LogMessage, now: float) -> None:
+        """Whatever came. Never raises for what a peer sent."""
+        self.now = now
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            return
+        try:
+            handler(sender, message)
+        except ConflictingSuccessor as error:
+            self._refuse(sender, message.call, Reason.CONFLICTING_SUCCESSOR, str(error))
+        except UnknownChain as error:
+            self._refuse(sender, message.call, Reason.UNKNOWN_CONFIGURATION, str(error))
+        except BadInput as error:
+            self._refuse(sender, message.call, Reason.BAD_REQUEST, str(error))
+
+    def take(self) -> tuple[list[LogFact], list[tuple[Sender, LogMessage]]]:
+        """Facts to be stored, in order, and messages that may leave now."""
+        facts, self._facts = self._facts, []
+        outbox, self._outbox = self._outbox, []
+        return facts, outbox
+
+    def stored(self, count: int, now: float) -> None:
+        """The first ``count`` facts of this node's life are durable."""
+        self.now, self._stored = now, count
+        moved: dict[ConfigurationId, Stretch] = {}
+        while self._unsynced and self._unsynced[0][0] <= count:
+            _, stretch, length = self._unsynced.popleft()
+            stretch.durable = max(stretch.durable, min(length, stretch.length))
+            moved[stretch.configuration.id] = stretch
+        while self._trims_unsynced and self._trims_unsynced[0][0] <= count:
+            self._trimmed_durably = self._trims_unsynced.popleft()[1]
+            moved |= {id: stretch for id, stretch in self.state.stretches.items() if stretch.live}
+        for stretch in moved.values():
+            self._send_on(stretch)
+        while self._waiting and self._waiting[0][0] <= count:
+            self._outbox.append(self._waiting.popleft()[1:])
+        self._fetcher.go_on(self.now, self._stored)
+
+    def restore(self, facts: Iterable[LogFact]) -> None:
+        """Begin with what is durable. What is committed is asked of the others, but the tail knows it."""
+        for fact in facts:
+            self.state.apply(fact)
+            self.told += 1
+        self._stored = self.told
+        self._trimmed_durably = self.state.trimmed
+        for stretch in self.state.stretches.values():
+            stretch.durable = stretch.length
+            if stretch.live and stretch.is_tail:
+                stretch.settled(stretch.length)
+            stretch.sent = stretch.length
+            stretch.probing = True
+
+    def tick(self, now: float) -> None:
+        """Let time pass: repeat what is not confirmed, end what waited long enough."""
+        self.now = now
+        for stretch in self.state.stretches.values():
+            if stretch.live and not stretch.is_tail and now >= stretch.resend_at:
+                stretch.resend_at = now + RESEND_S
+                first = max(stretch.confirmed, stretch.committed)
+                if stretch.probing:
+                    self._forward(stretch, stretch.durable)
+                elif first < stretch.durable or stretch.trim_confirmed < self._trimmed_durably:
+                    self._forward(stretch, first)
+            late = [held for held in stretch.asking if now >= held.until]
+            stretch.asking = [held for held in stretch.asking if now < held.until]
+            for held in late:
+                self._send(held.sender, self._entries(stretch, held.request))
+        late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
+        for held in late:
+            self._send(held.sender, self._entries(self._stretch(held.request), held.request))
+        self._looks.tick(now)
+        self._fetcher.go_on(self.now, self._stored)
+
+    # -- outputs ----------------------------------------------------------------------------------------------------------
+
+    def _send(self, to: Sender, message: LogMessage, after: int = 0) -> None:
+        """``message`` leaves when the first ``after`` facts are durable. What it shows of itself is either durable, or told by one of those."""
+        if after > self._stored:
+            self._waiting.append((self.told, to, message))
+        else:
+            self._outbox.append((to, message))
+
+    def _record(self, fact: LogFact) -> None:
+        self._facts.append(fact)
+        self.told += 1
+        self.state.apply(fact)
+
+    def _refuse(self, to: Sender, call: CallId, reason: Reason, detail: str) -> None:
+        self._send(to, Refused(call, reason, detail[:DETAIL_CHARACTERS_MAX]))
+
+    def _next_call(self) -> CallId:
+        self._calls += 1
+        return CallId(self._calls)
+
+    def _stretch(self, request: OfChain | ReadConfig | WriteConfig | CollectConfig) -> Stretch:
+        stretch = self.state.stretches.get(request.configuration)
+        if stretch is None:
+            raise UnknownChain("introduce it")
+        return stretch
+
+    # -- append (docs/log.md, Append; Each append once) ---------------------------------------------------------------------
+
+    def append(self, sender: Sender, request: Append) -> None:
+        """At the head."""
+        stretch = self._stretch(request)
+        check_batch(request.entries)
+        if not stretch.is_head or request.number < request.lowest or stretch.length > POSITION_MAX - len(request.entries):
+            raise BadInput("an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1")
+        nothing = RowBelow(0, {}, request.since >= stretch.start, False, self.state.trimmed, stretch.configuration.index - 1)
+        self._append_found(stretch, sender, request, nothing)
+
+    def _append_found(self, stretch: Stretch, sender: Sender, request: Append, found: RowBelow) -> None:
+        """With what is known of the client's row so far: the own stretch, and what looks further down ``found``."""
+        number, row = request.number, stretch.rows.get(request.client)
+        place = (row.places.get(number) if row is not None else None) or found.places.get(number)
+        if place is not None:
+            self._answer_repetition(stretch, sender, request, place)
+        elif not stretch.live:
+            self._answer(stretch, sender, request, AppendOutcome.SEALED)
+        elif row is None and self._may_have_been_trimmed(request.since, stretch.start):
+            self._answer(stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed)
+        else:
+            last = row.last if row is not None else found.last
+            if row is not None and number < row.lowest:
+                return None  # a late copy of what was answered long ago
+            if number <= last or (row is None and not last):
+                if not found.exhausted:
+                    chains = [chain for _, chain in sorted(self.state.chains.items())]
+                    return self._looks.wait(stretch, sender, request, found, chains, self.now)
+                if found.uncertain or (number <= last and found.trimmed > request.since):
+                    return self._answer(stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed)
+            self._append_after(stretch, sender, request, last)
+        return None
+
+    def _may_have_been_trimmed(self, since: int, first: int) -> bool:
+        """Whether a row that is not here may have gone with a trim, where this node answers for what is at ``first`` and later."""
+        return self.state.trimmed > since and self.state.trimmed > first
+
+    def _append_after(self, stretch: Stretch, sender: Sender, request: Append, last: int) -> None:
+        """Nothing of the client's with a higher number than ``last`` is in the log."""
+        due = self._due(request, last)
+        if request.number > due:
+            self._answer(stretch, sender, request, AppendOutcome.GAP, due)
+        elif request.number == due:
+            if request.at is None or request.at == stretch.length:
+                self._take(stretch, sender, request)
+            elif request.at > stretch.length:
+                self._answer(stretch, sender, request, AppendOutcome.BEHIND)
+            elif self._is_taken(stretch, request.at):
+                self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
+            else:  # what is at the position may still be cut: wait for either
+                stretch.conditional = [pair for pair in stretch.conditional if pair[0] != sender] + [(sender, request)]
+
+    def _is_taken(self, stretch: Stretch, position: int) -> bool:
+        """Whether the position has an entry for ever: one that is not committed may be cut."""
+        return stretch.committed > position
+
+    def _due(self, request: Append, last: int) -> int:
+        """The only number that is taken."""
+        return max(last + 1, request.lowest)
+
+    def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
+        record = LogRecord(stretch.length, request.client, request.number, request.lowest, request.entries)
+        record = LogRecord(record.first, record.client, record.number, record.lowest, record.entries, record.checksum())
+        self._await(stretch, sender, request, record.first, record.end)
+        self._take_records(stretch, (record,))
+
+    def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
+        self._record(RecordsTaken(stretch.configuration.id, tuple(records)))
+        self._unsynced.append((self.told, stretch, stretch.length))
+
+    def _answer_repetition(self, stretch: Stretch, sender: Sender, request: Append, place: tuple[int, int]) -> None:
+        first, end = place
+        if end <= stretch.committed:
+            self._answer(stretch, sender, request, AppendOutcome.DONE, first)
+        else:
+            self._await(stretch, sender, request, first, end)
+            if not stretch.live:
+                self._answer(stretch, sender, request, AppendOutcome.SEALED)
+
+    def _await(self, stretch: Stretch, sender: Sender, request: Append, first: int, end: int) -> None:
+        stretch.await_commit(end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None))
+
+    def _answer(self, stretch: Stretch, sender: Sender, request: Append, outcome: AppendOutcome, position: int = 0) -> None:
+        self._send(sender, Appended(request.call, request.number, outcome, position, stretch.successor), stretch.pointed)
+
+    # -- the chain: forward, commit (docs/log.md, Append) ---------------------------------------------------------------------
+
+    def forward(self, sender: Sender, request: Forward) -> None:
+        """From the node before: take what is new; say how far this is, if nothing is, or ask for what is missing."""
+        stretch = self._stretch(request)
+        if stretch.is_head or sender != stretch.before or not stretch.live:
+            return
+        if self.state.trimmed < request.trimmed <= stretch.length:
+            self._record_trim(request.trimmed)
+        fresh = [record for record in request.records if record.first >= stretch.length]
+        if request.first > stretch.length or not fresh:
+            self._report(stretch, missing=request.first > stretch.length)
+        elif follow_on(stretch.length, fresh):
+            self._take_records(stretch, fresh)
+
+    def _send_on(self, stretch: Stretch) -> None:
+        """What became durable goes on to the next node; at the tail it is committed."""
+        if not stretch.live:
+            return
+        if stretch.is_tail:
+            self._commit(stretch, stretch.durable, stretch.durable)
+            self._confirm_trim(stretch, self._trimmed_durably)
+        elif self._may_forward(stretch) > stretch.sent or self._trimmed_durably > stretch.trim_confirmed:
+            self._forward(stretch, stretch.sent)
+
+    def _may_forward(self, stretch: Stretch) -> int:
+        """How far records may be sent on."""
+        return stretch.durable
+
+    def _forward(self, stretch: Stretch, first: int) -> None:
+        """One message from ``first`` on; what is beyond it follows when it is confirmed, or later."""
+        upto = stretch.entries.reach(first, self._may_forward(stretch), PIECE_BYTES)
+        records = tuple(stretch.entries.records(first, upto)[:RECORDS_MAX])
+        stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
+        stretch.resend_at = self.now + RESEND_S
+        self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, first, records, self._trimmed_durably))
+
+    def _report(self, stretch: Stretch, missing: bool = False) -> None:
+        trimmed = self._trimmed_behind(stretch)
+        report = Committed(NO_CALL, stretch.configuration.id, stretch.committed, stretch.durable, trimmed, missing)
+        self._send(stretch.before, report)
+
+    def take_committed(self, sender: Sender, request: Committed) -> None:
+        """From the node behind. A sealed node goes on taking it: it is a fact."""
+        stretch = self._stretch(request)
+        if stretch.is_tail or sender != stretch.after or request.length > stretch.length:
+            return
+        if stretch.live:
+            stretch.confirmed, stretch.probing = max(request.length, request.committed), False
+            if request.missing:
+                stretch.sent = stretch.confirmed
+            if stretch.sent < self._may_forward(stretch):
+                self._forward(stretch, stretch.sent)
+        self._commit(stretch, request.committed, stretch.length)
+        self._confirm_trim(stretch, request.trimmed)
+
+    def _commit(self, stretch: Stretch, upto: int, bound: int) -> None:
+        if min(upto, bound) > stretch.committed:
+            stretch.settled(min(upto, bound))
+            self._answer_committed(stretch)
+            if stretch.live and not stretch.is_head:
+                self._report(stretch)
+
+    def _answer_committed(self, stretch: Stretch) -> None:
+        """Answer everybody who waited for this."""
+        for sender, answer in stretch.answers_due():
+            self._send(sender, answer)
+        conditional, stretch.conditional = stretch.conditional, []
+        for sender, request in conditional:
+            self.append(sender, request)
+        trims, stretch.trims = stretch.trims, []
+        for sender, trim in trims:
+            self.trim(sender, trim)
+        held, self._held = self._held, []
+        for one in held:
+            reply = self._entries(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
+            if reply is not None and self._tells(reply):
+                self._send(one.sender, reply, stretch.pointed)
+            else:
+                self._held.append(one)
+
+    # -- reads (docs/log.md, Read) ----------------------------------------------------------------------------------------------
+
+    def read(self, sender: Sender, request: ReadLog) -> None:
+        """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
+        stretch = self._stretch(request)
+        reply = self._entries(stretch, request)
+        if self._tells(reply):
+            self._send(sender, reply, stretch.pointed)
+        elif request.wait_s > 0 and len(self._held) < HELD_MAX:
+            self._held.append(Held(sender, request, self.now + request.wait_s))
+        elif stretch.committed <= request.first < stretch.length and not stretch.is_tail and len(stretch.asking) < HELD_MAX:
+            stretch.asking.append(Held(sender, request, self.now + DIRTY_S))
+            if stretch.asked_tail is None or self.now > stretch.ask_tail_again_at:
+                stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), self.now + RESEND_S
+                self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
+        else:
+            self._send(sender, reply, stretch.pointed)
+
+    def _tells(self, reply: LogEntries) -> bool:
+        """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
+        ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
+        return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
+
+    def _entries(self, stretch: Stretch, request: ReadLog) -> LogEntries:
+        state, first, found, size = self.state, request.first, list[bytes](), 0
+        position = first
+        while first >= state.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
+            entries, upto = state.held(position, request.uncommitted)
+            upto = entries.reach(position, min(upto, first + request.count), request.bytes_max - size)
+            for record in entries.records(position, upto):
+                part = record.entries[max(position - record.first, 0) : upto - record.first]
+                found += part
+                size += sum(map(len, part))
+            if upto <= position:
+                break
+            position = upto
+        elsewhere: tuple[ServerId, ...] = ()
+        if not found and first >= state.trimmed and state.is_final(first):
+            elsewhere = state.holders(first)
+        return LogEntries(request.call, first, tuple(found), stretch.committed, state.trimmed, elsewhere, stretch.successor)
+
+    def look(self, sender: Sender, request: Look) -> None:
+        """One look at the state; only what is durable counts."""
+        stretch = self._stretch(request)
+        self._send(sender, LookDone(request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor), stretch.pointed)
+
+    def tail_seen(self, sender: Sender, reply: LookDone) -> None:
+        """The tail says how far it is: what waits for that goes on."""
+        for stretch in self.state.stretches.values():
+            if stretch.asked_tail == reply.call and sender == stretch.servers[-1]:
+                stretch.asked_tail = None
+                self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
+                asking, stretch.asking = stretch.asking, []
+                for held in asking:
+                    self._send(held.sender, self._entries(stretch, held.request), stretch.pointed)
+
+    # -- trim (docs/log.md, Trim) -----------------------------------------------------------------------------------------------
+
+    def trim(self, sender: Sender, request: Trim) -> None:
+        """At the head: never above what is committed. It is answered when every node has it durably."""
+        stretch = self._stretch(request)
+        done = self._trimmed_behind(stretch) >= request.upto
+        if not stretch.is_head:
+            raise BadInput("a trim goes to the head")
+        if done or not stretch.live or request.upto > stretch.committed:
+            self._send(sender, TrimDone(request.call, done, stretch.committed, stretch.successor), stretch.pointed)
+            return
+        stretch.trims = [pair for pair in stretch.trims if pair[0] != sender] + [(sender, request)]
+        if request.upto > self.state.trimmed:
+            self._record_trim(request.upto)
+
+    def _trimmed_behind(self, stretch: Stretch) -> int:
+        """What is trimmed durably here and at every node behind, as far as that is known."""
+        return self._trimmed_durably if stretch.is_tail else min(stretch.trim_confirmed, self._trimmed_durably)
+
+    def _record_trim(self, upto: int) -> None:
+        self._record(LogTrimmed(upto))
+        self._trims_unsynced.append((self.told, upto))
+
+    def _confirm_trim(self, stretch: Stretch, upto: int) -> None:
+        if upto > stretch.trim_confirmed:
+            stretch.trim_confirmed = upto
+            if stretch.is_head:
+                self._answer_committed(stretch)
+            elif stretch.live:
+                self._report(stretch)
+
+    # -- seal, successor, collection (docs/log.md, Reconfiguration) ---------------------------------------------------------------
+
+    def introduce(self, sender: Sender, request: Introduce) -> None:
+        """A chain, with those of its log that come before it. Who hears of c' knows the successor of c."""
+        chains = [*request.earlier, request.configuration]
+        for chain in chains:
+            chain.check_bounds()
+            known = self.state.chains.get(chain.index)
+            if chain.dap != "chain" or chain.index < 0 or chain.domain != request.configuration.domain:
+                raise BadInput("the chains of one log are introduced together, in their order")
+            if (known is not None and known.id != chain.id) or chain.cluster_id != request.configuration.cluster_id:
+                self._refuse(sender, request.call, Reason.OTHER_CLUSTER, f"index {chain.index} of this log is another chain here")
+                return
+        if any(other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)):
+            raise BadInput("the chains of one log are introduced without gaps, and none starts before the one before it")
+        if not any(self.state.is_member(chain) for chain in chains):
+            why = f"{self.server} is not in {request.configuration.describe()} under this identity"
+            self._refuse(sender, request.call, Reason.NOT_A_MEMBER, why)
+            return
+        for one, other in pairwise([*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]):
+            if one.id in self.state.stretches:
+                self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))
+        new = tuple(chain for chain in chains if chain.index not in self.state.chains)
+        if new:
+            self._record(ChainsKnown(new))
+        self._point_known()
+
+    def _point_known(self) -> None:
+        for stretch, successor in self.state.unpointed():
+            self._point(stretch, successor)
+
+    def _point(self, stretch: Stretch, successor: Successor, collect: bool = False) -> None:
+        """Take the successor. Raises :class:`ConflictingSuccessor`; says so loudly, for it would lose what is committed."""
+        fact = self.state.pointed(stretch, successor, collect)
+        if fact is None:
+            return
+        successor.configuration.check_bounds()
+        self._record(fact)
+        stretch.pointed = self.told
+        if successor.configuration.index not in self.state.chains:
+            self._record(ChainsKnown((successor.configuration,)))
+        self._answer_committed(stretch)
+        self._tell_sealed(stretch)
+        stretch.forget_answers()
+        self._point_known()
+
+    def _tell_sealed(self, stretch: Stretch) -> None:
+        """Clients whose appends wait send again, to the next chain."""
+        for sender, answer in stretch.answers_pending():
+            sealed = Appended(answer.call, answer.number, AppendOutcome.SEALED, 0, stretch.successor)
+            self._send(sender, sealed, stretch.pointed)
+
+    def seal(self, sender: Sender, request: Seal) -> None:
+        """Take nothing any more, for ever. What was taken before is durable when the seal is."""
+        stretch = self._stretch(request)
+        if stretch.live:
+            self._record(ChainSealed(stretch.configuration.id))
+            stretch.pointed = self.told
+            self._answer_committed(stretch)
+            self._tell_sealed(stretch)
+        self._send(sender, SealDone(request.call, stretch.length, stretch.successor), stretch.pointed)
+
+    def read_config(self, sender: Sender, request: ReadConfig) -> None:
+        stretch = self._stretch(request)
+        self._send(sender, Ack(request.call, stretch.successor), stretch.pointed)
+
+    def write_config(self, sender: Sender, request: WriteConfig) -> None:
+        stretch = self._stretch(request)
+        self._point(stretch, request.successor)
+        self._send(sender, Ack(request.call, stretch.successor), self.told)
+
+    def collect(self, sender: Sender, request: CollectConfig) -> None:
+        """The data go; that it was sealed and where to go on stays for ever."""
+        stretch = self._stretch(request)
+        self._point(stretch, request.successor, collect=True)
+        self._send(sender, Ack(request.call, stretch.successor), self.told)
+
+    def stand(self, sender: Sender, request: Stand) -> None:
+        stretch, upto = self._stretch(request), self.state.base_upto
+        self._send(sender, Stood(request.call, upto >= stretch.start, upto, stretch.successor), self.told)
+
+    # -- from server to server: rows and old records (docs/log.md, Each append once; Old positions) --------------------------------
+
+    def look_row(self, sender: Sender, request: LookRow) -> None:
+        """The request carries the successor (R1)."""
+        stretch = self._stretch(request)
+        self._point(stretch, request.successor)
+        reply = self._row_here(stretch.configuration, request.client, request.since)
+        nothing = RowFound(request.call, False, 0, (), False, False, self.state.trimmed)
+        found = nothing if reply is None else RowFound(request.call, *(getattr(reply, field) for field in reply.__struct_fields__[1:]))
+        self._send(sender, found, self.told)
+
+    def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
+        """The row of a client in the stretch of ``chain``, and below it if this node has that; None if it lacks some of the stretch.
+
+        In the chain of a head itself: below its start, if everything is here.
+        """
+        stretch, holds = self.state.stretches.get(chain.id), self.state.holds_row(chain)
+        if holds is None and stretch is not None and stretch.live and self.state.base_upto >= stretch.start:
+            holds = self.state.base_rows, True
+        if holds is None:
+            return None
+        rows, whole = holds
+        row = rows.get(client)
+        if row is None:
+            uncertain = self._may_have_been_trimmed(since, 0 if whole else chain.start)
+            return RowFound(NO_CALL, True, 0, (), whole, uncertain, self.state.trimmed)
+        places = tuple(RowPlace(number, *place) for number, place in row.places.items())
+        return RowFound(NO_CALL, True, row.last, places, whole, False, self.state.trimmed)
+
+    def row_found(self, sender: Sender, reply: RowFound) -> None:
+        self._looks.receive(reply, self.now)
+
+    def fetch(self, sender: Sender, request: Fetch) -> None:
+        """Old records, from whatever stretch they are in. The request carries the successor (R1)."""
+        stretch = self.state.stretches.get(request.configuration)
+        if stretch is not None and request.successor is not None:
+            self._point(stretch, request.successor)
+        records = self.state.final(request.first, PIECE_BYTES, RECORDS_MAX) if request.first >= self.state.trimmed else ()
+        self._send(sender, Fetched(request.call, request.first, tuple(records), self.state.trimmed), self.told)
+
+    def fetched(self, sender: Sender, reply: Fetched) -> None:
+        fact = self._fetcher.accept(reply)
+        if isinstance(fact, LogTrimmed):
+            self._record_trim(fact.upto)
+        elif fact is not None:
+            self._record(fact)
+            self._fetcher.piece = self.told
+        self._fetcher.go_on(self.now, self._stored)
+
+    def refused(self, sender: Sender, reply: Refused) -> None:
+        """A server does not know a chain: tell it the newest one that it is in, and those before."""
+        if reply.reason is Reason.UNKNOWN_CONFIGURATION:
+            chains = [chain for _, chain in sorted(self.state.chains.items())]
+            last = max((place for place, chain in enumerate(chains) if sender in chain.server_ids), default=None)
+            if last is not None:
+                self._send(sender, introduction(chains[last], chains[:last]))

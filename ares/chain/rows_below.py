@@ -1,0 +1,127 @@
+"""The look of a head below its own start: a client's row in earlier chains (docs/log.md, Each append once)."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from ares.chain.log_messages import Append, LookRow, RowFound
+from ares.chain.stretch import Sender, Stretch
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+
+LOOK_AGAIN_S = 0.2
+LOOKS_MAX = 1000
+WAITING_MAX = 10_000
+"""Appends that wait for one look; more are dropped, and sent again by their clients."""
+
+
+class RowBelow(Struct, frozen=True):
+    """What was found so far, newest chain first. ``last``: 0 without a row. ``places``: of numbers, as (first, end).
+
+    ``exhausted``: nothing of the client's can be further down. ``uncertain``: what would tell is trimmed. ``below``: index of the next chain.
+    """
+
+    last: int
+    places: dict[int, tuple[int, int]]
+    exhausted: bool
+    uncertain: bool
+    trimmed: int
+    below: int
+
+    def joined(self, reply: RowFound, exhausted: bool) -> "RowBelow":
+        """With the answer of the next chain."""
+        places = {place.number: (place.first, place.end) for place in reply.places} | self.places
+        trimmed, uncertain = max(self.trimmed, reply.trimmed), reply.uncertain
+        return RowBelow(self.last or reply.last, places, exhausted or reply.whole or uncertain, uncertain, trimmed, self.below - 1)
+
+
+class RowLook(Struct):
+    """One look under way: at ``chain``, for appends that wait. ``turn``: which of its servers was asked last."""
+
+    stretch: Stretch
+    found: RowBelow
+    chain: Configuration
+    successor: Successor
+    client: ClientId
+    since: int
+    waiting: dict[tuple[Sender, int], Append]
+    turn: int = 0
+    call: CallId = NO_CALL
+    again_at: float = 0.0
+
+    def done(self, reply: RowFound) -> RowBelow:
+        """What is known now: everything of the client's that is not below ``since``, if this chain starts there or before."""
+        return self.found.joined(reply, self.since >= self.chain.start)
+
+
+LookKey = tuple[ConfigurationId, ClientId, int, int]
+
+
+class RowLooks:
+    """``send(server, request)`` asks a server. ``here(chain, client, since)`` asks this one; None if it cannot answer.
+
+    ``done(stretch, sender, append, found)``: go on with an append that waited.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[ServerId, LookRow], None],
+        here: Callable[[Configuration, ClientId, int], RowFound | None],
+        done: Callable[[Stretch, Sender, Append, RowBelow], None],
+        next_call: Callable[[], CallId],
+    ) -> None:
+        self._send = send
+        self._here = here
+        self._done = done
+        self._next_call = next_call
+        self._looks: dict[LookKey, RowLook] = {}
+
+    def wait(self, stretch: Stretch, sender: Sender, append: Append, found: RowBelow, chains: Sequence[Configuration], now: float) -> None:
+        """``append`` goes on when the chain before is asked. ``chains``: that are known, in order; the oldest one answers for all below it."""
+        earlier = [chain for chain in chains if chain.index <= found.below]
+        chain = earlier[-1] if earlier else stretch.configuration
+        key = (stretch.configuration.id, append.client, append.since, found.below)
+        look = self._looks.get(key)
+        if look is None:
+            if len(self._looks) >= LOOKS_MAX:
+                return
+            following = next((each for each in chains if each.index == chain.index + 1), stretch.configuration)
+            look = RowLook(stretch, found, chain, Successor(following, Status.PENDING), append.client, append.since, {}, append.number)
+            self._looks[key] = look
+            look.waiting[sender, append.number] = append
+            self._ask(key, look, now)
+        elif len(look.waiting) < WAITING_MAX:
+            look.waiting[sender, append.number] = append
+
+    def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
+        here = self._here(look.stretch.configuration, look.client, look.since) or self._here(look.chain, look.client, look.since)
+        if here is not None:
+            self._conclude(key, look, here)
+            return
+        if look.chain is look.stretch.configuration:  # nobody can be asked: this append waits
+            return
+        servers = look.chain.server_ids
+        look.turn, look.again_at, look.call = look.turn + 1, now + LOOK_AGAIN_S, self._next_call()
+        self._send(servers[look.turn % len(servers)], LookRow(look.call, look.chain.id, look.client, look.since, look.successor))
+
+    def _conclude(self, key: LookKey, look: RowLook, reply: RowFound) -> None:
+        del self._looks[key]
+        found = look.done(reply)
+        for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
+            self._done(look.stretch, sender, append, found)
+
+    def receive(self, reply: RowFound, now: float) -> None:
+        """An answer; of a node that cannot answer, ask another one, when its turn comes."""
+        for key, look in self._looks.items():
+            if look.call == reply.call:
+                if reply.holds:
+                    self._conclude(key, look, reply)
+                return
+
+    def tick(self, now: float) -> None:
+        """Ask again who did not answer; forget looks of heads that take nothing any more."""
+        for key, look in list(self._looks.items()):
+            if not look.stretch.live:
+                del self._looks[key]
+            elif now >= look.again_at:
+                self._ask(key, look, now)

@@ -1,0 +1,122 @@
+"""A node's part of one configuration of a log: a prefix of its records, and what it knows of the chain (docs/log.md, Terms)."""
+
+from collections.abc import Hashable
+from heapq import heappop, heappush
+
+from msgspec import Struct
+
+from ares.chain.entries import Entries, LogRecord, Rows
+from ares.chain.log_messages import Append, Appended, ReadLog, Trim
+from ares.model.configuration import Configuration, Successor
+from ares.model.identity import CallId, ServerId
+
+Sender = Hashable
+"""Whoever is to be answered: a client as the transport names it, or the id of a server."""
+
+
+class Held(Struct, frozen=True):
+    """A read that waits for entries, or for the tail's answer."""
+
+    sender: Sender
+    request: ReadLog
+    until: float
+
+
+class Stretch:
+    """``length``: it has records of [start, length); ``durable``: so far they are stored. ``committed``: what it knows to be at every node.
+
+    ``end``: the start of the immediate successor, once known. ``sent``, ``confirmed``: how far the next node was sent records, and has them.
+    ``trim_confirmed``: how far every node behind has trimmed.
+    ``probing``: after a restart, until that one says how far it is.
+    ``pointed``: the number of the fact that tells seal and successor, 0 if none is due.
+    The rest is what waits: ``answers``, by the position after an append; appends ``at`` a position; trims; dirty reads that ask the tail.
+    """
+
+    def __init__(self, configuration: Configuration, server: ServerId, entries: Entries) -> None:
+        self.configuration = configuration
+        self.servers = configuration.server_ids
+        self.place = self.servers.index(server)
+        self.start = configuration.start
+        self.entries = entries
+        self.rows = Rows()
+        self.length = self.durable = self.committed = self.start
+        self.sealed = False
+        self.successor: Successor | None = None
+        self.end: int | None = None
+        self.collected = False
+        self.merged = False
+        self.pointed = 0
+        self.sent = self.confirmed = self.start
+        self.trim_confirmed = 0
+        self.resend_at = 0.0
+        self.probing = False
+        self.asked_tail: CallId | None = None
+        self.ask_tail_again_at = 0.0
+        self.conditional: list[tuple[Sender, Append]] = []
+        self.trims: list[tuple[Sender, Trim]] = []
+        self.asking: list[Held] = []
+        self._answers: dict[int, dict[Sender, Appended]] = {}
+        self._ends: list[int] = []
+
+    @property
+    def live(self) -> bool:
+        """Whether it takes appends and forwards."""
+        return not self.sealed and self.successor is None
+
+    @property
+    def is_head(self) -> bool:
+        return self.place == 0
+
+    @property
+    def is_tail(self) -> bool:
+        return self.place == len(self.servers) - 1
+
+    @property
+    def before(self) -> ServerId:
+        return self.servers[self.place - 1]
+
+    @property
+    def after(self) -> ServerId:
+        return self.servers[self.place + 1]
+
+    def take(self, record: LogRecord) -> None:
+        """The next record; it is whole, and begins at ``length``."""
+        self.entries.put(record)
+        self.rows.take(record)
+        self.length = record.end
+
+    def cut(self, end: int) -> None:
+        """What this node holds at ``end`` or later counts for nothing; what it holds below is committed."""
+        if self.length > end:
+            self.entries.cut(end)
+            self.rows.cut(end)
+            self.length = end
+        self.durable = self.committed = self.length
+
+    def settled(self, upto: int) -> None:
+        """So much is committed."""
+        for record in self.entries.records(self.committed, upto):
+            self.rows.commit(record)
+        self.committed = upto
+
+    def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
+        """``answer`` leaves when the log is committed up to ``end``."""
+        if end not in self._answers:
+            self._answers[end] = {}
+            heappush(self._ends, end)
+        self._answers[end][sender] = answer
+
+    def answers_due(self) -> list[tuple[Sender, Appended]]:
+        """What may leave now."""
+        due: list[tuple[Sender, Appended]] = []
+        while self._ends and self._ends[0] <= self.committed:
+            due += self._answers.pop(heappop(self._ends)).items()
+        return due
+
+    def answers_pending(self) -> list[tuple[Sender, Appended]]:
+        """What waits still."""
+        return [pair for end in sorted(self._answers) for pair in self._answers[end].items()]
+
+    def forget_answers(self) -> None:
+        self._answers.clear()
+        self._ends.clear()

@@ -1,0 +1,229 @@
+"""A simulated client of a log: the real session, one step of its plan after the other, recorded as a history."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ares.chain.log_messages import decode_log
+from ares.chain.log_operations import Follower
+from ares.chain.log_session import LogSession
+from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTaken, Trimmed, Unavailable
+from ares.model.identity import ClientId, ServerId
+from ares.operation.effects import Operation
+from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.log_plan import LOG, LogClientPlan, LogStep, chain_of
+from ares.testing.verify.history import Outcome
+from ares.testing.verify.log_history import LogEvent, LogOperation
+
+if TYPE_CHECKING:
+    from ares.testing.sim.log_run import LogRun
+
+PATIENCE_S = 100_000.0
+TICK_S = 0.05
+
+KINDS: dict[str, LogOperation] = {
+    "append": "append", "append-at": "append", "read": "read", "read-range": "read", "tail": "tail", "follow": "follow", "trim": "trim",
+}  # fmt: skip
+
+
+class LogClient:
+    """``running``: what it has under way. ``tail``: the end of the log as far as it knows."""
+
+    def __init__(self, run: "LogRun", plan: LogClientPlan, number: int) -> None:
+        self.name = plan.name
+        self.dead = False
+        self.tail = 0
+        self.running: dict[int, LogEvent | None] = {}
+        self.failures: list[BaseException] = []
+        self._run = run
+        self._world = run.world
+        self._steps = list(plan.steps)
+        self._number = number
+        self._ids = self._count = 0
+        self._pausing = False
+        self._ticking = False
+        self.session = LogSession(run.plan.first_chain, self._new_client, number, plan.from_tail)
+        self._follower: Follower | None = None
+        self._followers = 0
+
+    def _new_client(self) -> ClientId:
+        self._ids += 1
+        return ClientId(self._number * 1000 + self._ids)
+
+    @property
+    def done(self) -> bool:
+        return not self._steps and not self.running and not self._pausing
+
+    @property
+    def has_all(self) -> bool:
+        """Whether it followed the log to the end that it knows."""
+        return self._follower is None or self._follower.position >= self.tail
+
+    def extend(self, steps: list[LogStep]) -> None:
+        self._steps.extend(steps)
+        self.next()
+
+    def next(self) -> None:
+        """Take the next step of the plan, after its pause."""
+        if self._steps and not self.dead and not self._pausing:
+            self._pausing = True
+            step = self._steps.pop(0)
+            self._world.after(step.pause_s, self._start, step)
+
+    def _start(self, step: LogStep) -> None:
+        self._pausing = False
+        if self.dead:
+            return
+        self._count += 1
+        number, now, position = self._count, self._world.now, int(self.tail * step.where)
+        self._world.tell(f"{self.name} BEGINS {step.operation} {number} near {position}")
+        kind = KINDS.get(step.operation)
+        entries = tuple(f"{self.name}-{number}-{index}" for index in range(step.entries)) if kind == "append" else ()
+        at = position if step.operation == "append-at" else None
+        event = None
+        if kind is not None:
+            event = LogEvent(f"{self.name}?{number}", kind, LOG, position if kind == "trim" else None, now, None, entries, "unknown", at)
+        self.running[number] = event
+
+        def done(result: Any, error: BaseException | None) -> None:
+            self._ended(number, step, position, result, error)
+
+        if kind == "append":
+            self.session.append([entry.encode() for entry in entries], now, self._run.plan.timeout_s, done, at)
+        else:
+            self.session.session.start(self._operation(step, position), step.operation, now, PATIENCE_S, done)
+        if step.ahead:
+            self.next()
+        self.flush()
+
+    def _operation(self, step: LogStep, position: int) -> Operation[Any]:
+        operations = self.session.operations
+        match step.operation:
+            case "read" | "read-uncommitted":
+                return operations.read(position, step.operation == "read-uncommitted")
+            case "read-range":
+                return operations.read_range(position, position + 10)
+            case "follow":
+                return self._follow(position)
+            case "trim":
+                return operations.trim(position)
+            case "reconfigure":
+                return operations.reconfigure(chain_of(step.servers))
+            case _:
+                return operations.tail()
+
+    def _follow(self, position: int) -> Operation[Any]:
+        """One piece; none where a follower would wait."""
+        if self._follower is None:
+            self._follower = Follower(self.session.operations, position)
+            self._followers += 1
+        first = self._follower.position
+        if first >= self.tail:
+            tail = yield from self.session.operations.tail()
+            if tail <= first:
+                return first, ()
+        return (yield from self._follower.take())
+
+    def _ended(self, number: int, step: LogStep, position: int, result: Any, error: BaseException | None) -> None:
+        if number not in self.running:
+            return
+        event = self.running.pop(number)
+        self._world.tell(f"{self.name} ENDS {step.operation} {number} with {result if error is None else repr(error)}")
+        unsent = step.operation.startswith("append") and isinstance(error, Unavailable) and not error.may_have_taken_effect
+        if error is not None and not unsent and not isinstance(error, NotWritten | Trimmed | PositionTaken | AppendUncertain | BadInput):
+            self.failures.append(error)
+            if step.operation != "reconfigure":
+                raise PromiseBroken(f"{self.name}: {step.operation} failed with {type(error).__name__}: {error}")
+        if event is not None:
+            self._record(event, step, position, result, error)
+        elif step.operation == "read-uncommitted" and isinstance(result, bytes):
+            self._run.uncommitted.append(result.decode())
+        if not step.ahead:
+            self.next()
+
+    def _record(self, event: LogEvent, step: LogStep, position: int, result: Any, error: BaseException | None) -> None:
+        now, entries, trimmed = self._world.now, event.entries, None
+        outcome: Outcome = "ok"
+        client = self.name if step.operation != "append" else f"{self.name}.{self.session.appender.client}"
+        match error:
+            case AppendUncertain():
+                self._run.events.append(event)
+                return
+            case PositionTaken():
+                outcome, self.tail = "failed", max(self.tail, error.tail)
+            case BadInput() | Unavailable():
+                return
+            case NotWritten():
+                entries, self.tail = (), max(self.tail, error.tail)
+            case Trimmed():
+                trimmed = error.upto
+                self._follower = None
+            case _:
+                position, entries = self._told(step, position, entries, result)
+        at, place = event.at, position if outcome == "ok" else None
+        if isinstance(error, PositionTaken) and error.tail <= error.position:
+            at = None  # the log was shorter than that: nothing says that somebody has the position
+        if event.operation == "follow":
+            client = f"{self.name} follows {self._followers}"
+        if event.operation != "follow" or entries:
+            told = LogEvent(client, event.operation, LOG, place, event.invoked, now, entries, outcome, at, trimmed)
+            self._run.events.append(told)
+
+    def _told(self, step: LogStep, position: int, entries: tuple[str, ...], result: Any) -> tuple[int, tuple[str, ...]]:
+        match step.operation:
+            case "append" | "append-at":
+                position = result
+                self.tail = max(self.tail, position + len(entries))
+            case "tail":
+                position = self.tail = result
+            case "read":
+                entries = (result.decode(),)
+            case "read-range":
+                entries = tuple(entry.decode() for _, entry in result)
+            case "follow":
+                position, entries = result[0], tuple(entry.decode() for entry in result[1])
+                self.tail = max(self.tail, position + len(entries))
+        return position, entries
+
+    def die(self) -> None:
+        """Stop in the middle of whatever it does."""
+        if not self.dead:
+            self.dead = True
+            self._world.tell(f"{self.name} DIES")
+            self._run.events.extend(event for event in self.running.values() if event is not None and event.operation in ("append", "trim"))
+            self.running.clear()
+            self._steps.clear()
+
+    def receive(self, server: str, frames: list[bytes]) -> None:
+        if not self.dead:
+            self.session.receive(ServerId(server), decode_log(frames, replies_only=True), self._world.now)
+            self.flush()
+
+    def flush(self) -> None:
+        """Post what the session wants said, and pass on what it asks."""
+        session = self.session.session
+        for server, messages in self.session.take_outbox().items():
+            self._run.post(self.name, server, messages)
+        session.contacts.clear()
+        asks, session.asks = session.asks, []
+        for what, task in asks:
+            self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
+        hints, session.hints = session.hints, []
+        for domain in hints:
+            self._run.consensus.hint(domain, self._answer(session.hinted, domain))
+        if self.session.busy and not self._ticking:
+            self._ticking = True
+            self._world.after(TICK_S, self._tick)
+
+    def _answer(self, door: Callable[[Any, Any, float], None], about: Any) -> Callable[[Any], None]:
+        def answer(value: Any) -> None:
+            if not self.dead:
+                door(about, value, self._world.now)
+                self.flush()
+
+        return answer
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if not self.dead:
+            self.session.tick(self._world.now)
+            self.flush()

@@ -1,0 +1,180 @@
+"""What a run of the scenario `log` is to be: plain data, drawn from a seed (docs/log.md, What must hold)."""
+
+from random import Random
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ares.model.configuration import Configuration
+from ares.model.identity import DomainName
+from ares.testing.sim.plan import Chances, Fault, member
+
+LOG = DomainName("events")
+
+LogKind = Literal["append", "append-at", "read", "read-range", "read-uncommitted", "tail", "follow", "trim", "reconfigure"]
+
+
+class LogStep(Struct, frozen=True):
+    """One operation of a client, ``pause_s`` after the one before began, or ended if that is not ``ahead``.
+
+    ``where``: a position, as a fraction of what the client knows of the log. ``servers``: of a new chain, head first. ``entries``: in one append.
+    """
+
+    pause_s: float
+    operation: LogKind
+    where: float = 1.0
+    entries: int = 1
+    ahead: bool = False
+    servers: tuple[int, ...] = ()
+
+
+class LogClientPlan(Struct, frozen=True):
+    """``from_tail``: reads by CR."""
+
+    name: str
+    steps: tuple[LogStep, ...]
+    dies_at: float | None = None
+    from_tail: bool = False
+
+
+class LogPlan(Struct, frozen=True):
+    """A whole run. ``dead``: a server that crashes for good, and when. ``timeout_s``: of appends, so that some end uncertain.
+
+    ``fetch_pause_s``: how long nodes wait before each piece that they fetch.
+    """
+
+    scenario: str
+    seed: int
+    servers: int
+    initial: tuple[int, ...]
+    chances: Chances
+    clients: tuple[LogClientPlan, ...]
+    faults: tuple[Fault, ...]
+    dead: tuple[int, float] | None
+    timeout_s: float
+    fetch_pause_s: float = 0.0
+    chaos_s: float = 3.0
+
+    def describe(self) -> str:
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+
+    @property
+    def first_chain(self) -> Configuration:
+        return chain_of(self.initial).at(LOG, 0, b"cluster")
+
+
+def chain_of(servers: tuple[int, ...]) -> Configuration:
+    return Configuration.chain([member(number) for number in servers], allow_no_faults=True)
+
+
+class Flavour(Struct, frozen=True):
+    """What plans are drawn from. ``steps``: of writers, and of readers. ``loss``, ``bad_links``: of the network; ``deaths``: of reconfigurers;
+    ``pause_s``: between steps. ``apart``: a new chain mostly has none of the servers of another one. ``ahead``: how many appends are not waited for.
+    """
+
+    writing: tuple[LogKind, ...] = ("append", "append", "append", "append", "append", "append-at", "tail", "read", "trim")
+    reading: tuple[LogKind, ...] = ("tail", "tail", "tail", "read", "read", "read-range", "read-uncommitted", "follow", "follow", "append")
+    reconfigurers: tuple[int, int] = (1, 3)
+    moves: tuple[int, int] = (1, 3)
+    loss: tuple[float, ...] = (0.0, 0.0, 0.025, 0.1)
+    bad_links: tuple[float, ...] = (0.0, 0.0, 0.15)
+    deaths: float = 0.4
+    pause_s: tuple[float, ...] = (0.005, 0.02, 0.06)
+    faults: tuple[int, ...] = (0, 0, 1, 2, 4)
+    servers: tuple[int, int] = (3, 6)
+    steps: tuple[tuple[int, int], tuple[int, int]] = ((3, 10), (2, 8))
+    kinds: tuple[str, ...] = ("crash", "crash", "crash", "kill", "cut", "cut-in", "cut-out", "slow", "consensus")
+    lasts_s: float = 0.3
+    apart: bool = False
+    ahead: float = 0.6
+
+
+FLAVOURS = (
+    Flavour(),
+    Flavour(
+        writing=("append", "append", "append", "append-at"), reading=("tail", "tail", "read", "follow"), reconfigurers=(2, 3), moves=(1, 3),
+        loss=(0.05, 0.1, 0.2), bad_links=(0.0, 0.2, 0.3), deaths=0.3, pause_s=(0.005, 0.02), faults=(0, 0, 1, 2), servers=(4, 6),
+    ),
+    Flavour(
+        writing=("append", "append", "append", "trim", "tail"), reading=("append", "tail", "trim"), loss=(0.05, 0.1, 0.2), bad_links=(0.0, 0.2),
+        pause_s=(0.02, 0.06), faults=(0, 1), servers=(3, 5),
+    ),
+    Flavour(
+        writing=("append", "append-at", "append-at", "tail"), reading=("append-at", "tail", "read"), loss=(0.05, 0.15), bad_links=(0.0, 0.2),
+        deaths=0.2, pause_s=(0.005, 0.02), faults=(0, 1, 2), servers=(3, 5),
+    ),
+    Flavour(
+        writing=("append", "append", "append", "tail"), reading=("tail", "tail", "tail", "read", "follow"), reconfigurers=(1, 2), loss=(0.05, 0.2),
+        bad_links=(0.3, 0.5), deaths=0.3, pause_s=(0.02, 0.06), faults=(0, 0, 0, 2), servers=(3, 4), lasts_s=0.6, steps=((5, 12), (10, 25)),
+        kinds=("consensus", "consensus", "slow", "cut-in"),
+    ),
+    Flavour(
+        writing=("append", "append", "append", "tail"), reading=("tail", "follow", "append"), reconfigurers=(2, 3), moves=(1, 2), loss=(0.0, 0.1),
+        bad_links=(0.0, 0.2), deaths=0.1, pause_s=(0.01, 0.03), faults=(1, 2), servers=(4, 6), kinds=("cut", "cut", "cut-out", "crash", "crash"),
+        lasts_s=2.0,
+    ),
+    Flavour(
+        writing=("append", "append", "append", "append", "tail"), reading=("append", "tail", "tail", "trim"), reconfigurers=(2, 3), moves=(1, 3),
+        loss=(0.05, 0.15), bad_links=(0.15, 0.3), deaths=0.2, pause_s=(0.005, 0.02), faults=(0, 1, 2), servers=(6, 6), lasts_s=1.0,
+        kinds=("crash", "cut", "cut-out", "slow"), steps=((6, 14), (4, 10)), apart=True, ahead=0.9,
+    ),
+)  # fmt: skip
+"""General; moves one after the other while messages are lost; trims; conditional appends; sealed chains that wait; nodes left behind;
+chains that share no servers."""
+
+
+def draw_log(seed: int) -> LogPlan:
+    """The plan of a seed."""
+    rng, flavour = Random(f"plan log {seed}"), FLAVOURS[seed % len(FLAVOURS)]
+    servers = rng.randint(*flavour.servers)
+    dead = (rng.randrange(servers), rng.uniform(0.0, 1.0)) if rng.random() < 0.25 else None
+    smallest = 2 if dead is None and rng.random() < 0.3 else 3
+    delay_s, tail = rng.choice([0.0005, 0.002, 0.01]), rng.uniform(1.1, 3.0)
+    chances = Chances(delay_s, tail, rng.choice(flavour.loss), rng.choice([0, 0.1]), rng.choice([0.001, 0.02]), rng.choice(flavour.bad_links))
+    pause_s = rng.choice(flavour.pause_s)
+    chain = _Chains(rng, flavour, servers, smallest)
+    clients = [_client(rng, flavour, f"w{number}", flavour.writing, flavour.steps[0], pause_s) for number in range(rng.randint(1, 3))]
+    clients += [_client(rng, flavour, f"r{number}", flavour.reading, flavour.steps[1], pause_s) for number in range(rng.randint(1, 2))]
+    for number in range(rng.randint(*flavour.reconfigurers)):
+        moves = [LogStep(rng.expovariate(1 / (4 * pause_s)), "reconfigure", servers=chain.draw()) for _ in range(rng.randint(*flavour.moves))]
+        dies_at = rng.uniform(0.0, 0.6) if rng.random() < flavour.deaths else None
+        clients.append(LogClientPlan(f"g{number}", tuple(moves), dies_at))
+    faults = tuple(_fault(rng, flavour, servers) for _ in range(rng.choice(flavour.faults)))
+    timeout_s, fetch_pause_s = rng.choice([100_000.0, 100_000.0, 0.7]), rng.choice([0.0, 0.0, 0.5, 2.0])
+    return LogPlan("log", seed, servers, chain.draw(), chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s)
+
+
+class _Chains:
+    """Draws the servers of chains, at least ``smallest`` of ``servers``."""
+
+    def __init__(self, rng: Random, flavour: Flavour, servers: int, smallest: int) -> None:
+        self._rng = rng
+        self._apart = flavour.apart
+        self._servers = servers
+        self._smallest = smallest
+
+    def draw(self) -> tuple[int, ...]:
+        rng, servers = self._rng, self._servers
+        if self._apart:
+            half = list(range(3) if rng.random() < 0.5 else range(3, 6))
+            rng.shuffle(half)
+            return (*half, rng.choice([number for number in range(6) if number not in half])) if rng.random() < 0.1 else tuple(half)
+        return tuple(rng.sample(range(servers), rng.randint(self._smallest, min(servers, 5))))
+
+
+def _client(rng: Random, flavour: Flavour, name: str, kinds: tuple[LogKind, ...], counts: tuple[int, int], pause_s: float) -> LogClientPlan:
+    steps = []
+    for _ in range(rng.randint(*counts)):
+        kind = rng.choice(kinds)
+        where = rng.choice([0.0, round(rng.random(), 3), 1.0, 1.0])
+        ahead = kind == "append" and rng.random() < flavour.ahead
+        steps.append(LogStep(rng.expovariate(1 / pause_s), kind, where, rng.choice([1, 1, 1, 2, 3]), ahead))
+    dies = rng.uniform(0.0, 0.6) if rng.random() < 0.1 else None
+    return LogClientPlan(name, tuple(steps), dies, rng.random() < 0.3)
+
+
+def _fault(rng: Random, flavour: Flavour, servers: int) -> Fault:
+    kind = rng.choice(flavour.kinds)
+    struck = () if kind == "consensus" else tuple(rng.sample(range(servers), rng.choice([1, 1, 1, 2])))
+    return msgspec.convert({"kind": kind, "at": rng.uniform(0, 1.0), "lasts_s": rng.expovariate(1 / flavour.lasts_s), "servers": struck}, Fault)

@@ -1,0 +1,162 @@
+"""One run of the scenario `log`: chaos, then healing, then a look at everything from outside."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ares.chain.log_messages import Append, LogMessage, decode_log, encode_log
+from ares.operation.effects import Agree, Announce
+from ares.testing.sim.invariants import Places, PromiseBroken
+from ares.testing.sim.log_client import LogClient
+from ares.testing.sim.log_plan import LogClientPlan, LogPlan, LogStep
+from ares.testing.sim.log_server import LogServer, LogWatch
+from ares.testing.sim.plan import Fault
+from ares.testing.sim.world import SimConsensus, World, name_configuration
+from ares.testing.verify.log_history import LogEvent
+from ares.testing.verify.log_order import check_log
+
+HEALING_S = 300.0
+STEPS_MAX = 400_000
+
+
+class LogRun:
+    """``events``: the history. ``uncommitted``: entries that were read without being known to be committed."""
+
+    def __init__(self, plan: LogPlan, keep_story: bool) -> None:
+        self.plan = plan
+        self.world = World(plan, keep_story, decode_log)
+        self.events: list[LogEvent] = []
+        self.uncommitted: list[str] = []
+        self.watch = LogWatch(lambda name: self.servers[name])
+        self.consensus = SimConsensus(self.world, Places())
+        self.watch.decided[0] = plan.first_chain
+        self.world.tell(f"THE FIRST CHAIN IS {name_configuration(plan.first_chain)}")
+        self.servers: dict[str, LogServer] = {}
+        for number in range(plan.servers):
+            server = LogServer(self, number)
+            self.servers[server.name] = server
+        self.clients: dict[str, LogClient] = {}
+        for client in plan.clients:
+            self._join(client)
+            if client.dies_at is not None:
+                self.world.after(client.dies_at, self.clients[client.name].die)
+        for fault in plan.faults:
+            self.world.after(fault.at, self._strike, fault)
+        if plan.dead is not None:
+            self.world.after(plan.dead[1], self._bury, f"s{plan.dead[0]}")
+
+    def _join(self, plan: LogClientPlan) -> LogClient:
+        client = self.clients[plan.name] = LogClient(self, plan, len(self.clients) + 1)
+        client.next()
+        return client
+
+    def post(self, sender: str, receiver: str, messages: list[LogMessage]) -> None:
+        """Appends are not doubled by the network (docs/log.md, Each append once); clients send them again often enough."""
+        deliver = self.servers[receiver].receive if receiver in self.servers else self.clients[receiver].receive
+        once = any(isinstance(message, Append) for message in messages)
+        self.world.send(sender, receiver, encode_log(messages), deliver, once)
+
+    def consult(self, client: LogClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
+        if isinstance(what, Agree):
+            self.consensus.propose(what.configuration, client.session.view.client, answer, refuse)
+        else:
+            self.consensus.tell_finalized(what.configuration, answer)
+
+    # -- faults -----------------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        world = self.world
+        if self.consensus.healed:
+            return
+        world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
+        struck = [self.servers[f"s{number}"] for number in fault.servers]
+        match fault.kind:
+            case "crash" | "kill":
+                for server in struck:
+                    server.crash(fault.kind == "crash")
+                    world.after(fault.lasts_s, self._restart, server)
+            case "cut" | "cut-in" | "cut-out":
+                world.cuts.append(fault)
+                world.after(fault.lasts_s, world.mend, fault)
+            case "slow":
+                names = {server.name for server in struck}
+                world.slow |= names
+                world.after(fault.lasts_s, world.slow.difference_update, names)
+            case "consensus":
+                self.consensus.down_until = world.now + fault.lasts_s
+
+    def _restart(self, server: LogServer) -> None:
+        self.world.tell(f"{server.name} RESTARTS")
+        server.restart()
+
+    def _bury(self, name: str) -> None:
+        self.world.tell(f"{name} IS DEAD FOR GOOD")
+        self.servers[name].gone = True
+        self.servers[name].crash(True)
+
+    # -- the course of a run ------------------------------------------------------------------------------------------------
+
+    def chaos(self) -> None:
+        """Safety first: let everything happen that the plan has."""
+        self._until(lambda: self.world.now >= self.plan.chaos_s or self._all_done())
+
+    def heal(self) -> None:
+        """Then liveness: a chain of servers that live is made, everybody is answered, and the last chain is finalized."""
+        self.world.tell("HEALING")
+        self.world.heal()
+        self.consensus.healed, self.consensus.down_until = True, 0.0
+        if self.plan.dead is not None:
+            self._bury(f"s{self.plan.dead[0]}")
+        for server in self.servers.values():
+            server.restart()
+        living = tuple(server.number for server in self.servers.values() if not server.gone)[:4]
+        mender = self._join(LogClientPlan("mender", (LogStep(0.001, "reconfigure", servers=living),)))
+        self._wait(self._all_done, "did not finish")
+        if mender.failures:
+            raise PromiseBroken(f"the log could not be mended: {mender.failures[0]!r}")
+        self._wait(self._finalized, "left chains that are not finalized")
+        for client in self.clients.values():
+            client.die()
+
+    def look_back(self) -> None:
+        """Everything that is not trimmed is read, from a new client; then all that anybody was told is judged."""
+        last = self._join(LogClientPlan("z", (LogStep(0.001, "tail"),)))
+        self._wait(lambda: last.done, "could not be read")
+        trimmed = max(server.node.state.trimmed for server in self.servers.values())
+        if trimmed < last.tail:
+            position = trimmed
+            last.extend([LogStep(0.001, "follow", where=position / last.tail + 1e-9)])
+            self._wait(lambda: last.done, "could not be read")
+            while not last.has_all:
+                last.extend([LogStep(0.001, "follow")])
+                self._wait(lambda: last.done, "could not be read")
+        report = check_log(self.events)
+        if not report.ok:
+            raise PromiseBroken("; ".join(violation.describe() for violation in report.violations[:3]))
+        appended = {entry for event in self.events if event.operation == "append" for entry in event.entries}
+        if strange := [entry for entry in self.uncommitted if entry not in appended]:
+            raise PromiseBroken(f"{strange[0]!r} was read, and nobody appended it")
+
+    def _finalized(self) -> bool:
+        """The last chain that was decided is finalized."""
+        decided = self.consensus.table.decisions.get(self.plan.first_chain.domain, {})
+        hint = self.consensus.table.hint(self.plan.first_chain.domain)
+        return not decided or (hint is not None and hint.index == max(decided))
+
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
+        end = self.world.now + HEALING_S
+        self._until(lambda: done() or self.world.now > end)
+        if not done():
+            late = {client.name: list(client.running.values()) for client in self.clients.values() if not client.dead and not client.done}
+            raise PromiseBroken(f"{what} in {HEALING_S:g} s after everything was healed: {late}")
+
+    def _all_done(self) -> bool:
+        return all(client.dead or client.done for client in self.clients.values())
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        for _ in range(STEPS_MAX):
+            decided = self.consensus.table.decisions.get(self.plan.first_chain.domain, {})
+            if len(decided) >= len(self.watch.decided):
+                self.watch.decided |= {index: decision.content for index, decision in decided.items()}
+            if done() or not self.world.step():
+                return
+        raise PromiseBroken(f"no end after {STEPS_MAX} steps")

@@ -1,0 +1,211 @@
+"""Simulated servers of a log: the real node over a disk that syncs some time later; and what must hold at all of them after every step."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ares.chain.entries import LogRecord
+from ares.chain.facts_of_log import LogFact
+from ares.chain.log_messages import Appended, AppendOutcome, LogMessage, SealDone, decode_log
+from ares.chain.node import LogNode
+from ares.chain.stretch import Stretch
+from ares.model.configuration import Configuration
+from ares.model.identity import ConfigurationId
+from ares.model.messages import Describe, Description
+from ares.model.version import VERSION
+from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.plan import member
+
+if TYPE_CHECKING:
+    from ares.testing.sim.log_run import LogRun
+
+TICK_S = 0.05
+
+
+class LogServer:
+    """``node``: what it knows; while it is down, what its disk has. ``disk``: the facts in the order in which they were written."""
+
+    def __init__(self, run: "LogRun", number: int) -> None:
+        self.number = number
+        self.name = f"s{number}"
+        self.up = True
+        self.gone = False
+        self.disk: list[LogFact] = []
+        self._run = run
+        self._world = run.world
+        self._synced = 0
+        self._life = 0
+        self._syncing = False
+        self._begin()
+        self._world.after(TICK_S * self._world.rng.random(), self._tick, 0)
+
+    def _begin(self) -> None:
+        server = member(self.number)
+        self.node = LogNode(server.id, server.identity, fetch_pause_s=self._run.plan.fetch_pause_s)
+        del self.disk[self._synced :]
+        self.node.restore(self.disk)
+
+    def receive(self, sender: str, frames: list[bytes]) -> None:
+        if not self.up:
+            return
+        for message in decode_log(frames):
+            if isinstance(message, Describe):
+                own = member(self.number)
+                self._run.post(self.name, sender, [Description(message.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
+            else:
+                self.node.handle(sender, message, self._world.now)
+        self._put_out()
+
+    def _tick(self, life: int) -> None:
+        if self.up and life == self._life:
+            self.node.tick(self._world.now)
+            self._put_out()
+            self._world.after(TICK_S, self._tick, life)
+
+    def _put_out(self) -> None:
+        facts, messages = self.node.take()
+        self.disk += facts
+        by_receiver: dict[str, list[LogMessage]] = {}
+        for to, message in messages:
+            by_receiver.setdefault(str(to), []).append(message)
+        for to, batch in by_receiver.items():
+            self._run.watch.told(self, batch)
+            self._run.post(self.name, to, batch)
+        self._run.watch.look(self)
+        if not self._syncing and self._synced < len(self.disk):
+            self._syncing = True
+            self._world.after(self._world.chances.sync_s * self._world.rng.random(), self._sync, self._life, len(self.disk))
+
+    def _sync(self, life: int, count: int) -> None:
+        if self.up and life == self._life:
+            self._syncing = False
+            self._synced = count
+            self.node.stored(count, self._world.now)
+            self._put_out()
+
+    def crash(self, lose_unsynced: bool) -> None:
+        """The process dies; so does what it did not sync, or only some of that."""
+        if self.up:
+            self.up, self._syncing = False, False
+            self._life += 1
+            if not lose_unsynced:
+                self._synced = self._world.rng.randint(self._synced, len(self.disk))
+            self._begin()
+            self._run.watch.restarted(self)
+
+    def restart(self) -> None:
+        if not self.up and not self.gone:
+            self.up = True
+            self._tick(self._life)
+
+
+class LogWatch:
+    """What holds at every node at every step. ``decided``: the chains that consensus decided, by index.
+
+    - Every node holds a prefix of what the node before it has durably, of the same records.
+    - What a node knows to be committed is durable at every node, and is one record at one place, for ever, over all chains.
+    - A chain is finalized only when all of its nodes have everything below its start.
+    - An append is answered only when a majority of the chain before knows the chain. Who said that it is sealed stays sealed.
+    """
+
+    def __init__(self, server_of: Callable[[str], LogServer]) -> None:
+        self.decided: dict[int, Configuration] = {}
+        self.final: dict[int, LogRecord] = {}
+        self._places: dict[tuple[int, int, tuple[bytes, ...]], int] = {}
+        self._server_of = server_of
+        self._seen: dict[tuple[str, ConfigurationId], tuple[int, int]] = {}
+        self._base_seen: dict[str, int] = {}
+        self._sealed: dict[tuple[str, ConfigurationId], bool] = {}
+        self._complete: dict[ConfigurationId, bool] = {}
+
+    def look(self, server: LogServer) -> None:
+        """After anything that may have changed this server."""
+        state = server.node.state
+        for id, stretch in state.stretches.items():
+            seen = self._seen.get((server.name, id), (stretch.start, stretch.start))
+            if stretch.successor is not None and stretch.successor.finalized:
+                self._look_at_finalized(server, stretch.successor.configuration)
+            now = (stretch.length, stretch.committed)
+            if now == seen:
+                continue
+            self._seen[server.name, id] = now
+            if stretch.end is None and not stretch.collected:
+                self._look_at_prefix(server, stretch, seen[0])
+                self._look_at_commit(server, stretch, seen[1])
+        seen_base = self._base_seen.get(server.name, 0)
+        if state.base_upto != seen_base:
+            self._base_seen[server.name] = state.base_upto
+            for record in state.base.records(seen_base, state.base_upto):
+                self._finalize(server, record)
+
+    def _look_at_finalized(self, server: LogServer, chain: Configuration) -> None:
+        """All nodes of a finalized chain have everything below its start. (Whether a server was collected since does not matter.)"""
+        if chain.id in self._complete:
+            return
+        self._complete[chain.id] = True
+        for id in chain.server_ids:
+            state = self._server_of(id).node.state
+            if state.base_upto < chain.start and not all(stretch.collected for stretch in state.stretches.values()):
+                raise PromiseBroken(f"{server.name} knows chain {chain.index} as finalized, and {id} has only what is below {state.base_upto}")
+
+    def _look_at_prefix(self, server: LogServer, stretch: Stretch, since: int) -> None:
+        if stretch.is_head or stretch.length <= since:
+            return
+        before = self._server_of(stretch.before).node.state.stretches.get(stretch.configuration.id)
+        if before is None or (before.end is not None or before.collected or (before.successor is not None)):
+            return
+        if stretch.length > before.durable:
+            raise PromiseBroken(f"{server.name} holds the log up to {stretch.length}, and {stretch.before} before it durably up to {before.durable}")
+        own = {record.first: record for record in stretch.entries.records(since, stretch.length)}
+        if any(own.get(record.first, record) != record for record in before.entries.records(since, stretch.length)):
+            raise PromiseBroken(f"{server.name} holds other records than {stretch.before} before it, from {since} on")
+
+    def _look_at_commit(self, server: LogServer, stretch: Stretch, since: int) -> None:
+        if stretch.committed <= since:
+            return
+        for id in stretch.servers:
+            other = self._server_of(id).node.state.stretches.get(stretch.configuration.id)
+            if other is None or (other.end is None and not other.collected and other.successor is None and other.durable < stretch.committed):
+                raise PromiseBroken(f"{server.name} takes the log to be committed up to {stretch.committed}, and {id} does not have that")
+        for record in stretch.entries.records(since, stretch.committed):
+            self._finalize(server, record)
+
+    def _finalize(self, server: LogServer, record: LogRecord) -> None:
+        if self.final.setdefault(record.first, record) != record:
+            raise PromiseBroken(f"two records are committed at position {record.first}, one at {server.name}")
+        if self._places.setdefault((record.client, record.number, record.entries), record.first) != record.first:
+            raise PromiseBroken(f"append {record.number} of client {record.client} is committed twice")
+
+    def told(self, server: LogServer, messages: Sequence[LogMessage]) -> None:
+        """What leaves."""
+        for message in messages:
+            if isinstance(message, Appended) and message.outcome is AppendOutcome.DONE:
+                self._look_at_answer(server, message.position)
+            elif isinstance(message, SealDone):
+                for id, stretch in server.node.state.stretches.items():
+                    if not stretch.live:
+                        self._sealed[server.name, id] = True
+
+    def _look_at_answer(self, server: LogServer, position: int) -> None:
+        chains = [chain for chain in server.node.state.chains.values() if chain.start <= position]
+        if not chains:  # a repetition of what is in earlier chains
+            return
+        chain = max(chains, key=lambda chain: chain.index)
+        before = self.decided.get(chain.index - 1)
+        if chain.id not in server.node.state.stretches or before is None:
+            return
+        knowing = 0
+        for id in before.server_ids:
+            stretch = self._server_of(id).node.state.stretches.get(before.id)
+            knowing += stretch is not None and stretch.successor is not None
+        if knowing < before.quorum_size:
+            raise PromiseBroken(
+                f"{server.name} acknowledged position {position} of chain {chain.index}, which a majority of the one before does not know"
+            )
+
+    def restarted(self, server: LogServer) -> None:
+        """What was not synced is gone, and nobody was told of it."""
+        for id, stretch in server.node.state.stretches.items():
+            self._seen[server.name, id] = (stretch.length, stretch.committed)
+            if stretch.live and self._sealed.get((server.name, id)):
+                raise PromiseBroken(f"{server.name} forgot that chain {stretch.configuration.index} is sealed")
+        self._base_seen[server.name] = server.node.state.base_upto

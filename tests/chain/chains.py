@@ -1,0 +1,67 @@
+"""Nodes of one chain, wired by hand: what a test delivers, and what it loses, is up to it."""
+
+from ares.chain.log_messages import LogMessage
+from ares.chain.node import LogNode
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import CallId, ClientId, DomainName, ServerId
+
+CLIENT = ClientId(7)
+NAMES = ("s0", "s1", "s2")
+
+
+def chain(index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES) -> Configuration:
+    members = tuple(Server(ServerId(name), f"{name}:1", name) for name in servers)
+    return Configuration("chain", members, start=start).at(DomainName("events"), index, b"cluster")
+
+
+class Wired:
+    """Nodes by name. ``sent``: what left and was not delivered yet, as (from, to, message)."""
+
+    def __init__(self, *names: str) -> None:
+        self.nodes = {name: LogNode(ServerId(name), name) for name in names or NAMES}
+        self.sent: list[tuple[str, str, LogMessage]] = []
+        self.disks = {name: [] for name in self.nodes}
+        self.now = 0.0
+
+    def hand(self, to: str, message: LogMessage, sender: str = "client", sync: bool = True) -> None:
+        self.nodes[to].handle(sender, message, self.now)
+        self.collect(to, sync)
+
+    def collect(self, name: str, sync: bool = True) -> None:
+        """Take what a node has to say; ``sync``: store its facts first, until there are none."""
+        node = self.nodes[name]
+        if sync:
+            node.stored(len(self.disks[name]), self.now)
+        while True:
+            facts, messages = node.take()
+            self.disks[name] += facts
+            self.sent += [(name, str(to), message) for to, message in messages]
+            if not sync or (not facts and not messages):
+                return
+            node.stored(len(self.disks[name]), self.now)
+
+    def run(self, without: tuple[str, ...] = ()) -> list[LogMessage]:
+        """Deliver everything among nodes, but to those ``without``; what goes to clients is returned."""
+        told = []
+        while self.sent:
+            sender, to, message = self.sent.pop(0)
+            if to in self.nodes:
+                if to not in without:
+                    self.hand(to, message, sender)
+            else:
+                told.append(message)
+        return told
+
+    def tick(self, seconds: float = 1.0) -> None:
+        self.now += seconds
+        for name, node in self.nodes.items():
+            node.tick(self.now)
+            self.collect(name)
+
+    def restart(self, name: str) -> None:
+        self.nodes[name] = LogNode(ServerId(name), name)
+        self.nodes[name].restore(self.disks[name])
+
+
+def call(number: int = 1) -> CallId:
+    return CallId(number)

@@ -1,0 +1,135 @@
+"""A client's appends: in order, each once, and what it does when nobody can say whether one was taken."""
+
+import pytest
+
+import ares
+from ares.chain.appending import RESEND_S, Appender
+from ares.chain.log_messages import Appended, AppendOutcome
+from ares.model.errors import AppendUncertain, PositionTaken, Unavailable
+from ares.model.identity import ClientId
+
+from .chains import call, chain
+
+C0 = chain()
+
+
+class Client:
+    """An appender; ``told``: how its appends ended, in order."""
+
+    def __init__(self) -> None:
+        self.ids = iter(range(1, 100))
+        self.appender = Appender(self.new(), C0, self.new)
+        self.told = []
+
+    def new(self) -> ClientId:
+        return ClientId(next(self.ids))
+
+    def append(self, *entries, at=None, now=0.0, timeout_s=10.0):
+        self.appender.submit(entries or (b"x",), at, now, timeout_s, lambda position, error: self.told.append(error or position))
+
+    def sent(self):
+        sent, self.appender.outbox = self.appender.outbox, []
+        return sent
+
+    def answer(self, append, outcome, position=0, now=0.0):
+        self.appender.receive(Appended(append.call, append.number, outcome, position, None), now)
+
+
+@pytest.fixture
+def client():
+    return Client()
+
+
+def test_many_are_in_flight_and_their_answers_come_in_any_order(client):
+    for _ in range(3):
+        client.append()
+    first, second, third = client.sent()
+    assert [(each.number, each.lowest, each.since) for each in (first, second, third)] == [(1, 1, 0), (2, 1, 0), (3, 1, 0)]
+    client.answer(second, AppendOutcome.DONE, 8)
+    client.append()
+    (fourth,) = client.sent()
+    assert (fourth.lowest, fourth.since) == (1, 0), "since is of the lowest number, whatever is known by now"
+    client.answer(first, AppendOutcome.DONE, 7)
+    client.append()
+    (fifth,) = client.sent()
+    assert (fifth.number, fifth.lowest, fifth.since) == (5, 3, 0)
+    assert client.told == [8, 7]
+
+
+def test_everything_unanswered_is_sent_again_from_a_gap_on_and_when_the_head_is_silent(client):
+    for _ in range(3):
+        client.append()
+    copies = client.sent()
+    client.answer(copies[2], AppendOutcome.GAP, 2)
+    assert [each.number for each in client.sent()] == [2, 3]
+    client.answer(copies[1], AppendOutcome.GAP, 1)
+    assert client.sent() == [], "an answer to an older copy says nothing about the last one"
+    client.appender.tick(RESEND_S)
+    assert [each.number for each in client.sent()] == [1, 2, 3]
+    assert client.appender.stalled
+    client.appender.moved(chain(1, 9), 1.0)
+    assert {(each.configuration, each.since) for each in client.sent()} == {(chain(1, 9).id, 0)}
+
+
+def test_a_conditional_append_goes_alone_and_not_beyond_what_is_known(client):
+    client.append()
+    client.append(at=1)
+    client.append()
+    (first,) = client.sent()
+    client.answer(first, AppendOutcome.DONE, 0)
+    (conditional,) = client.sent()
+    assert (conditional.number, conditional.at) == (2, 1)
+    client.answer(conditional, AppendOutcome.TAKEN, 5)
+    assert [each.number for each in client.sent()] == [3]
+    assert isinstance(client.told[1], PositionTaken)
+    client.append(at=9)
+    assert not client.appender.wants_tail
+    client.appender.receive(Appended(call(), 3, AppendOutcome.DONE, 5, None), 0.0)
+    assert client.appender.wants_tail
+    client.appender.tail_known(7, 0.0)
+    assert (client.told[-1].position, client.told[-1].tail) == (9, 7)
+    assert client.sent() == []
+
+
+def test_a_number_that_was_sent_once_goes_on_and_one_sent_twice_is_uncertain(client):
+    client.append()
+    (copy,) = client.sent()
+    client.answer(copy, AppendOutcome.UNCERTAIN, 6)
+    (again,) = client.sent()
+    assert (again.client, again.number, again.since) == (1, 1, 6)
+    client.append()
+    client.appender.tick(RESEND_S)
+    copies = client.sent()
+    client.append(timeout_s=99)
+    client.answer(copies[1], AppendOutcome.UNCERTAIN, 9)
+    assert [type(each) for each in client.told] == [AppendUncertain] * 3
+    assert all(each.may_have_taken_effect for each in client.told)
+    client.append()
+    (fresh,) = client.sent()
+    assert (fresh.client, fresh.number, fresh.lowest) == (2, 4, 4), "under a new client id; the numbers go on"
+
+
+def test_a_higher_number_waits_with_its_since_until_it_is_the_lowest(client):
+    client.append()
+    client.append()
+    first, second = client.sent()
+    client.answer(second, AppendOutcome.UNCERTAIN, 6)
+    assert client.sent() == [], "since speaks for the first one, too, which may have been taken"
+    client.answer(first, AppendOutcome.DONE, 3)
+    (again,) = client.sent()
+    assert (again.number, again.lowest, again.since) == (2, 2, 6)
+
+
+def test_what_takes_too_long_is_uncertain_if_it_was_sent(client):
+    client.append(timeout_s=1)
+    client.append(at=0, timeout_s=1)
+    client.appender.tick(2.0)
+    assert [type(each) for each in client.told] == [Unavailable, AppendUncertain]
+    assert not client.told[0].may_have_taken_effect
+
+
+def test_bad_input_is_told_at_once(client):
+    for entries, at in (((), None), ((b"x",), -1), ((b"x",), 2**63)):
+        with pytest.raises(ares.BadInput):
+            client.appender.submit(entries, at, 0.0, 1.0, print)
+    assert client.sent() == []

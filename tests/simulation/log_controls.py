@@ -1,0 +1,354 @@
+"""Negative controls of the shared log: each breaks one sentence of docs/log.md, and the scenario `log` must notice it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ares.chain import log_operations
+from ares.chain.appending import Appender
+from ares.chain.entries import LogRecord, Rows
+from ares.chain.facts_of_log import ChainPointed
+from ares.chain.fetching import Fetcher
+from ares.chain.log_messages import AppendOutcome, Forward, Look, LookDone, SealDone
+from ares.chain.log_operations import Evidence, LogOperations
+from ares.chain.log_state import LogState
+from ares.chain.node import LogNode
+from ares.chain.rows_below import RowBelow, RowLook, RowLooks
+from ares.chain.stretch import Stretch
+from ares.model.configuration import latest
+from ares.model.errors import Superseded
+from ares.model.identity import NO_CALL
+from ares.operation.effects import Gather, Operation
+from ares.reconfig.traversal import detour
+
+
+@contextmanager
+def _all(*patches: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+# -- seal and decide ------------------------------------------------------------------------------------------------------
+
+
+def end_of_a_node_that_was_not_sealed() -> Any:
+    """A reconfigurer asks for lengths and seals nobody; it takes the length of the node that answered first."""
+
+    def seal(self: LogNode, sender: Any, request: Any) -> None:
+        stretch = self._stretch(request)
+        self._send(sender, SealDone(request.call, stretch.length, stretch.successor), self.told)
+
+    return _all(patch.object(LogNode, "seal", seal), patch.object(LogOperations, "_end_of", lambda self, chain, answers: next(iter(answers)).length))
+
+
+def end_of_less_than_a_majority() -> Any:
+    """One sealed node decides."""
+    return patch.object(LogOperations, "_majority", lambda self, chain: 1)
+
+
+def forwards_taken_after_the_seal() -> Any:
+    """A sealed node goes on taking what the node before sends, and sends it on, until it knows the successor."""
+    live = property(lambda stretch: stretch.successor is None)
+
+    def lively(method: Any) -> Any:
+        def as_if_not_sealed(*arguments: Any) -> None:
+            with patch.object(Stretch, "live", live):
+                method(*arguments)
+
+        return as_if_not_sealed
+
+    names = ("forward", "stored", "take_committed")
+    return _all(*(patch.object(LogNode, name, lively(getattr(LogNode, name))) for name in names))
+
+
+def appends_before_the_chain_is_pointed_to() -> Any:
+    """Nobody tells a majority of c, neither reconfigurers nor clients."""
+
+    def put_config(configuration: Any, successor: Any) -> Operation[None]:
+        return
+        yield
+
+    return _all(patch("ares.reconfig.traversal.put_config", put_config), patch("ares.reconfig.reconfigure.put_config", put_config))
+
+
+def ends_inside_an_append() -> Any:
+    """The entries of an append are forwarded one by one, and may be cut apart."""
+
+    def take(self: LogNode, stretch: Any, sender: Any, request: Any) -> None:
+        first, records = stretch.length, []
+        for offset, entry in enumerate(request.entries):
+            record = LogRecord(first + offset, request.client, request.number, request.lowest, (entry,))
+            records.append(LogRecord(*(getattr(record, name) for name in record.__struct_fields__[:5]), record.checksum()))
+        self._await(stretch, sender, request, first, first + len(request.entries))
+        self._take_records(stretch, tuple(records))
+
+    def forward(self: LogNode, stretch: Any, first: int) -> None:
+        records = tuple(stretch.entries.records(first, self._may_forward(stretch))[:1])
+        stretch.sent, stretch.resend_at = (max(stretch.sent, records[-1].end) if records else stretch.sent), self.now + 0.2
+        self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, first, records, self._trimmed_durably))
+
+    return _all(patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward))
+
+
+def a_later_start_taken_for_the_end() -> Any:
+    """The start of whatever chain a node is told of is the end of its stretch."""
+    point = LogState._point
+
+    def careless(self: LogState, stretch: Any, fact: ChainPointed) -> None:
+        if stretch.end is None:
+            stretch.end = fact.successor.configuration.start
+        point(self, stretch, fact)
+
+    return patch.object(LogState, "_point", careless)
+
+
+def finalized_when_one_node_has_everything() -> Any:
+    return patch.object(LogOperations, "_needed", lambda self, target: 1)
+
+
+def a_collected_node_that_forgets_its_seal() -> Any:
+    """After a restart nothing of a collected chain is there; it is introduced again."""
+    restore = LogNode.restore
+
+    def forgetful(self: LogNode, facts: Any) -> None:
+        known = list(facts)
+        gone = {fact.configuration for fact in known if isinstance(fact, ChainPointed) and fact.collected}
+        restore(self, [fact for fact in known if getattr(fact, "configuration", None) not in gone])
+        self.told = self._stored = len(known)
+
+    return patch.object(LogNode, "restore", forgetful)
+
+
+# -- evidence -------------------------------------------------------------------------------------------------------------
+
+
+def _evidence(rule: Any) -> Any:
+    return patch.object(log_operations, "evidence", rule)
+
+
+def evidence_of_one_node() -> Any:
+    """Whoever answers."""
+
+    def one(chain: Any, looks: Any) -> Evidence | None:
+        seen = next((seen for seen in looks if not seen.sealed and seen.successor is None), None)
+        return None if seen is None else Evidence(seen.length, max(seen.committed, seen.length))
+
+    return _evidence(one)
+
+
+def evidence_of_the_tail_alone() -> Any:
+    """The tail knows everything that is committed, but not that it was left behind."""
+
+    def look(self: LogOperations) -> Operation[Any]:
+        chain = self.view.sequence.last_known
+        try:
+            answers = yield Gather(chain, Look, "look", to=chain.server_ids[-1:], needed=1, arguments=(chain.id,), reply=LookDone)
+        except Superseded as superseded:
+            detour(self.view, superseded)
+            return None
+        (seen,) = answers.values()
+        yield from self._learn(chain, latest([seen.successor]))
+        return None if seen.sealed or seen.successor is not None else Evidence(seen.committed, seen.committed)
+
+    return patch.object(LogOperations, "_look", look)
+
+
+def evidence_of_lengths_alone() -> Any:
+    """What a majority holds is taken for committed."""
+
+    def lengths(chain: Any, looks: Any) -> Evidence | None:
+        found = [seen.length for seen in looks if not seen.sealed and seen.successor is None]
+        return Evidence(min(found), min(found)) if len(found) >= chain.quorum_size else None
+
+    return _evidence(lengths)
+
+
+def evidence_of_sealed_nodes() -> Any:
+    """Sealed nodes that know no successor count, too."""
+
+    def careless(chain: Any, looks: Any) -> Evidence | None:
+        found = [seen for seen in looks if seen.successor is None]
+        if len(found) < chain.quorum_size:
+            return None
+        return Evidence(min(seen.length for seen in found), max(seen.committed for seen in found))
+
+    return _evidence(careless)
+
+
+# -- the chain ------------------------------------------------------------------------------------------------------------
+
+
+def forwards_before_they_are_durable() -> Any:
+    """A node that forgets has sent on what it forgets."""
+    take_records = LogNode._take_records
+
+    def hasty(self: LogNode, stretch: Any, records: Any) -> None:
+        take_records(self, stretch, records)
+        if not stretch.is_tail:
+            self._forward(stretch, stretch.sent)
+
+    return _all(patch.object(LogNode, "_may_forward", lambda self, stretch: stretch.length), patch.object(LogNode, "_take_records", hasty))
+
+
+def committed_before_the_tail_has_it() -> Any:
+    """The node before the tail says what is committed."""
+    send_on = LogNode._send_on
+
+    def early(self: LogNode, stretch: Any) -> None:
+        if stretch.live and stretch.place == len(stretch.servers) - 2:
+            self._commit(stretch, stretch.durable, stretch.durable)
+        send_on(self, stretch)
+
+    return patch.object(LogNode, "_send_on", early)
+
+
+# -- each append once -----------------------------------------------------------------------------------------------------
+
+
+def numbers_forgotten_by_a_new_head() -> Any:
+    """A head knows of a client what is in its own stretch."""
+
+    def append(self: LogNode, sender: Any, request: Any) -> None:
+        stretch = self._stretch(request)
+        self._append_found(stretch, sender, request, RowBelow(0, {}, True, False, 0, 0))
+
+    return patch.object(LogNode, "append", append)
+
+
+def rows_looked_up_one_stretch_back() -> Any:
+    """A head asks the chain before, and no earlier one."""
+    return patch.object(RowLook, "done", lambda self, reply: self.found.joined(reply, True))
+
+
+def rows_of_a_node_that_lacks_entries() -> Any:
+    """Any node of the chain before answers for it, whatever it holds."""
+    holds_row = LogState.holds_row
+
+    def careless(self: LogState, chain: Any) -> Any:
+        held = holds_row(self, chain)
+        stretch = self.stretches.get(chain.id)
+        if held is not None or stretch is None or stretch.end is None:
+            return held
+        return (self.base_rows, True) if stretch.merged else (stretch.rows, False)
+
+    return patch.object(LogState, "holds_row", careless)
+
+
+def rows_of_a_node_that_does_not_know_the_successor() -> Any:
+    """A node does not install the successor that the request carries, and answers with all that it holds."""
+    look_row, holds_row = LogNode.look_row, LogState.holds_row
+
+    def uncut(self: LogState, chain: Any) -> Any:
+        stretch = self.stretches.get(chain.id)
+        return (
+            (stretch.rows, False)
+            if stretch is not None and stretch.end is None and stretch.length >= self.__dict__["asked"]
+            else holds_row(self, chain)
+        )
+
+    def ignorant(self: LogNode, sender: Any, request: Any) -> None:
+        self.state.__dict__["asked"] = request.successor.configuration.start
+        with patch.object(LogNode, "_point", lambda *arguments, **named: None), patch.object(LogState, "holds_row", uncut):
+            look_row(self, sender, request)
+
+    return patch.object(LogNode, "look_row", ignorant)
+
+
+def rows_of_cut_entries_kept() -> Any:
+    return patch.object(Rows, "cut", lambda self, end: None)
+
+
+def rows_trimmed_without_a_word() -> Any:
+    """Who has no row is taken for new, also where the row was trimmed."""
+    return patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: False)
+
+
+def older_rows_believed() -> Any:
+    """A head whose own row of a client is trimmed asks others further down, who have not heard of the trim."""
+    judge, ask = LogNode._may_have_been_trimmed, RowLooks._ask
+
+    def elsewhere(self: RowLooks, key: Any, look: Any, now: float) -> None:
+        self._here = lambda *arguments: None
+        ask(self, key, look, now)
+
+    believing = patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: since >= first and judge(self, since, first))
+    return _all(believing, patch.object(RowLooks, "_ask", elsewhere))
+
+
+def numbers_taken_over_a_gap() -> Any:
+    return patch.object(LogNode, "_due", lambda self, request, last: max(last + 1, request.number))
+
+
+def since_of_the_last_copy() -> Any:
+    """A client says what it knew to be committed when it sent this copy, and not when it first sent the lowest number."""
+    return patch.object(Appender, "_since", lambda self, flight, lowest: self.known)
+
+
+def position_taken_by_a_dirty_entry() -> Any:
+    """An entry that may still be cut counts."""
+
+    def answer(self: LogNode, stretch: Any, sender: Any, request: Any, outcome: Any, position: int = 0) -> None:
+        original(self, stretch, sender, request, outcome, stretch.length if outcome is AppendOutcome.TAKEN else position)
+
+    original = LogNode._answer
+    return _all(
+        patch.object(LogNode, "_is_taken", lambda self, stretch, position: stretch.length > position), patch.object(LogNode, "_answer", answer)
+    )
+
+
+def position_taken_before_the_look() -> Any:
+    """The position is looked at first, and then whether the append was there before."""
+    found = LogNode._append_found
+
+    def hasty(self: LogNode, stretch: Any, sender: Any, request: Any, what: Any) -> None:
+        if stretch.live and request.at is not None and stretch.committed > request.at:
+            self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
+        else:
+            found(self, stretch, sender, request, what)
+
+    return patch.object(LogNode, "_append_found", hasty)
+
+
+def trims_not_taken_over() -> Any:
+    """A node that fetches what was trimmed goes on asking for it."""
+    return patch.object(Fetcher, "take_over", lambda self, upto: None)
+
+
+BY_HAND = (
+    a_later_start_taken_for_the_end,
+    evidence_of_sealed_nodes,
+    evidence_of_the_tail_alone,
+    older_rows_believed,
+    rows_of_a_node_that_does_not_know_the_successor,
+)
+"""Those that random schedules meet too seldom: tests/chain/test_log_controls.py shows each."""
+
+FIRST_SEEDS: dict[Callable[[], Any], int] = {
+    end_of_a_node_that_was_not_sealed: 0,
+    end_of_less_than_a_majority: 27,
+    forwards_taken_after_the_seal: 0,
+    appends_before_the_chain_is_pointed_to: 8,
+    ends_inside_an_append: 0,
+    finalized_when_one_node_has_everything: 0,
+    a_collected_node_that_forgets_its_seal: 52,
+    evidence_of_one_node: 1,
+    evidence_of_lengths_alone: 158,
+    forwards_before_they_are_durable: 0,
+    committed_before_the_tail_has_it: 0,
+    numbers_forgotten_by_a_new_head: 3,
+    rows_looked_up_one_stretch_back: 1121,
+    rows_of_a_node_that_lacks_entries: 636,
+    rows_of_cut_entries_kept: 127,
+    rows_trimmed_without_a_word: 62,
+    numbers_taken_over_a_gap: 4,
+    since_of_the_last_copy: 3,
+    position_taken_by_a_dirty_entry: 24,
+    position_taken_before_the_look: 101,
+    trims_not_taken_over: 20,
+}
+"""Of the others, and the first seed that is known to notice."""
+
+LOG_CONTROLS = {control.__name__.replace("_", " "): (control, "log") for control in FIRST_SEEDS}
