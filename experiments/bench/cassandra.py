@@ -1,4 +1,6 @@
-"""Cassandra: three nodes, replication factor 3, reads and writes at QUORUM. Its timestamps decide between writes, so it is no atomic register.
+"""Cassandra: as many nodes as asked for (three in the bench), each with a copy of everything; reads and writes at QUORUM.
+
+Its timestamps decide between writes, so it is no atomic register.
 
 Debian has no package of it. Its jars come from Maven Central; they are looked for in the directory that ARES_BENCH_CASSANDRA names, or ~/.cache.
 """
