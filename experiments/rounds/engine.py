@@ -101,7 +101,10 @@ class Engine:
 
     def run(self, rounds: Sequence[Round], resume: bool) -> list[str]:
         """All of them; the names of those that failed. Raises :class:`BadInput` when some are there already, unless it is to ``resume``."""
-        self._results.mkdir(parents=True, exist_ok=True)
+        try:
+            self._results.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{self._results} is no directory, and none can be made there: {error.strerror}; nothing was begun") from None
         with held(self._results):
             done = [round for round in rounds if (self._directory(round) / "outcome.json").exists()]
             if done and not resume:

@@ -107,6 +107,12 @@ def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_pat
     assert "No space left on device" in told[0]
 
 
+def test_results_that_cannot_be_kept_are_refused_before_anything_begins(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="nothing was begun"):
+        Engine(tmp_path / "file" / "results", 1, [].append).run([round_of()], resume=False)
+
+
 def test_after_a_host_was_lost_the_testbed_is_made_again(tmp_path, monkeypatch):
     made = []
 
