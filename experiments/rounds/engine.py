@@ -192,7 +192,7 @@ def _free_name(directory: Path) -> Path:
 
 
 class _OneRound:
-    """``directory``: what is kept."""
+    """``directory``: what is kept. ``seed``: of its clients; `run.json` has it, as what the object was at first follows from it (correctness.py)."""
 
     def __init__(self, round: Round, bed: Bed, directory: Path, seed: int) -> None:
         self._round, self._bed, self._directory, self._seed = round, bed, directory.resolve(), seed
@@ -237,7 +237,8 @@ class _OneRound:
             "topology": f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}" if parameters.placement else None,
             "iteration": self._round.iteration,
             "parameters": msgspec.to_builtins(parameters),
-            "provenance": provenance | {"began": datetime.now(UTC).isoformat(), "versions": known, "hosts": msgspec.to_builtins(layout)},
+            "provenance": provenance
+            | {"seed": self._seed, "began": datetime.now(UTC).isoformat(), "versions": known, "hosts": msgspec.to_builtins(layout)},
         }
         ec = self._round.protocol in OF_ARES and self._round.protocol.endswith(("_EC", "_EC_F"))
         return described | ({"k": parameters.k, "m": parameters.parity} if ec else {})
