@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -146,7 +147,7 @@ class ReservedTestbed:
         self._place = place
 
     def kill(self, host: str, pattern: str) -> list[int]:
-        script = f"pids=$(pgrep -f -- '[{pattern[0]}]{pattern[1:]}') && kill -9 $pids && echo $pids"
+        script = f"pids=$(pgrep -f -- '{not_itself(pattern)}') && kill -9 $pids"
         command = [program("ansible"), host, "-i", str(self.inventory), "--become", "-m", "ansible.builtin.shell", "-a", script]
         asked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._place, env=environment(self._place), timeout=60)
         if asked.returncode:
@@ -176,6 +177,11 @@ class ReservedTestbed:
 
     def through(self, site: str, host: str, port: int) -> str:
         _refuse("are reached by their own addresses")
+
+
+def not_itself(pattern: str) -> str:
+    """A regular expression for the same command lines, which its own text does not match: its first letter is in brackets."""
+    return re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0]}]", pattern, count=1)
 
 
 def _refuse(what: str) -> NoReturn:

@@ -1,6 +1,7 @@
 """What befalls a testbed while a round works, at its times; and each step and fault in the round's events.jsonl."""
 
 import contextlib
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,7 +29,8 @@ class Befalling:
         self._round, self._layout, self._testbed, self._hosts, self._events = round, layout, testbed, hosts, events
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._undone: list[Fault] = []
+        self._undone: list[tuple[Fault, str]] = []
+        """What ends with the work, and whom it befell: another may lead by then."""
         self._failed: list[str] = []
 
     def note(self, event: str, server: str | None = None, detail: str = "") -> None:
@@ -49,9 +51,9 @@ class Befalling:
         self._over.set()
         self._thread.join()
         self.note("phase", None, "work has ended")
-        for fault in self._undone:
+        for fault, host in self._undone:
             with contextlib.suppress(AresError):  # the host is gone, and a round that needs it says so
-                self._undo(fault)
+                self._undo(fault, host)
 
     def require_done(self) -> None:
         """Raises :class:`RoundFailed` if a fault could not be made."""
@@ -67,18 +69,19 @@ class Befalling:
             self.ends()
 
     def _befall(self, after_s: float) -> None:
-        if self._over.wait(after_s):
-            return
-        self.note("phase", None, "work begins")
+        if not self._over.wait(after_s):
+            self.note("phase", None, "work begins")
         past_s = 0.0
         for at_s, fault in ordered(self._round.faults, self._round.parameters.expected_s):
             if self._over.wait(at_s - past_s):
                 self.note("phase", None, f"the work ended before its time: {fault.event}")
+                if fault.event not in ("join", "free"):
+                    self._failed.append(f"the fault {fault.event} was due {at_s:.1f} s after the work began, and the work ended before")
                 return
             past_s = at_s
             try:
                 self._do(fault)
-            except AresError as error:
+            except (AresError, OSError, subprocess.SubprocessError) as error:
                 self._failed.append(f"the fault {fault.event} could not be made: {error}")
                 return
 
@@ -88,13 +91,13 @@ class Befalling:
         if fault.event in ("cut", "join"):
             act = self._testbed.cut if fault.event == "cut" else self._testbed.join
             act(*fault.sites)
-            self._undone.append(fault)
+            self._undone.append((fault, ""))
             return self.note(fault.event, None, f"{fault.sites[0]} and {fault.sites[1]}")
         host = self._victim(fault)
         if fault.event == "crash":
             self._testbed.kill(host, pattern)
             return self.note("crash", host, "kill -9")
-        self._undone.append(fault)
+        self._undone.append((fault, host))
         if fault.event == "slow":
             self._testbed.slow(host, pattern, fault.percent)
             return self.note("slow", host, f"{fault.percent} % of a processor")
@@ -102,19 +105,21 @@ class Befalling:
         self._testbed.fill(host, DISK, free_bytes)
         return self.note(fault.event, host, f"{free_bytes} bytes of its disk are free" if fault.event == "fill" else "all of its disk is free again")
 
-    def _undo(self, fault: Fault) -> None:
+    def _undo(self, fault: Fault, host: str) -> None:
         if fault.event == "cut":
             self._testbed.join(*fault.sites)
         elif fault.event == "slow":
-            self._testbed.slow(self._victim(fault), PATTERNS[store_name(self._round.protocol)], 100)
+            self._testbed.slow(host, PATTERNS[store_name(self._round.protocol)], 100)
         elif fault.event == "fill":
-            self._testbed.fill(self._victim(fault), DISK, 2 * DISK_BYTES)
+            self._testbed.fill(host, DISK, 2 * DISK_BYTES)
 
     def _victim(self, fault: Fault) -> str:
         servers = self._layout.servers
         if isinstance(fault.server, int):
             return servers[fault.server % len(servers)]
-        leader = self._leader()
+        leader, store = self._leader(), store_name(self._round.protocol)
+        if leader is None and (fault.server == "leader" or store == "etcd"):
+            raise RoundFailed(f"nobody was seen to lead {store}")
         if fault.server == "leader" and leader is not None:
             return leader
         return next(server for server in reversed(servers) if server != leader)

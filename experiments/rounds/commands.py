@@ -96,7 +96,7 @@ def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Import everything that is new, and make the page anew from all of it."""
+    """Import everything that is new, and make the page again from all of it."""
     runs = (
         [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed" and not path.name.startswith(".")]
         if arguments.results.is_dir()

@@ -22,6 +22,7 @@ from experiments.bench.cassandra import SMALL_HEAP, Cassandra
 from experiments.bench.etcd import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis import Redis
+from experiments.rounds.after_moves import came_early
 from experiments.rounds.beds import MADE, Bed, Beds
 from experiments.rounds.befalling import Befalling
 from experiments.rounds.correctness import checked
@@ -100,7 +101,10 @@ class Engine:
 
     def run(self, rounds: Sequence[Round], resume: bool) -> list[str]:
         """All of them; the names of those that failed. Raises :class:`BadInput` when some are there already, unless it is to ``resume``."""
-        self._results.mkdir(parents=True, exist_ok=True)
+        try:
+            self._results.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{self._results} is no directory, and none can be made there: {error.strerror}; nothing was begun") from None
         with held(self._results):
             done = [round for round in rounds if (self._directory(round) / "outcome.json").exists()]
             if done and not resume:
@@ -188,7 +192,7 @@ def _free_name(directory: Path) -> Path:
 
 
 class _OneRound:
-    """``directory``: what is kept."""
+    """``directory``: what is kept. ``seed``: of its clients; `run.json` has it, as what the object was at first follows from it (correctness.py)."""
 
     def __init__(self, round: Round, bed: Bed, directory: Path, seed: int) -> None:
         self._round, self._bed, self._directory, self._seed = round, bed, directory.resolve(), seed
@@ -213,7 +217,7 @@ class _OneRound:
         befalling.require_done()
         for path in self._directory.glob("logs/*/load.json"):
             path.rename(self._directory / "load.json")
-        wrong = checked(self._directory) if parameters.load is None else judge_load(self._directory, parameters)
+        wrong = judge_load(self._directory, parameters) if parameters.load else checked(self._directory) or came_early(self._directory, parameters)
         if wrong is not None:
             raise RoundFailed(wrong)
 
@@ -233,7 +237,8 @@ class _OneRound:
             "topology": f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}" if parameters.placement else None,
             "iteration": self._round.iteration,
             "parameters": msgspec.to_builtins(parameters),
-            "provenance": provenance | {"began": datetime.now(UTC).isoformat(), "versions": known, "hosts": msgspec.to_builtins(layout)},
+            "provenance": provenance
+            | {"seed": self._seed, "began": datetime.now(UTC).isoformat(), "versions": known, "hosts": msgspec.to_builtins(layout)},
         }
         ec = self._round.protocol in OF_ARES and self._round.protocol.endswith(("_EC", "_EC_F"))
         return described | ({"k": parameters.k, "m": parameters.parity} if ec else {})

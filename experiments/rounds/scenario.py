@@ -15,6 +15,7 @@ from msgspec import Struct, field, structs
 
 from ares.model.errors import BadInput
 from ares.tracing.tree import printable
+from experiments.testbeds.plan import HOSTS_MAX
 
 DIRECTORY = Path(__file__).parent / "scenarios"
 
@@ -179,6 +180,17 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 SWITCHES = Parameters().switches
 
+_RANGES: dict[str, tuple[float, float]] = {
+    "servers": (1, HOSTS_MAX),
+    **dict.fromkeys(("writers", "readers"), (1, 10_000)),
+    **dict.fromkeys(("reconfigurers", "reconfigurations", "crashes"), (0, 10_000)),
+    **dict.fromkeys(("object_size", "block_min", "block_max"), (1, 1 << 32)),
+    "operations": (1, 1_000_000_000),
+    **dict.fromkeys(("interval_s", "reconfigure_every_s", "fresh_after_s", "timeout_s"), (0, 86_400)),
+    "delay_ms": (0, 60_000),
+}
+"""From where to where values can be: a round has somebody who makes the object, and somebody who reads it in the end."""
+
 
 class Round(Struct, frozen=True):
     """``varied``: the parameters that tell this point from the others of its scenario."""
@@ -272,6 +284,9 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             parameters = msgspec.convert(given, Parameters)
         except msgspec.ValidationError as error:
             raise BadInput(f"scenario {self.name}: {error}") from error
+        for name, (least, most) in _RANGES.items():
+            if not least <= getattr(parameters, name) <= most:
+                raise BadInput(f"scenario {self.name}: {name} is from {least} to {most:,}, not {getattr(parameters, name)}")
         if not 0 <= parameters.parity < parameters.servers:
             raise BadInput(f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers")
         if not 0 <= parameters.read_share <= 1:

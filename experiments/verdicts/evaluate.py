@@ -33,12 +33,12 @@ class Row(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """A value, what it is of, from how many runs, and how many operations the poorer side has. ``missing``: why there is no value."""
+    """A value, what it is of, from which runs, and how many operations the poorer side has. ``missing``: why there is no value."""
 
     label: str
     value: float | None = None
     holds: bool = False
-    rounds: int = 0
+    runs: frozenset[str] = frozenset()
     operations: int = 0
     at: str = ""
     missing: str = ""
@@ -111,7 +111,7 @@ def _compare(claim: Claim, rows: Sequence[Row], label: str, where: Filters, quot
     except Missing as missing:
         return Comparison(label, missing=str(missing))
     operations = min(sum(int(row.figures.get("operations") or 0) for row in side) for side in sides)
-    return Comparison(label, value, claim.holds(value), len({row.run for side in sides for row in side}), operations, at)
+    return Comparison(label, value, claim.holds(value), frozenset(row.run for side in sides for row in side), operations, at)
 
 
 def _value(rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotient) -> tuple[float, list[list[Row]], str]:

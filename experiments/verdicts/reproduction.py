@@ -102,7 +102,7 @@ def _ours(verdict: Verdict) -> str:
     at = {each.at for each in verdict.measured}
     if len(at) == 1 and len(values) > 1:
         values = [f"{each.label}: **{number(each.value)}**" for each in verdict.measured] + ([f"at {each}" for each in at if each])
-    rounds, operations = sum(each.rounds for each in verdict.measured), min(each.operations for each in verdict.measured)
+    rounds, operations = len(frozenset[str]().union(*(each.runs for each in verdict.measured))), min(each.operations for each in verdict.measured)
     return f"{'; '.join(values)}. {_plural(rounds, 'round')}, {_plural(operations, 'operation')} or more on each side"
 
 

@@ -64,7 +64,10 @@ def test_parameters_and_switches_take_other_values():
     assert len(list(varied.changed(["fast_read=true"]).rounds("quick"))) == len(list(varied.rounds("quick")))
 
 
-@pytest.mark.parametrize("word", ["parity", "colour=red", "fast_read=perhaps", "switches=[]", "\x1b=1", "parity=many", "servers=2.5"])
+OUTSIDE = ("readers=0", "writers=0", "servers=1000", "operations=-1", "object_size=-1", "interval_s=-1", "crashes=-1", "timeout_s=1e9")
+
+
+@pytest.mark.parametrize("word", ["parity", "colour=red", "fast_read=perhaps", "switches=[]", "\x1b=1", "parity=many", "servers=2.5", *OUTSIDE])
 def test_other_values_that_cannot_be_are_refused(word):
     with pytest.raises(BadInput):
         list(scenarios()["object_size"].changed([word]).rounds("quick"))

@@ -12,8 +12,11 @@ from ares.cluster.home import held
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments import ENVIRONMENT
+from experiments.bench.stores import AresStore
 from experiments.rounds import engine as subject
+from experiments.rounds.beds import Bed
 from experiments.rounds.engine import Engine
+from experiments.rounds.layout import Layout, works
 from experiments.rounds.playing import RoundFailed
 from experiments.rounds.scenario import Fault, Parameters, Round
 from experiments.testbeds import slots
@@ -105,6 +108,21 @@ def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_pat
     assert Engine(tmp_path, 1, told.append).run([round_of()], resume=False) == ["short/ARES_EC_servers-4_1"]
     assert "FAILED: this machine cannot write" in told[0]
     assert "No space left on device" in told[0]
+
+
+def test_a_round_says_the_seed_that_its_clients_have(tmp_path):
+    """Its check knows from it what the first readers find; another seed would call that wrong."""
+    layout = Layout(("s0",), ("s0",), ("w0",), ("r0",), ())
+    one = subject._OneRound(round_of(parameters=SMALL, iteration=2), Bed("processes", None, tmp_path, {}, {}), tmp_path, 2001)
+    described = one._description(layout, {"seed": 1, "versions": {}})
+    [work] = [work for name, work in works(one._round, layout, AresStore("f"), one._seed)["w0"].items() if name.startswith("create")]
+    assert described["provenance"]["seed"] == work.seed == 2001
+
+
+def test_results_that_cannot_be_kept_are_refused_before_anything_begins(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="nothing was begun"):
+        Engine(tmp_path / "file" / "results", 1, [].append).run([round_of()], resume=False)
 
 
 def test_after_a_host_was_lost_the_testbed_is_made_again(tmp_path, monkeypatch):

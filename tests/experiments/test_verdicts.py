@@ -16,7 +16,7 @@ from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, Source, sources
 from experiments.verdicts.commands import check, scale_of
 from experiments.verdicts.evaluate import EXTREMES, Row, evaluate
-from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, number, render
+from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, _ours, number, render
 from experiments.verdicts.rows import parameters_of, read_rows
 from tests.results.logs import imported, write
 
@@ -232,6 +232,11 @@ def test_a_claim_of_several_holds_if_it_holds_of_each_that_was_measured():
     assert worse.word == NOT_CONFIRMED
     page = render([], [worse], [], "quick")
     assert "not confirmed" in page
+
+
+def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
+    rows = [msgspec.structs.replace(row(name, 0.5, op), run=name) for name in ("A", "B") for op in ("read", "write")]
+    assert "2 rounds, " in _ours(evaluate(claim(each_op=("read", "write")), rows))
 
 
 def test_a_figure_without_a_baseline_is_taken_itself():

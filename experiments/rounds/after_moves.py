@@ -1,0 +1,46 @@
+"""Whether readers that were to come after the moves did: what a scenario with ``fresh_after_s`` says of its reads is true only then."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from experiments.rounds.scenario import Parameters
+
+_READS, _MOVES = ("read", "get"), ("reconfigure",)
+
+
+class _Line(Struct):
+    asctime: str = ""
+    op: str = ""
+    op_latency: float = 0.0
+
+    @property
+    def ended_s(self) -> float:
+        return datetime.fromisoformat(self.asctime).timestamp()
+
+
+def came_early(directory: Path, parameters: Parameters) -> str | None:
+    """What is wrong with the round whose logs are in ``directory``, in one sentence; None if nothing is. Hosts' clocks are believed."""
+    if not parameters.fresh_after_s or not parameters.reconfigurers:
+        return None
+    lines = list(_lines(directory))
+    began_s = [line.ended_s - line.op_latency for line in lines if line.op in _READS]
+    moved_s = [line.ended_s for line in lines if line.op in _MOVES]
+    if not began_s or not moved_s:
+        return f"the round left no {'reads' if moved_s else 'reconfigurations'}"
+    early_s = max(moved_s) - min(began_s)
+    if early_s <= 0:
+        return None
+    return f"readers began {early_s:.1f} s before the last reconfiguration had ended: is the machine busy? A larger fresh_after_s waits longer"
+
+
+def _lines(directory: Path) -> Iterator[_Line]:
+    for path in sorted(directory.glob("logs/*/client-*.log*")):
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(msgspec.MsgspecError):  # half a line: its client was killed
+                    yield msgspec.json.decode(line, type=_Line)
