@@ -102,6 +102,8 @@ class Beds:
             testbed = stack.enter_context(loopback.testbed(plans, [], self._place / "processes"))
             ready["round_user"] = ""
         hosts = seen(listed(testbed.inventory, self._place))
+        if not any("servers" in host.groups for host in hosts.values()):
+            raise BadInput(f"{testbed.inventory} names no host in the group servers, so no round can be carried out there")
         return Bed(self.name, testbed, testbed.inventory, hosts, ready)
 
     def discard(self) -> None:

@@ -97,11 +97,7 @@ def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
 
 def report(arguments: argparse.Namespace) -> int:
     """Import everything that is new, and make the page again from all of it."""
-    runs = (
-        [path for path in sorted(arguments.results.iterdir()) if path.is_dir() and path.name != "failed" and not path.name.startswith(".")]
-        if arguments.results.is_dir()
-        else []
-    )
+    runs = [path.parent for path in sorted(arguments.results.glob("[!.]*/*/outcome.json")) if path.parts[-3] != "failed"]
     if not runs:
         raise BadInput(f"there are no rounds in {arguments.results}: `python -m experiments run` makes some")
     if (published := getattr(arguments, "published", None)) is not None:

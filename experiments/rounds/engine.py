@@ -26,7 +26,7 @@ from experiments.rounds.after_moves import came_early
 from experiments.rounds.beds import MADE, Bed, Beds
 from experiments.rounds.befalling import Befalling
 from experiments.rounds.correctness import checked
-from experiments.rounds.layout import Layout, inventory_of, placed, store_name
+from experiments.rounds.layout import Layout, check_private, inventory_of, placed, store_name
 from experiments.rounds.load_faults import judge_load
 from experiments.rounds.playing import RoundFailed, play
 from experiments.rounds.provenance import provenance, version_of
@@ -116,6 +116,7 @@ class Engine:
                 return []
             beds = Beds(self._testbed, todo, self._results.resolve() / ".ansible", self._inventory, self._per_host)
             try:
+                beds.bed()  # where there can be none, nothing is begun
                 return self._all(todo, beds)
             finally:
                 self._end()
@@ -202,6 +203,7 @@ class _OneRound:
     def run(self, provenance: dict[str, object]) -> None:
         """All steps. Raises :class:`RoundFailed`, BadInput if the testbed has no hosts for it, OSError."""
         layout = placed(self._round, self._bed.hosts)
+        check_private(self._round.protocol, [self._bed.hosts[server] for server in layout.servers])
         parameters, steps = self._round.parameters, playbooks_of(self._round.protocol, self._bed.name not in MADE)
         timeout_s = WORK_SPARE * parameters.expected_s + WORK_SPARE_S
         described = inventory_of(self._round, layout, self._bed.hosts, self._bed.directories(), self._variables(timeout_s), self._seed)

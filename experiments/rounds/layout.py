@@ -3,7 +3,8 @@
 The testbed may have more hosts than a round needs; the round's inventory has those that take part, with the groups that they have in it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -71,12 +72,27 @@ def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
     parameters = round.parameters
     servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
     members = CONSENSUS if parameters.reconfigurers else 1
+    sites = {parameters.client_site} if parameters.client_site else {hosts[server].site for server in servers}
     clients = {
-        group: _clients(group, count, parameters.client_site, hosts.values())
+        group: _clients(group, count, sites, hosts.values())
         for group, count in zip(CLIENTS, (parameters.writers, parameters.readers, parameters.reconfigurers), strict=True)
     }
     writers, readers, recons = (clients[group] for group in CLIENTS)
     return Layout(servers, servers[:members] if round.protocol in OF_ARES else (), writers, readers, recons)
+
+
+def check_private(protocol: str, servers: Iterable[HostSeen]) -> None:
+    """Redis, etcd and Cassandra listen without a password. Raises BadInput if one is to listen where anybody can reach it."""
+    for server in servers if protocol not in OF_ARES else ():
+        if _is_public(server.address):
+            raise BadInput(f"{protocol} has no password, and {server.address} of {server.name} is public: give ares_address a private one. Not begun")
+
+
+def _is_public(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False
 
 
 def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
@@ -89,10 +105,10 @@ def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ..
     return chosen
 
 
-def _clients(group: str, count: int, site: str, hosts: Iterable[HostSeen]) -> tuple[str, ...]:
-    """All hosts of the group at the site, but no more than there are clients."""
-    there = [host.name for host in hosts if group in host.groups and (not site or host.site == site)]
-    return _so_many(f"{group}{f' at site {site}' if site else ''}", min(count, max(1, len(there))), there)
+def _clients(group: str, count: int, sites: Set[str], hosts: Iterable[HostSeen]) -> tuple[str, ...]:
+    """All hosts of the group at these sites, but no more than there are clients."""
+    there = [host.name for host in hosts if group in host.groups and host.site in sites]
+    return _so_many(f"{group} at site {' or '.join(sorted(sites))}", min(count, max(1, len(there))), there)
 
 
 def _so_many(what: str, count: int, names: list[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from ares.model.errors import BadInput
 from experiments.rounds.beds import seen
 from experiments.rounds.befalling import ordered
 from experiments.rounds.engine import playbooks_of, why_not
-from experiments.rounds.layout import DISK, HostSeen, command, inventory_of, placed, store_of, wanted, works
+from experiments.rounds.layout import DISK, HostSeen, check_private, command, inventory_of, placed, store_of, wanted, works
 from experiments.rounds.scenario import Fault, Parameters, Round
 
 NAMES = {"servers": ("u0", "u1", "u2", "e0", "e1"), "writers": ("wu", "we"), "readers": ("ru", "re", "re2"), "recons": ("cu",)}
@@ -29,6 +29,19 @@ def test_a_round_takes_the_first_hosts_that_do():
     assert (layout.writers, layout.readers, layout.recons) == (("wu",), ("ru", "re", "re2"), ("cu",))
     assert placed(round_of("ETCD"), HOSTS).consensus == ()
     assert len(placed(round_of(), HOSTS).consensus) == 1
+
+
+def test_clients_are_where_the_servers_are():
+    layout = placed(round_of(readers=3), HOSTS)
+    assert (layout.servers, layout.readers) == (("u0", "u1", "u2"), ("ru",))
+
+
+def test_a_store_without_a_password_does_not_listen_in_public():
+    public = [HostSeen("p", ("servers",), {"ares_address": "8.8.8.8"})]
+    check_private("ARES_EC", public)
+    check_private("REDIS", [*HOSTS.values(), HostSeen("named", ("servers",), {"ares_address": "name.example"})])
+    with pytest.raises(BadInput, match=r"8\.8\.8\.8 of p is public"):
+        check_private("REDIS", public)
 
 
 def test_a_placement_says_where_servers_and_clients_are():
