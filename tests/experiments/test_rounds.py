@@ -1,6 +1,7 @@
 """Rounds with real processes: what they leave, a server that is killed in one, one that fails, and going on."""
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -66,7 +67,6 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 def test_rounds_on_testbed_local_go_over_ssh_and_leave_nothing(tmp_path):
     told: list[str] = []
-    before = slots.status()
     rounds = [round_of("ARES_ABD", SMALL, (Fault("crash", at_share=0.5, server=2),)), round_of("ARES_EC", SMALL)]
     rounds += [round_of("REDIS_W", SMALL)] if shutil.which("redis-server") else []
     assert Engine(tmp_path, 1, told.append, "local").run(rounds, resume=False) == [], told
@@ -79,7 +79,7 @@ def test_rounds_on_testbed_local_go_over_ssh_and_leave_nothing(tmp_path):
         assert json.loads((directory / "inventory.json").read_text())["all"]["hosts"]["server0"]["ansible_ssh_private_key_file"]
     crash = [event for event in lines(tmp_path / "short" / rounds[0].name / "events.jsonl") if event["event"] == "crash"]
     assert [event["server"] for event in crash] == ["server2"]
-    assert slots.status() == before
+    assert f"process {os.getpid()};" not in "".join(slots.status()), "others may have testbeds meanwhile"
 
 
 def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -37,8 +38,8 @@ import sys, time
 from pathlib import Path
 from experiments.testbeds.local import testbed
 from experiments.testbeds.plan import HostPlan, LinkPlan
-with testbed([HostPlan("a", "x"), HostPlan("b", "y")], [LinkPlan("x", "y", 5)], Path(sys.argv[1])):
-    print("up", flush=True)
+with testbed([HostPlan("a", "x"), HostPlan("b", "y")], [LinkPlan("x", "y", 5)], Path(sys.argv[1])) as made:
+    print(made._slot.number, flush=True)
     time.sleep(600)
 """
 
@@ -212,13 +213,13 @@ def test_bad_orders_change_nothing(made):
             order()
 
 
-def machine() -> list[str]:
-    """What a testbed would leave: namespaces, interfaces, mounts, rules, processes, and its own files."""
-    commands = ["ip netns list", "ip -o link show", "ip route", "cat /proc/self/mounts", "iptables-legacy-save", "ls -A /run/ares-testbed /var/tmp"]
+def left_of(number: int, directory: Path) -> list[str]:
+    """What there is of a testbed: namespaces, interfaces, mounts, rules, processes, and its own files. Others may have testbeds meanwhile."""
+    commands = ["ip netns list", "ip -o link show", "ip route", "cat /proc/self/mounts", "iptables-legacy-save", "ls -A /var/tmp", "ps -eo args"]
     shown = [subprocess.run(command.split(), capture_output=True, text=True, check=False).stdout for command in commands]
-    lines = [line for text in shown for line in text.splitlines() if "arestb" in line or "ares-testbed" in line]
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return lines + [line for line in running.splitlines() if "ares-testbed" in line or "testbeds" in line]
+    marks = re.compile(rf"arestb{number}\b|{re.escape(str(directory))}")
+    own = [str(path) for path in slots.PLACE.iterdir() if path.name == str(number)]
+    return own + [line for text in shown for line in text.splitlines() if marks.search(line)]
 
 
 def experiments(*words: str) -> str:
@@ -227,20 +228,20 @@ def experiments(*words: str) -> str:
 
 
 def test_nothing_is_left_of_a_testbed_whose_maker_was_killed(made, tmp_path):
-    before = machine()
     with subprocess.Popen(python("-c", MAKER, tmp_path), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as maker:
-        assert maker.stdout is not None
-        assert maker.stdout.readline() == "up\n"
-        number = next(number for number, _ in slots.standing() if number != made._slot.number)
-        assert f"testbed {number}: used by process {maker.pid}; hosts: 2, sites: 2" in experiments("local", "status")
-        assert f"testbed {number} is in use" in experiments("local", "clean")
-        assert (tmp_path / "testbed/inventory.yml").exists()
-        maker.send_signal(signal.SIGKILL)
-    assert f"arestb{number}-a" in "".join(machine())
+        try:
+            assert maker.stdout is not None
+            number = int(maker.stdout.readline())
+            assert f"testbed {number}: used by process {maker.pid}; hosts: 2, sites: 2" in experiments("local", "status")
+            assert f"testbed {number} is in use" in experiments("local", "clean")
+            assert (tmp_path / "testbed/inventory.yml").exists()
+        finally:
+            maker.send_signal(signal.SIGKILL)
+    assert f"arestb{number}-a" in "".join(left_of(number, tmp_path))
     told = experiments("local", "clean")
     assert f"testbed {number}: removed 5 processes, interface arestb{number}, 3 namespaces, {tmp_path}/testbed" in told
     assert f"testbed {made._slot.number} is in use" in told, "the other testbed is left alone"
-    assert machine() == before
+    assert left_of(number, tmp_path) == []
     assert not (tmp_path / "testbed").exists()
     assert on(made, "s0", "hostname") == "s0"
 
@@ -256,11 +257,13 @@ def test_two_testbeds_have_addresses_of_their_own_and_one_directory_is_for_one(m
 
 
 def test_nothing_is_left_of_one_that_fails(made, tmp_path, monkeypatch):
-    before = machine()
+    claimed: list[slots.Slot] = []
+    claim = slots.claim
+    monkeypatch.setattr(slots, "claim", lambda: claimed.append(claim()) or claimed[-1])
     monkeypatch.setattr(local, "_HOST_SCRIPT", tmp_path / "missing.sh")
     with pytest.raises(local.NamespaceFailed, match="is host s0 ended"), local.testbed([HostPlan("s0", "x")], [], tmp_path):
         pass
-    assert machine() == before
+    assert left_of(claimed[0].number, tmp_path) == []
 
 
 def test_directories_that_will_not_do_are_refused(tmp_path):
