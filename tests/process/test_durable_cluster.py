@@ -105,8 +105,10 @@ def test_a_server_without_its_segments_is_refused_until_they_are_back(directory,
     """It would begin empty under its old identity."""
     with ares.connect_blocking(directory / "cluster.toml") as store:
         store.write("key", b"value" * 3000)
-        kill(servers.pop("s2"))
         journal, aside = directory / "data/s2/journal", directory / "aside"
+        while not any(b"value" * 3000 in path.read_bytes() for path in journal.glob("*.log")):
+            time.sleep(0.05)  # it may be the last of the servers to have it
+        kill(servers.pop("s2"))
         aside.mkdir()
         for segment in journal.glob("*.log"):
             segment.rename(aside / segment.name)
