@@ -59,3 +59,5 @@ class CertifiedConsensus:
             raise ConfigurationRefused("that configuration is of another cluster, and is not decided here: is this the right cluster file?")
         if configuration.domain == DEFAULT_DOMAIN and configuration.index == 0:
             raise ConfigurationRefused("where the domain 'default' begins stands in the cluster file, and is not decided")
+        if configuration.dap == "chain":  # decided for a domain, it would leave that without servers
+            raise ConfigurationRefused("servers do not keep logs yet, so no chain is decided; nothing was changed")

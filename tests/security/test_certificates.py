@@ -149,6 +149,15 @@ async def test_nothing_of_another_cluster_and_no_second_c0_is_signed(member: Cer
         await member.propose(proposal, ME, 1)
 
 
+@pytest.mark.parametrize("domain", [DEFAULT_DOMAIN, FILES])
+async def test_no_chain_is_decided_while_servers_keep_no_logs(member: CertifiedConsensus, table: LocalConsensus, domain: DomainName) -> None:
+    """Servers would refuse it, and whoever proposed it, past the client's own check, would have stopped the domain."""
+    with pytest.raises(ConfigurationRefused, match="do not keep logs"):
+        await member.propose(Configuration.chain(SERVERS).at(domain, 1, C0.id), ME, 1)
+    decided = await table.propose(Configuration.abd(SERVERS).at(domain, 1, C0.id), ME, 1)
+    assert decided.configuration.dap == "abd", "nothing was decided before"
+
+
 async def test_what_was_decided_for_another_cluster_is_not_signed(member: CertifiedConsensus, table: LocalConsensus) -> None:
     """Its journal may be older than its keys."""
     await table.propose(C1.at(DEFAULT_DOMAIN, 1, bytes(16)), ME, 1)
