@@ -1,6 +1,5 @@
 """A simulated client of a log: the real session, one step of its plan after the other, recorded as a history."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ares.chain.log_messages import decode_log
@@ -11,6 +10,7 @@ from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.log_plan import LOG, LogClientPlan, LogStep, chain_of
+from ares.testing.sim.simulated_client import SimCaller
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
 
@@ -18,30 +18,29 @@ if TYPE_CHECKING:
     from ares.testing.sim.log_run import LogRun
 
 PATIENCE_S = 100_000.0
-TICK_S = 0.05
 
 KINDS: dict[str, LogOperation] = {
     "append": "append", "append-at": "append", "read": "read", "read-range": "read", "tail": "tail", "follow": "follow", "trim": "trim",
 }  # fmt: skip
 
 
-class LogClient:
+class LogClient(SimCaller):
     """``running``: what it has under way. ``tail``: the end of the log as far as it knows."""
 
+    session: LogSession
+    tick_s = 0.05
+
     def __init__(self, run: "LogRun", plan: LogClientPlan, number: int) -> None:
-        self.name = plan.name
-        self.dead = False
+        super().__init__(run, plan.name)
         self.tail = 0
         self.running: dict[int, LogEvent | None] = {}
         self.failures: list[BaseException] = []
-        self._run = run
-        self._world = run.world
         self._steps = list(plan.steps)
         self._number = number
         self._ids = self._count = 0
         self._pausing = False
-        self._ticking = False
         self.session = LogSession(run.plan.first_chain, self._new_client, number, plan.from_tail)
+        self.asking = self.session.session
         self._follower: Follower | None = None
         self._followers = 0
 
@@ -198,32 +197,5 @@ class LogClient:
             self.session.receive(ServerId(server), decode_log(frames, replies_only=True), self._world.now)
             self.flush()
 
-    def flush(self) -> None:
-        """Post what the session wants said, and pass on what it asks."""
-        session = self.session.session
-        for server, messages in self.session.take_outbox().items():
-            self._run.post(self.name, server, messages)
-        session.contacts.clear()
-        asks, session.asks = session.asks, []
-        for what, task in asks:
-            self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
-        hints, session.hints = session.hints, []
-        for domain in hints:
-            self._run.consensus.hint(domain, self._answer(session.hinted, domain))
-        if self.session.busy and not self._ticking:
-            self._ticking = True
-            self._world.after(TICK_S, self._tick)
-
-    def _answer(self, door: Callable[[Any, Any, float], None], about: Any) -> Callable[[Any], None]:
-        def answer(value: Any) -> None:
-            if not self.dead:
-                door(about, value, self._world.now)
-                self.flush()
-
-        return answer
-
-    def _tick(self) -> None:
-        self._ticking = False
-        if not self.dead:
-            self.session.tick(self._world.now)
-            self.flush()
+    def _post(self, server: ServerId, messages: list[Any]) -> None:
+        self._run.post(self.name, server, messages)

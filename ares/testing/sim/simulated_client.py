@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 PATIENCE_S = 100_000.0
 """Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
 
-TICK_S = 0.1
-
 FULL = "disk is full"
 """Operations may fail for this reason."""
 
@@ -42,23 +40,69 @@ PADDING = b"."
 """What makes values longer than the history needs."""
 
 
-class SimClient:
-    """``done``: its plan is finished. ``dead``: it crashed; nobody hears of it again. ``running``: what each lane has under way."""
+class SimCaller:
+    """A client with a session, in a run: what the session wants said is posted, what it asks is put to the run, and time passes for it while it is
+    busy. ``dead``: it crashed; nobody hears of it again. ``asking``: the session of its operations, the same or one within.
+    """
 
-    def __init__(self, run: "SimRun", plan: SimClientPlan, number: int, c0: Configuration) -> None:
-        self.name = plan.name
+    session: Any
+    asking: Session
+    tick_s = 0.1
+
+    def __init__(self, run: Any, name: str) -> None:
+        self.name = name
         self.dead = False
-        self.running: dict[int, Event] = {}
-        self.failures: list[Exception] = []
         self._run = run
         self._world = run.world
+        self._ticking = False
+
+    def _post(self, server: ServerId, messages: list[Any]) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Post what the session wants said, and pass on what it asks."""
+        for server, messages in self.session.take_outbox().items():
+            self._post(server, messages)
+        asking = self.asking
+        asking.contacts.clear()
+        asks, asking.asks = asking.asks, []
+        for what, task in asks:
+            self._run.consult(self, what, self._answer(asking.resume, task), self._answer(asking.fail, task))
+        hints, asking.hints = asking.hints, []
+        for domain in hints:
+            self._run.consensus.hint(domain, self._answer(asking.hinted, domain))
+        if self.session.busy and not self._ticking:
+            self._ticking = True
+            self._world.after(self.tick_s, self._tick)
+
+    def _answer(self, door: Callable[[Any, Any, float], None], about: Any) -> Callable[[Any], None]:
+        def answer(value: Any) -> None:
+            if not self.dead:
+                door(about, value, self._world.now)
+                self.flush()
+
+        return answer
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if not self.dead:
+            self.session.tick(self._world.now)
+            self.flush()
+
+
+class SimClient(SimCaller):
+    """``done``: its plan is finished. ``running``: what each lane has under way."""
+
+    def __init__(self, run: "SimRun", plan: SimClientPlan, number: int, c0: Configuration) -> None:
+        super().__init__(run, plan.name)
+        self.running: dict[int, Event] = {}
+        self.failures: list[Exception] = []
         self._steps = list(plan.steps)
         self._lanes = plan.lanes
         self._pausing = 0
         self._written = 0
         self._versions: dict[str, Tag | None] = {}
-        self._ticking = False
-        self.session = Session()
+        self.session = self.asking = Session()
         self.view = View(ClientId(number), c0, plan.switches, self.session.readiness)
         self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
 
@@ -189,35 +233,8 @@ class SimClient:
             self.session.receive(ServerId(server), decode_replies(frames), self._world.now)
             self.flush()
 
-    def flush(self) -> None:
-        """Post what the session wants said, and pass on what it asks."""
-        session = self.session
-        for server, messages in session.take_outbox().items():
-            self._run.post(self, server, encode(messages))
-        session.contacts.clear()
-        asks, session.asks = session.asks, []
-        for what, task in asks:
-            self._run.consult(self, what, self._answer(session.resume, task), self._answer(session.fail, task))
-        hints, session.hints = session.hints, []
-        for domain in hints:
-            self._run.consensus.hint(domain, self._answer(session.hinted, domain))
-        if session.busy and not self._ticking:
-            self._ticking = True
-            self._world.after(TICK_S, self._tick)
-
-    def _answer(self, door: Callable[[Any, Any, float], None], about: Any) -> Callable[[Any], None]:
-        def answer(value: Any) -> None:
-            if not self.dead:
-                door(about, value, self._world.now)
-                self.flush()
-
-        return answer
-
-    def _tick(self) -> None:
-        self._ticking = False
-        if not self.dead:
-            self.session.tick(self._world.now)
-            self.flush()
+    def _post(self, server: ServerId, messages: list[Any]) -> None:
+        self._run.post(self, server, encode(messages))
 
 
 def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
