@@ -95,9 +95,10 @@ class Tab:
                 self.requests.append(about["request"]["url"])
 
     def _next(self) -> dict[str, Any]:
-        end = time.monotonic() + WAIT_S
+        end, poll = time.monotonic() + WAIT_S, select.poll()  # select takes no descriptor above 1,023
+        poll.register(self._read, select.POLLIN)
         while b"\0" not in self._unread:
-            ready, _, _ = select.select([self._read], [], [], max(0, end - time.monotonic()))
+            ready = poll.poll(1000 * max(0.0, end - time.monotonic()))
             piece = os.read(self._read, 1 << 20) if ready else b""
             assert piece, "Chromium ended, or said nothing for a minute"
             self._unread += piece

@@ -1,7 +1,6 @@
 """The part of the page for load, in a real browser: curves, bars, tables, both themes, narrow and wide, and names that would like to be HTML."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from experiments.bench.measured_points import write_load
 
 from . import browser
 from .runs_on_disk import line, write_run
-from .test_page import HOSTILE, data_of, imported, page_of
+from .test_page import HOSTILE, data_of, page_file
 from .test_page_in_browser import OVERLAPS
 
 pytestmark = pytest.mark.skipif(browser.program() is None, reason=browser.MISSING)
@@ -52,25 +51,7 @@ def _latency(p50_s: float) -> LoadLatency:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    top = tmp_path_factory.mktemp("runs")
-    some_load(top)
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page_of(imported(tmp_path_factory.mktemp("database"), top)))
-    return path
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Tab]:
-    with browser.tab(tmp_path_factory.mktemp("chromium")) as made:
-        yield made
-
-
-@pytest.fixture
-def tab(chromium: browser.Tab) -> Iterator[browser.Tab]:
-    chromium.complaints.clear()
-    chromium.call("Emulation.setDeviceMetricsOverride", width=1000, height=800, deviceScaleFactor=1, mobile=False)
-    yield chromium
-    assert chromium.complaints == []
+    return page_file(tmp_path_factory, some_load)
 
 
 def table(tab: browser.Tab) -> list[list[str]]:

@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
@@ -39,6 +40,15 @@ def page_of(path: Path) -> str:
 def imported(tmp_path: Path, top: Path) -> Path:
     path = tmp_path / "results.db"
     logs.imported(path, top)
+    return path
+
+
+def page_file(tmp_path_factory: pytest.TempPathFactory, fill: Callable[[Path], object]) -> Path:
+    """The page of the runs that ``fill`` writes below a directory."""
+    top = tmp_path_factory.mktemp("runs")
+    fill(top)
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page_of(imported(tmp_path_factory.mktemp("database"), top)))
     return path
 
 

@@ -1,14 +1,13 @@
 """The page in a real browser: what is chosen is shown, in both themes, by keyboard too, and nothing complains, loads or runs that should not."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from . import browser
 from .runs_on_disk import line, some_runs, span, write_run
-from .test_page import HOSTILE, data_of, imported, page_of
+from .test_page import HOSTILE, data_of, imported, page_file, page_of
 
 pytestmark = pytest.mark.skipif(browser.program() is None, reason=browser.MISSING)
 
@@ -22,28 +21,7 @@ OVERLAPS = """[...document.querySelectorAll("svg")].flatMap((picture) => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    top = tmp_path_factory.mktemp("runs")
-    some_runs(top)
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page_of(imported(tmp_path_factory.mktemp("database"), top)))
-    return path
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Tab]:
-    with browser.tab(tmp_path_factory.mktemp("chromium")) as made:
-        yield made
-
-
-@pytest.fixture
-def tab(chromium: browser.Tab) -> Iterator[browser.Tab]:
-    chromium.complaints.clear()
-    chromium.requests.clear()
-    chromium.call("Emulation.setDeviceMetricsOverride", width=1000, height=800, deviceScaleFactor=1, mobile=False)
-    chromium.call("Emulation.setEmulatedMedia", media="", features=[])
-    yield chromium
-    assert chromium.complaints == []
-    assert all(url.startswith(("file:", "about:")) for url in chromium.requests)
+    return page_file(tmp_path_factory, some_runs)
 
 
 def table(tab: browser.Tab, part: str) -> list[list[str]]:

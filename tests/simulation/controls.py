@@ -1,7 +1,6 @@
 """Negative controls: deliberately broken variants of the protocol, each of which the simulator must catch, so that its silence means something."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
 from unittest.mock import patch
@@ -31,6 +30,7 @@ from tests.simulation.coverable_controls import (
 from tests.simulation.file_controls import FILE_CONTROLS
 from tests.simulation.journal_controls import JOURNAL_CONTROLS
 from tests.simulation.log_controls import LOG_CONTROLS
+from tests.simulation.patches import together
 
 
 def without_r1() -> Any:
@@ -51,7 +51,7 @@ def without_r2() -> Any:
     def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
         return incoming
 
-    return _all(consensus_that_decides_twice(), patch("ares.replica.hosting.advance", advance))
+    return together(consensus_that_decides_twice(), patch("ares.replica.hosting.advance", advance))
 
 
 def consensus_that_decides_twice() -> Any:
@@ -61,14 +61,6 @@ def consensus_that_decides_twice() -> Any:
         self._world.after(self._wait(), answer, Decided(CallId(0), configuration, proposer))
 
     return patch.object(SimConsensus, "propose", propose)
-
-
-@contextmanager
-def _all(*patches: Any) -> Iterator[None]:
-    with ExitStack() as stack:
-        for one in patches:
-            stack.enter_context(one)
-        yield
 
 
 def without_r3() -> Any:

@@ -1,7 +1,6 @@
 """Negative controls of the shared log: each breaks one sentence of docs/log.md, and the scenario `log` must notice it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -21,15 +20,7 @@ from ares.model.errors import Superseded
 from ares.model.identity import NO_CALL
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.traversal import detour
-
-
-@contextmanager
-def _all(*patches: Any) -> Iterator[None]:
-    with ExitStack() as stack:
-        for one in patches:
-            stack.enter_context(one)
-        yield
-
+from tests.simulation.patches import together
 
 # -- seal and decide ------------------------------------------------------------------------------------------------------
 
@@ -41,7 +32,9 @@ def end_of_a_node_that_was_not_sealed() -> Any:
         stretch = self._stretch(request)
         self._send(sender, SealDone(request.call, stretch.length, stretch.successor), self.told)
 
-    return _all(patch.object(LogNode, "seal", seal), patch.object(LogOperations, "_end_of", lambda self, chain, answers: next(iter(answers)).length))
+    return together(
+        patch.object(LogNode, "seal", seal), patch.object(LogOperations, "_end_of", lambda self, chain, answers: next(iter(answers)).length)
+    )
 
 
 def end_of_less_than_a_majority() -> Any:
@@ -61,7 +54,7 @@ def forwards_taken_after_the_seal() -> Any:
         return as_if_not_sealed
 
     names = ("forward", "stored", "take_committed")
-    return _all(*(patch.object(LogNode, name, lively(getattr(LogNode, name))) for name in names))
+    return together(*(patch.object(LogNode, name, lively(getattr(LogNode, name))) for name in names))
 
 
 def appends_before_the_chain_is_pointed_to() -> Any:
@@ -71,7 +64,7 @@ def appends_before_the_chain_is_pointed_to() -> Any:
         return
         yield
 
-    return _all(patch("ares.reconfig.traversal.put_config", put_config), patch("ares.reconfig.reconfigure.put_config", put_config))
+    return together(patch("ares.reconfig.traversal.put_config", put_config), patch("ares.reconfig.reconfigure.put_config", put_config))
 
 
 def ends_inside_an_append() -> Any:
@@ -90,7 +83,7 @@ def ends_inside_an_append() -> Any:
         stretch.sent, stretch.resend_at = (max(stretch.sent, records[-1].end) if records else stretch.sent), self.now + 0.2
         self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, first, records, self._trimmed_durably))
 
-    return _all(patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward))
+    return together(patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward))
 
 
 def a_later_start_taken_for_the_end() -> Any:
@@ -190,7 +183,7 @@ def forwards_before_they_are_durable() -> Any:
         if not stretch.is_tail:
             self._forward(stretch, stretch.sent)
 
-    return _all(patch.object(LogNode, "_may_forward", lambda self, stretch: stretch.length), patch.object(LogNode, "_take_records", hasty))
+    return together(patch.object(LogNode, "_may_forward", lambda self, stretch: stretch.length), patch.object(LogNode, "_take_records", hasty))
 
 
 def committed_before_the_tail_has_it() -> Any:
@@ -275,7 +268,7 @@ def older_rows_believed() -> Any:
         ask(self, key, look, now)
 
     believing = patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: since >= first and judge(self, since, first))
-    return _all(believing, patch.object(RowLooks, "_ask", elsewhere))
+    return together(believing, patch.object(RowLooks, "_ask", elsewhere))
 
 
 def numbers_taken_over_a_gap() -> Any:
@@ -294,7 +287,7 @@ def position_taken_by_a_dirty_entry() -> Any:
         original(self, stretch, sender, request, outcome, stretch.length if outcome is AppendOutcome.TAKEN else position)
 
     original = LogNode._answer
-    return _all(
+    return together(
         patch.object(LogNode, "_is_taken", lambda self, stretch, position: stretch.length > position), patch.object(LogNode, "_answer", answer)
     )
 
