@@ -13,7 +13,10 @@ pytest.importorskip("ansible.release", reason=MISSING)
 import yaml
 
 ROLES = sorted(path.name for path in (COLLECTION / "roles").iterdir())
-FILES = [path for root in (COLLECTION, PLAYBOOKS) for path in sorted(root.rglob("*")) if path.is_file() and "collections" not in path.parts]
+NOT_OURS = {"collections", "__pycache__"}
+"""A link to the collection, and what running it compiled."""
+
+FILES = [path for root in (COLLECTION, PLAYBOOKS) for path in sorted(root.rglob("*")) if path.is_file() and NOT_OURS.isdisjoint(path.parts)]
 SECRETS = re.compile(
     r"\b[0-9a-f]{40,}\b|PRIVATE KEY|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
     r"|(?i:password|passwd|token|secret)[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9+/_-]{16,}"
