@@ -45,7 +45,7 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
     directory = tmp_path / "short" / "ARES_EC_servers-4_1"
     described = json.loads((directory / "run.json").read_text())
     assert (described["algorithm"], described["servers"], described["k"], described["m"]) == ("ARES_EC", 4, 2, 2)
-    assert described["provenance"]["seed"] == 7
+    assert described["provenance"]["seed"] == 1007, "the one given, and that of the first iteration"
     events = lines(directory / "events.jsonl")
     assert [event["event"] for event in events] == ["phase", "crash", "phase"]
     operations = [line for path in directory.glob("logs/*/client-*.log") for line in lines(path)]
