@@ -204,8 +204,8 @@ def _is(row: Row, key: str, wanted: Any) -> bool:
 
 
 def _pairs(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[list[Row], list[Row]]]:
-    """Rows of both sides with equal iterations, and equal values of each parameter that varies on both sides."""
-    varying = sorted(_varying(first) & _varying(second))
+    """Rows of both sides with equal iterations, and equal values of each parameter that varies on a side."""
+    varying = sorted(_varying(first) | _varying(second))
     groups: tuple[dict[Any, list[Row]], dict[Any, list[Row]]] = (defaultdict(list), defaultdict(list))
     for side, group in zip((first, second), groups, strict=True):
         for row in side:
