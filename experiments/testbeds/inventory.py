@@ -27,6 +27,10 @@ class Host(Struct, frozen=True):
     variables: Mapping[str, Value]
 
 
+_PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z_][A-Za-z0-9_.-]*", re.IGNORECASE)
+"""What YAML takes for a string without quotes."""
+
+
 def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str, Value]:
     """Variables of a host that is reached by SSH: with this key only (None: with the user's own), and if its host key is in ``known_hosts``.
 
@@ -64,7 +68,8 @@ def _checked(host: Host) -> Mapping[str, Value]:
 
 def _lines(tree: _Tree, indent: str) -> list[str]:
     lines = []
-    for name, value in tree.items():
+    for key, value in tree.items():
+        name = key if _PLAIN.fullmatch(key) else json.dumps(key)
         if isinstance(value, Mapping):
             lines += [f"{indent}{name}:", *_lines(value, indent + "  ")] if value else [f"{indent}{name}: {{}}"]
         else:
