@@ -221,7 +221,9 @@ def held(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise BadInput(f"{directory} is in use by the process with pid {holder}: stop that one first, or give this one another directory") from None
+            raise BadInput(
+                f"{directory} is in use by the process with pid {holder}: stop that one first, or give this one another directory"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
