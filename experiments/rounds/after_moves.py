@@ -1,4 +1,4 @@
-"""Whether readers that were to come after the moves did: what a scenario with ``fresh_after_s`` says of its reads is true only then."""
+"""Whether readers that were to come after the moves did, and found them all: what a scenario with ``fresh_after_s`` says is true only then."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,13 +17,14 @@ class _Line(Struct):
     asctime: str = ""
     op: str = ""
     op_latency: float = 0.0
+    confs_no: int = 0
 
     @property
     def ended_s(self) -> float:
         return datetime.fromisoformat(self.asctime).timestamp()
 
 
-def came_early(directory: Path, parameters: Parameters) -> str | None:
+def not_fresh(directory: Path, parameters: Parameters) -> str | None:
     """What is wrong with the round whose logs are in ``directory``, in one sentence; None if nothing is. Hosts' clocks are believed."""
     if not parameters.fresh_after_s or not parameters.reconfigurers:
         return None
@@ -33,9 +34,14 @@ def came_early(directory: Path, parameters: Parameters) -> str | None:
     if not began_s or not moved_s:
         return f"the round left no {'reads' if moved_s else 'reconfigurations'}"
     early_s = max(moved_s) - min(began_s)
-    if early_s <= 0:
-        return None
-    return f"readers began {early_s:.1f} s before the last reconfiguration had ended: is the machine busy? A larger fresh_after_s waits longer"
+    if early_s > 0:
+        return f"readers began {early_s:.1f} s before the last reconfiguration had ended: is the machine busy? A larger fresh_after_s waits longer"
+    moves, found = parameters.reconfigurers * parameters.reconfigurations, [line.confs_no for line in lines if line.op in _READS and line.confs_no]
+    if found and min(found) < moves and "gc" not in parameters.switches:
+        return (
+            f"{moves} reconfigurations were to be found, and a read found {min(found)}: some met, and a larger reconfigure_every_s keeps them apart"
+        )
+    return None
 
 
 def _lines(directory: Path) -> Iterator[_Line]:

@@ -22,7 +22,7 @@ from experiments.bench.cassandra import SMALL_HEAP, Cassandra
 from experiments.bench.etcd import Etcd
 from experiments.bench.peers import Peer
 from experiments.bench.redis import Redis
-from experiments.rounds.after_moves import came_early
+from experiments.rounds.after_moves import not_fresh
 from experiments.rounds.beds import MADE, Bed, Beds
 from experiments.rounds.befalling import Befalling
 from experiments.rounds.correctness import checked
@@ -219,7 +219,7 @@ class _OneRound:
         befalling.require_done()
         for path in self._directory.glob("logs/*/load.json"):
             path.rename(self._directory / "load.json")
-        wrong = judge_load(self._directory, parameters) if parameters.load else checked(self._directory) or came_early(self._directory, parameters)
+        wrong = judge_load(self._directory, parameters) if parameters.load else checked(self._directory) or not_fresh(self._directory, parameters)
         if wrong is not None:
             raise RoundFailed(wrong)
 
