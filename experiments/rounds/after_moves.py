@@ -1,4 +1,4 @@
-"""Whether readers that were to come after the moves did, and found them all: what a scenario with ``fresh_after_s`` says is true only then."""
+"""Whether readers that were to come after the moves did, and found them all: else what a scenario says of ``fresh_after_s`` is not true."""
 
 from collections.abc import Iterator
 from contextlib import suppress
