@@ -65,7 +65,10 @@ def test_every_counterpart_is_one_of_our_scenarios_and_protocols():
 def test_a_report_imports_the_published_logs_beside_the_rounds(tmp_path, capfd):
     both_sides(tmp_path)
     (tmp_path / "results").mkdir()
-    (tmp_path / "own").rename(tmp_path / "results" / "object_size")
+    rounds = (tmp_path / "own").rename(tmp_path / "results" / "object_size")
+    for round in rounds.iterdir():
+        (round / "outcome.json").write_text("{}")
+    write_run(rounds / "not_ended", [line("read", "r1", 0, 1)], scenario="object_size", algorithm="ABD")
     assert main(["report", "--results", str(tmp_path / "results"), "--published", str(tmp_path / "nowhere")]) == 2
     assert "nowhere" in capfd.readouterr().err
     assert main(["report", "--results", str(tmp_path / "results"), "--published", str(tmp_path / "raw_data")]) == 0
