@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from ares.chain.entries import check_batch
-from ares.chain.log_messages import Append, Appended, AppendOutcome
 from ares.model.configuration import POSITION_MAX, Configuration, Successor
 from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable
 from ares.model.identity import CallId, ClientId
+from ares.model.log_messages import Append, Appended, AppendOutcome
 
 WINDOW = 1000
 """Appends in flight at once; more wait."""

@@ -1,59 +1,16 @@
 """Entries of a log as a node keeps them: records, and the rows of clients, which are a function of the records (docs/log.md, Each append once).
 
-A record is what one append brought: it is stored, forwarded, fetched, cut and trimmed as a whole, so `end` never falls inside an append.
+A record is what one append brought (ares/model/log_messages.py).
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from msgspec import Meta, Struct
-from xxhash import xxh3_64_intdigest
-
-from ares.model.configuration import POSITION_MAX
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
-
-ENTRY_BYTES_MAX = 1024 * 1024
-ENTRIES_MAX = 4096
-RECORD_BYTES_MAX = 4 * 1024 * 1024
-"""Of the entries of one append; with ENTRIES_MAX, what one append may bring."""
-
-Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
-Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
-Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
-Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
-
-
-class LogRecord(Struct, frozen=True, array_like=True, gc=False):
-    """One append in its place: ``entries`` from position ``first`` on, the client's ``number`` for it, and its ``lowest`` number without an answer.
-
-    ``seal``: a checksum over all of it, made by the head; every node that takes the record verifies it.
-    """
-
-    first: Position
-    client: ClientId
-    number: Number
-    lowest: Number
-    entries: Batch
-    seal: int = 0
-
-    @property
-    def end(self) -> int:
-        """The position after its last entry."""
-        return self.first + len(self.entries)
-
-    @property
-    def size(self) -> int:
-        """Bytes of data."""
-        return sum(map(len, self.entries))
-
-    def checksum(self) -> int:
-        """64 bits (XXH3), the lengths of the entries included."""
-        lengths = b",".join(b"%d" % len(entry) for entry in self.entries)
-        names = b"%d,%d,%d,%d;%b" % (self.first, self.client, self.number, self.lowest, lengths)
-        return xxh3_64_intdigest(b"".join(self.entries), xxh3_64_intdigest(names))
+from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord
 
 
 def check_batch(entries: Sequence[bytes]) -> None:

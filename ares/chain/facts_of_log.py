@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from ares.chain.log_messages import Records
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import ConfigurationId
+from ares.model.log_messages import Records
 
 
 class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from ares.chain.entries import follow_on
 from ares.chain.facts_of_log import LogTrimmed, PieceFetched
-from ares.chain.log_messages import Fetch, Fetched
 from ares.chain.log_state import LogState
 from ares.model.configuration import Status, Successor
 from ares.model.identity import CallId, ServerId
+from ares.model.log_messages import Fetch, Fetched
 
 FETCH_AGAIN_S = 0.5
 

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ares.chain.log_messages import (
+from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor, latest
+from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable, LogSealed, NotWritten, Superseded, Trimmed, Unavailable
+from ares.model.identity import NO_DOMAIN, ServerId
+from ares.model.log_messages import (
     FOLLOW_S_MAX,
     PIECE_BYTES,
     RANGE_MAX,
@@ -18,9 +21,6 @@ from ares.chain.log_messages import (
     Trim,
     TrimDone,
 )
-from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor, latest
-from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable, LogSealed, NotWritten, Superseded, Trimmed, Unavailable
-from ares.model.identity import NO_DOMAIN, ServerId
 from ares.model.messages import Describe, Description
 from ares.operation.effects import Announce, Gather, Operation, Pause
 from ares.reconfig.reconfigure import agree, announce_successor, gc_config

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ares.chain.appending import APPEND_CALLS, Appender, Done
-from ares.chain.log_messages import Appended, LogMessage, introduction
 from ares.chain.log_operations import LogOperations
 from ares.model.configuration import Configuration
-from ares.model.identity import ClientId, ServerId
-from ares.model.messages import Reason, Refused
+from ares.model.identity import NO_CALL, ClientId, ServerId
+from ares.model.log_messages import Appended
+from ares.model.messages import AnyMessage, Introduce, Reason, Refused
 from ares.operation.effects import Operation
 from ares.operation.session import Session
 from ares.reconfig.traversal import find_next_config, read_config
@@ -47,7 +47,7 @@ class LogSession:
         self.appender.submit(entries, at, now, timeout_s, done)
         self._see_to_appender(now)
 
-    def receive(self, server: ServerId, messages: Sequence[LogMessage], now: float) -> None:
+    def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Replies from a server."""
         rest: list[Any] = []
         for message in messages:
@@ -64,12 +64,12 @@ class LogSession:
             self.appender.send_all_again(now)
         self._see_to_appender(now)
 
-    def take_outbox(self) -> dict[ServerId, list[LogMessage]]:
+    def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain
         for server in self._introduced:
-            outbox.setdefault(server, []).append(introduction(chain, self._earlier(chain)))
+            outbox.setdefault(server, []).append(Introduce(NO_CALL, chain, self._earlier(chain)))
         self._introduced.clear()
         appends, self.appender.outbox = self.appender.outbox, []
         if appends:

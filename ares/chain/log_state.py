@@ -7,11 +7,12 @@ soon as the old part reaches its start. So a node of a new chain is complete whe
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from ares.chain.entries import Entries, LogRecord, MemoryEntries, Rows
+from ares.chain.entries import Entries, MemoryEntries, Rows
 from ares.chain.facts_of_log import ChainPointed, ChainSealed, ChainsKnown, LogFact, LogTrimmed, PieceFetched, RecordsTaken
 from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
 from ares.model.identity import ConfigurationId, ServerId
+from ares.model.log_messages import LogRecord
 
 
 class LogState:

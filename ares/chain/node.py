@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ares.chain.entries import Entries, LogRecord, MemoryEntries, check_batch, follow_on
+from ares.chain.entries import Entries, MemoryEntries, check_batch, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
-from ares.chain.log_messages import (
+from ares.chain.log_state import LogState
+from ares.chain.rows_below import RowBelow, RowLooks
+from ares.chain.stretch import Held, Sender, Stretch
+from ares.model.configuration import POSITION_MAX, Configuration, ConflictingSuccessor, Status, Successor
+from ares.model.errors import BadInput
+from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+from ares.model.log_messages import (
     PIECE_BYTES,
     RECORDS_MAX,
     Append,
@@ -24,7 +30,7 @@ from ares.chain.log_messages import (
     Fetched,
     Forward,
     LogEntries,
-    LogMessage,
+    LogRecord,
     Look,
     LookDone,
     LookRow,
@@ -38,15 +44,8 @@ from ares.chain.log_messages import (
     Stood,
     Trim,
     TrimDone,
-    introduction,
 )
-from ares.chain.log_state import LogState
-from ares.chain.rows_below import RowBelow, RowLooks
-from ares.chain.stretch import Held, Sender, Stretch
-from ares.model.configuration import POSITION_MAX, Configuration, ConflictingSuccessor, Status, Successor
-from ares.model.errors import BadInput
-from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
-from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
+from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
 
 RESEND_S = 0.2
 DIRTY_S = 1.0
@@ -69,8 +68,8 @@ class LogNode:
         self.now = 0.0
         self.told = self._stored = 0
         self._facts: list[LogFact] = []
-        self._outbox: list[tuple[Sender, LogMessage]] = []
-        self._waiting: deque[tuple[int, Sender, LogMessage]] = deque()
+        self._outbox: list[tuple[Sender, AnyMessage]] = []
+        self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
         self._unsynced: deque[tuple[int, Stretch, int]] = deque()
         self._trims_unsynced: deque[tuple[int, int]] = deque()
         self._trimmed_durably = 0
@@ -101,7 +100,7 @@ class LogNode:
 
     # -- the shell's side -------------------------------------------------------------------------------------------------
 
-    def handle(self, sender: Sender, message: LogMessage, now: float) -> None:
+    def handle(self, sender: Sender, message: AnyMessage, now: float) -> None:
         """Whatever came. Never raises for what a peer sent."""
         self.now = now
         handler = self._handlers.get(type(message))
@@ -116,7 +115,7 @@ class LogNode:
         except BadInput as error:
             self._refuse(sender, message.call, Reason.BAD_REQUEST, str(error))
 
-    def take(self) -> tuple[list[LogFact], list[tuple[Sender, LogMessage]]]:
+    def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""
         facts, self._facts = self._facts, []
         outbox, self._outbox = self._outbox, []
@@ -176,7 +175,7 @@ class LogNode:
 
     # -- outputs ----------------------------------------------------------------------------------------------------------
 
-    def _send(self, to: Sender, message: LogMessage, after: int = 0) -> None:
+    def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
         """``message`` leaves when the first ``after`` facts are durable. What it shows of itself is either durable, or told by one of those."""
         if after > self._stored:
             self._waiting.append((self.told, to, message))
@@ -322,11 +321,11 @@ class LogNode:
         records = tuple(stretch.entries.records(first, upto)[:RECORDS_MAX])
         stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
         stretch.resend_at = self.now + RESEND_S
-        self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, first, records, self._trimmed_durably))
+        self._send(stretch.after, Forward(self._next_call(), stretch.configuration.id, self.server, first, records, self._trimmed_durably))
 
     def _report(self, stretch: Stretch, missing: bool = False) -> None:
         trimmed = self._trimmed_behind(stretch)
-        report = Committed(NO_CALL, stretch.configuration.id, stretch.committed, stretch.durable, trimmed, missing)
+        report = Committed(self._next_call(), stretch.configuration.id, self.server, stretch.committed, stretch.durable, trimmed, missing)
         self._send(stretch.before, report)
 
     def take_committed(self, sender: Sender, request: Committed) -> None:
@@ -541,7 +540,8 @@ class LogNode:
     def look_row(self, sender: Sender, request: LookRow) -> None:
         """The request carries the successor (R1)."""
         stretch = self._stretch(request)
-        self._point(stretch, request.successor)
+        if request.successor is not None:
+            self._point(stretch, request.successor)
         reply = self._row_here(stretch.configuration, request.client, request.since)
         nothing = RowFound(request.call, False, 0, (), False, False, self.state.trimmed)
         found = nothing if reply is None else RowFound(request.call, *(getattr(reply, field) for field in reply.__struct_fields__[1:]))
@@ -591,4 +591,4 @@ class LogNode:
             chains = [chain for _, chain in sorted(self.state.chains.items())]
             last = max((place for place, chain in enumerate(chains) if sender in chain.server_ids), default=None)
             if last is not None:
-                self._send(sender, introduction(chains[last], chains[:last]))
+                self._send(sender, Introduce(NO_CALL, chains[last], tuple(chains[:last])))

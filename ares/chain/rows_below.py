@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ares.chain.log_messages import Append, LookRow, RowFound
 from ares.chain.stretch import Sender, Stretch
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+from ares.model.log_messages import Append, LookRow, RowFound
 
 LOOK_AGAIN_S = 0.2
 LOOKS_MAX = 1000

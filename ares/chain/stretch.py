@@ -5,10 +5,10 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from ares.chain.entries import Entries, LogRecord, Rows
-from ares.chain.log_messages import Append, Appended, ReadLog, Trim
+from ares.chain.entries import Entries, Rows
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import CallId, ServerId
+from ares.model.log_messages import Append, Appended, LogRecord, ReadLog, Trim
 
 Sender = Hashable
 """Whoever is to be answered: a client as the transport names it, or the id of a server."""

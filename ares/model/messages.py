@@ -11,7 +11,31 @@ from typing import Annotated, get_args
 from msgspec import Meta, Struct
 
 from ares.model.configuration import DELTA_MAX, Configuration, Successor
-from ares.model.identity import CallId, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.identity import ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.log_messages import (
+    Append,
+    Appended,
+    ChainReply,
+    ChainRequest,
+    Committed,
+    Fetch,
+    Fetched,
+    Forward,
+    LogEntries,
+    Look,
+    LookDone,
+    LookRow,
+    ReadLog,
+    RowFound,
+    Seal,
+    SealDone,
+    Stand,
+    Stood,
+    Trim,
+    TrimDone,
+)
+from ares.model.message import Message as Message
+from ares.model.message import Spent, Trace
 from ares.model.tag import Tag
 
 DELETED = -1
@@ -52,20 +76,6 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
         """Bytes of data."""
         parts = self.parts
         return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-
-
-TRACE_BYTES = 25
-Trace = Annotated[bytes, Meta(max_length=TRACE_BYTES)] | None
-"""The place of a request in a trace, if it is traced: W3C trace context in binary, 16 bytes of the trace's id, 8 of the parent's, 1 of flags."""
-
-Spent = tuple[float, float]
-"""What a server says of a traced request: seconds from its arrival until it was handled, and until the reply left, which a commit may delay."""
-
-
-class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
-    """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
-
-    call: CallId
 
 
 # -- to a storage server ------------------------------------------------------------------------------------------------
@@ -396,7 +406,7 @@ Upkeep = Scrub | SetLogLevel
 Question = Keyed | Describe
 """Requests to the protocol's state machine that are always answered."""
 
-Carrier = GetData | WriteConfig | CollectConfig | ListObjects
+Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
 """Requests that carry, or may carry, a successor (rule R1)."""
 
 Timed = TagReply | DataReply | Ack | ObjectsReply
@@ -406,7 +416,7 @@ Request = Question | Introduce
 Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
-AnyMessage = Request | Upkeep | Reply | ConsensusRequest | ConsensusReply
+AnyMessage = Request | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
 
 
 # -- the table of requests ----------------------------------------------------------------------------------------------
@@ -435,7 +445,7 @@ class RequestKind(Struct, frozen=True):
     """What everybody has to know of a kind of request. ``reply``: the type of its answer, None where none is due; every request may be refused.
 
     ``role``: the least that the client's key must have. ``changes``: whether it may change what a replica holds even without carrying a successor.
-    ``quick``: answered in a few microseconds, unless data must be verified.
+    ``quick``: answered in a few microseconds, unless data must be verified. ``from_servers``: only the server that it names may send it.
     """
 
     reply: type[Message] | None
@@ -443,6 +453,7 @@ class RequestKind(Struct, frozen=True):
     shows: Shown = Shown.NOTHING
     changes: bool = False
     quick: bool = False
+    from_servers: bool = False
 
 
 REQUESTS: dict[type[AnyMessage], RequestKind] = {
@@ -455,6 +466,16 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
     ListObjects: RequestKind(ObjectsReply, Role.READ, Shown.LISTING),
     Introduce: RequestKind(None, Role.READ, Shown.POINTER, changes=True),
     Describe: RequestKind(Description, Role.READ, Shown.EVERYTHING),
+    Append: RequestKind(Appended, Role.WRITE, changes=True, quick=True),
+    ReadLog: RequestKind(LogEntries, Role.READ),
+    Look: RequestKind(LookDone, Role.READ, quick=True),
+    Trim: RequestKind(TrimDone, Role.WRITE, changes=True),
+    Seal: RequestKind(SealDone, Role.RECONFIGURE, changes=True),
+    Stand: RequestKind(Stood, Role.READ),
+    Forward: RequestKind(None, Role.READ, changes=True, from_servers=True),
+    Committed: RequestKind(None, Role.READ, from_servers=True),
+    LookRow: RequestKind(RowFound, Role.READ),
+    Fetch: RequestKind(Fetched, Role.READ),
     Scrub: RequestKind(ScrubReply, Role.ADMIN),
     SetLogLevel: RequestKind(Done, Role.ADMIN),
     Propose: RequestKind(Decided, Role.RECONFIGURE),

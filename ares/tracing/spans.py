@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from ares.model.identity import ServerId
-from ares.model.messages import TRACE_BYTES
+from ares.model.message import TRACE_BYTES
 from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
 from ares.tracing.outcomes import attributes_of, of_configuration

@@ -1,9 +1,9 @@
 """Nodes of one chain, wired by hand: what a test delivers, and what it loses, is up to it."""
 
-from ares.chain.log_messages import LogMessage
 from ares.chain.node import LogNode
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.messages import AnyMessage
 
 CLIENT = ClientId(7)
 NAMES = ("s0", "s1", "s2")
@@ -19,11 +19,11 @@ class Wired:
 
     def __init__(self, *names: str) -> None:
         self.nodes = {name: LogNode(ServerId(name), name) for name in names or NAMES}
-        self.sent: list[tuple[str, str, LogMessage]] = []
+        self.sent: list[tuple[str, str, AnyMessage]] = []
         self.disks = {name: [] for name in self.nodes}
         self.now = 0.0
 
-    def hand(self, to: str, message: LogMessage, sender: str = "client", sync: bool = True) -> None:
+    def hand(self, to: str, message: AnyMessage, sender: str = "client", sync: bool = True) -> None:
         self.nodes[to].handle(sender, message, self.now)
         self.collect(to, sync)
 
@@ -40,7 +40,7 @@ class Wired:
                 return
             node.stored(len(self.disks[name]), self.now)
 
-    def run(self, without: tuple[str, ...] = ()) -> list[LogMessage]:
+    def run(self, without: tuple[str, ...] = ()) -> list[AnyMessage]:
         """Deliver everything among nodes, but to those ``without``; what goes to clients is returned."""
         told = []
         while self.sent:

@@ -4,9 +4,9 @@ import pytest
 
 import ares
 from ares.chain.appending import RESEND_S, Appender
-from ares.chain.log_messages import Appended, AppendOutcome
 from ares.model.errors import AppendUncertain, PositionTaken, Unavailable
 from ares.model.identity import ClientId
+from ares.model.log_messages import Appended, AppendOutcome
 
 from .chains import call, chain
 

@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 import ares
-from ares.chain.entries import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord, check_batch
-from ares.chain.log_messages import Append, Fetched, Look, LookDone, ReadLog, Trim, decode_log, encode_log
+from ares.chain.entries import check_batch
 from ares.chain.log_operations import check_position
+from ares.model.codec import decode, decode_replies, encode
 from ares.model.configuration import POSITION_MAX, Configuration
 from ares.model.identity import NO_CALL, CallId, ConfigurationId
+from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, Append, Fetched, LogRecord, Look, LookDone, ReadLog, Trim
 
 ID = ConfigurationId(b"0" * 16)
 
@@ -42,7 +43,7 @@ def an_append(**more):
 )
 def test_numbers_and_lengths_out_of_bounds_are_no_message(message):
     with pytest.raises(ares.BadMessage):
-        decode_log(encode_log([Look(CallId(1), ID), message]))
+        decode(encode([Look(CallId(1), ID), message]))
 
 
 def test_what_is_in_bounds_comes_back():
@@ -51,18 +52,18 @@ def test_what_is_in_bounds_comes_back():
         ReadLog(CallId(1), ID, POSITION_MAX),
         Fetched(NO_CALL, 0, (LogRecord(0, 2**64 - 1, 1, 1, (b"",)),), 0),
     ]
-    assert decode_log(encode_log(messages)) == messages
+    assert decode(encode(messages)) == messages
 
 
 @pytest.mark.parametrize("frames", [[], [b""], [b"\x01", b""], [b"\x02\x90"], [b"\x01\x91"], [b"\x01" + msgspec.msgpack.encode([["x"]])]])
 def test_garbage_is_no_batch(frames):
     with pytest.raises(ares.BadMessage):
-        decode_log(frames)
+        decode(frames)
 
 
 def test_a_client_takes_no_requests():
     with pytest.raises(ares.BadMessage):
-        decode_log(encode_log([Look(CallId(1), ID)]), replies_only=True)
+        decode_replies(encode([Look(CallId(1), ID)]))
 
 
 @pytest.mark.parametrize("position", [-1, POSITION_MAX + 1, "7", 1.5])

@@ -1,11 +1,11 @@
 """Controls of the shared log that random schedules meet too seldom: each is shown by hand what it does, and that the node does not (docs/log.md)."""
 
 from ares.chain import log_operations
-from ares.chain.log_messages import Append, Appended, AppendOutcome, Look, LookDone, ReadLog, Seal, Trim
 from ares.chain.log_operations import evidence
 from ares.chain.node import LogNode
 from ares.model.configuration import Status, Successor
 from ares.model.identity import NO_CALL, ClientId
+from ares.model.log_messages import Append, Appended, AppendOutcome, Look, LookDone, ReadLog, Seal, Trim
 from ares.model.messages import Introduce, WriteConfig
 from tests.simulation.log_controls import (
     a_later_start_taken_for_the_end,

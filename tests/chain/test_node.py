@@ -3,13 +3,16 @@
 import pytest
 from msgspec import structs
 
-from ares.chain.entries import ENTRIES_MAX, LogRecord
-from ares.chain.log_messages import (
+from ares.model.configuration import POSITION_MAX, Status, Successor
+from ares.model.identity import NO_CALL
+from ares.model.log_messages import (
+    ENTRIES_MAX,
     Append,
     Appended,
     AppendOutcome,
     Forward,
     LogEntries,
+    LogRecord,
     Look,
     LookDone,
     ReadLog,
@@ -19,8 +22,6 @@ from ares.chain.log_messages import (
     Trim,
     TrimDone,
 )
-from ares.model.configuration import POSITION_MAX, Status, Successor
-from ares.model.identity import NO_CALL
 from ares.model.messages import Ack, CollectConfig, Introduce, Reason, Refused, WriteConfig
 
 from .chains import CLIENT, NAMES, Wired, call, chain
@@ -92,11 +93,11 @@ def test_a_lost_forward_is_repeated_and_a_gap_asked_for(wired):
 
 def test_records_that_are_not_what_the_head_made_are_not_taken(wired):
     record = LogRecord(0, CLIENT, 1, 1, (b"x",), 12345)
-    wired.hand("s1", Forward(NO_CALL, C0.id, 0, (record,), 0), sender="s0")
+    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (record,), 0), sender="s0")
     good = structs.replace(record, seal=record.checksum())
-    wired.hand("s1", Forward(NO_CALL, C0.id, 0, (good,), 0), sender="s2")
+    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), 0), sender="s2")
     assert wired.nodes["s1"].state.stretches[C0.id].length == 0
-    wired.hand("s1", Forward(NO_CALL, C0.id, 0, (good,), 0), sender="s0")
+    wired.hand("s1", Forward(NO_CALL, C0.id, "s0", 0, (good,), 0), sender="s0")
     assert wired.nodes["s1"].state.stretches[C0.id].length == 1
 
 

@@ -6,10 +6,9 @@ from unittest.mock import patch
 
 from ares.chain import log_operations
 from ares.chain.appending import Appender
-from ares.chain.entries import LogRecord, Rows
+from ares.chain.entries import Rows
 from ares.chain.facts_of_log import ChainPointed
 from ares.chain.fetching import Fetcher
-from ares.chain.log_messages import AppendOutcome, Forward, Look, LookDone, SealDone
 from ares.chain.log_operations import Evidence, LogOperations
 from ares.chain.log_state import LogState
 from ares.chain.node import LogNode
@@ -18,6 +17,7 @@ from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
 from ares.model.identity import NO_CALL
+from ares.model.log_messages import AppendOutcome, Forward, LogRecord, Look, LookDone, SealDone
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.traversal import detour
 from tests.simulation.patches import together
@@ -81,7 +81,7 @@ def ends_inside_an_append() -> Any:
     def forward(self: LogNode, stretch: Any, first: int) -> None:
         records = tuple(stretch.entries.records(first, self._may_forward(stretch))[:1])
         stretch.sent, stretch.resend_at = (max(stretch.sent, records[-1].end) if records else stretch.sent), self.now + 0.2
-        self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, first, records, self._trimmed_durably))
+        self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, self.server, first, records, self._trimmed_durably))
 
     return together(patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward))
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ares.chain.log_messages import decode_log
 from ares.chain.log_operations import Follower
 from ares.chain.log_session import LogSession
+from ares.model.codec import decode_replies
 from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTaken, Trimmed, Unavailable
 from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation
@@ -194,7 +194,7 @@ class LogClient(SimCaller):
 
     def receive(self, server: str, frames: list[bytes]) -> None:
         if not self.dead:
-            self.session.receive(ServerId(server), decode_log(frames, replies_only=True), self._world.now)
+            self.session.receive(ServerId(server), decode_replies(frames), self._world.now)
             self.flush()
 
     def _post(self, server: ServerId, messages: list[Any]) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from ares.chain.log_messages import Append, LogMessage, decode_log, encode_log
+from ares.model.codec import decode, encode
+from ares.model.log_messages import Append
+from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.testing.sim.invariants import Places, PromiseBroken
 from ares.testing.sim.log_client import LogClient
@@ -23,7 +25,7 @@ class LogRun:
 
     def __init__(self, plan: LogPlan, keep_story: bool) -> None:
         self.plan = plan
-        self.world = World(plan, keep_story, decode_log)
+        self.world = World(plan, keep_story, decode)
         self.events: list[LogEvent] = []
         self.uncommitted: list[str] = []
         self.watch = LogWatch(lambda name: self.servers[name])
@@ -49,11 +51,11 @@ class LogRun:
         client.next()
         return client
 
-    def post(self, sender: str, receiver: str, messages: list[LogMessage]) -> None:
+    def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None:
         """Appends are not doubled by the network (docs/log.md, Each append once); clients send them again often enough."""
         deliver = self.servers[receiver].receive if receiver in self.servers else self.clients[receiver].receive
         once = any(isinstance(message, Append) for message in messages)
-        self.world.send(sender, receiver, encode_log(messages), deliver, once)
+        self.world.send(sender, receiver, encode(messages), deliver, once)
 
     def consult(self, client: LogClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
         if isinstance(what, Agree):

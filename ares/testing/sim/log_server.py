@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ares.chain.entries import LogRecord
 from ares.chain.facts_of_log import LogFact
-from ares.chain.log_messages import Appended, AppendOutcome, LogMessage, SealDone, decode_log
 from ares.chain.node import LogNode
 from ares.chain.stretch import Stretch
+from ares.model.codec import decode
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId
-from ares.model.messages import Describe, Description
+from ares.model.log_messages import Appended, AppendOutcome, LogRecord, SealDone
+from ares.model.messages import AnyMessage, Describe, Description
 from ares.model.version import VERSION
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import member
@@ -47,7 +47,7 @@ class LogServer:
     def receive(self, sender: str, frames: list[bytes]) -> None:
         if not self.up:
             return
-        for message in decode_log(frames):
+        for message in decode(frames):
             if isinstance(message, Describe):
                 own = member(self.number)
                 self._run.post(self.name, sender, [Description(message.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
@@ -64,7 +64,7 @@ class LogServer:
     def _put_out(self) -> None:
         facts, messages = self.node.take()
         self.disk += facts
-        by_receiver: dict[str, list[LogMessage]] = {}
+        by_receiver: dict[str, list[AnyMessage]] = {}
         for to, message in messages:
             by_receiver.setdefault(str(to), []).append(message)
         for to, batch in by_receiver.items():
@@ -175,7 +175,7 @@ class LogWatch:
         if self._places.setdefault((record.client, record.number, record.entries), record.first) != record.first:
             raise PromiseBroken(f"append {record.number} of client {record.client} is committed twice")
 
-    def told(self, server: LogServer, messages: Sequence[LogMessage]) -> None:
+    def told(self, server: LogServer, messages: Sequence[AnyMessage]) -> None:
         """What leaves."""
         for message in messages:
             if isinstance(message, Appended) and message.outcome is AppendOutcome.DONE:

@@ -1,27 +1,67 @@
-"""Messages of the shared log, between clients and nodes and among nodes, and their bytes (docs/log.md, Messages).
+"""Messages of the shared log, between clients and nodes and among nodes (docs/log.md, Messages), and the records that they carry.
 
-Configurations of a log are introduced, read, told and collected with the messages that every configuration has (ares/model/messages.py). Every
-number that comes from a peer is bounded while it is decoded; nothing of a bad batch is used.
+A record is what one append brought: it is stored, forwarded, fetched, cut and trimmed as a whole, so `end` never falls inside an append. Every number
+that comes from a peer is bounded while it is decoded.
 """
 
 import enum
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
+from xxhash import xxh3_64_intdigest
 
-from ares.chain.entries import ENTRIES_MAX, Batch, Entry, LogRecord, Number, Position
-from ares.model.codec import BATCH_MESSAGES_MAX, HEADER_BYTES_MAX, VERSION
-from ares.model.configuration import SERVERS_MAX, Configuration, Successor
-from ares.model.errors import BadMessage
+from ares.model.configuration import POSITION_MAX, SERVERS_MAX, Successor
 from ares.model.identity import ClientId, ConfigurationId, ServerId
-from ares.model.messages import Ack, CollectConfig, Describe, Description, Introduce, Message, ReadConfig, Refused, WriteConfig
+from ares.model.message import Message
+
+ENTRY_BYTES_MAX = 1024 * 1024
+ENTRIES_MAX = 4096
+RECORD_BYTES_MAX = 4 * 1024 * 1024
+"""Of the entries of one append; with ENTRIES_MAX, what one append may bring."""
+
+Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
+Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
+Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
+Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class LogRecord(Struct, frozen=True, array_like=True, gc=False):
+    """One append in its place: ``entries`` from position ``first`` on, the client's ``number`` for it, and its ``lowest`` number without an answer.
+
+    ``seal``: a checksum over all of it, made by the head; every node that takes the record verifies it.
+    """
+
+    first: Position
+    client: ClientId
+    number: Number
+    lowest: Number
+    entries: Batch
+    seal: int = 0
+
+    @property
+    def end(self) -> int:
+        """The position after its last entry."""
+        return self.first + len(self.entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        return sum(map(len, self.entries))
+
+    def checksum(self) -> int:
+        """64 bits (XXH3), the lengths of the entries included."""
+        lengths = b",".join(b"%d" % len(entry) for entry in self.entries)
+        names = b"%d,%d,%d,%d;%b" % (self.first, self.client, self.number, self.lowest, lengths)
+        return xxh3_64_intdigest(b"".join(self.entries), xxh3_64_intdigest(names))
+
 
 PIECE_BYTES = 1024 * 1024
 """Of the records in one message, unless a single one is larger."""
 
 RECORDS_MAX = 4096
+READ_BYTES_MAX = 16 * 1024 * 1024
+"""Of the entries in one answer."""
+
 ROW_PLACES_MAX = 65_536
 RANGE_MAX = 65_536
 """Positions in one read."""
@@ -65,7 +105,7 @@ class ReadLog(OfChain, frozen=True, tag=97):
 
     first: Position
     count: Length = 1
-    bytes_max: Annotated[int, Meta(ge=0, le=HEADER_BYTES_MAX)] = PIECE_BYTES
+    bytes_max: Annotated[int, Meta(ge=0, le=READ_BYTES_MAX)] = PIECE_BYTES
     uncommitted: bool = False
     wait_s: Annotated[float, Meta(ge=0, le=FOLLOW_S_MAX)] = 0.0
 
@@ -88,12 +128,13 @@ class Stand(OfChain, frozen=True, tag=101):
     """Do you have everything below the start of this chain?"""
 
 
-# -- from node to node; LookRow and Fetch carry the successor (R1) ------------------------------------------------------
+# -- from node to node; ``server`` is the one that sends it; LookRow and Fetch carry the successor (R1) -----------------
 
 
 class Forward(OfChain, frozen=True, tag=102):
     """To the next node of the chain: records from ``first`` on; none: tell me how far you are. ``trimmed``: what is trimmed durably here."""
 
+    server: ServerId
     first: Position
     records: Records
     trimmed: Position
@@ -105,6 +146,7 @@ class Committed(OfChain, frozen=True, tag=103):
     ``trimmed``: durably, here and at every node behind.
     """
 
+    server: ServerId
     committed: Position
     length: Position
     trimmed: Position
@@ -116,7 +158,7 @@ class LookRow(OfChain, frozen=True, tag=104):
 
     client: ClientId
     since: Position
-    successor: Successor
+    successor: Successor | None
 
 
 class Fetch(OfChain, frozen=True, tag=105):
@@ -221,33 +263,3 @@ class Fetched(Message, frozen=True, tag=119):
 
 ChainRequest = Append | ReadLog | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
 ChainReply = Appended | LogEntries | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched
-LogRequest = ChainRequest | Introduce | ReadConfig | WriteConfig | CollectConfig | Describe
-LogReply = ChainReply | Ack | Refused | Description
-LogMessage = LogRequest | LogReply
-
-_PREFIX = bytes([VERSION])
-_encoder = msgspec.msgpack.Encoder()
-_bound = Meta(max_length=BATCH_MESSAGES_MAX)
-_of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[LogReply], _bound])
-_of_all: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[LogMessage], _bound])
-
-
-def encode_log(messages: Sequence[LogMessage]) -> list[bytes]:
-    """The frames of one batch."""
-    return [_PREFIX + _encoder.encode(messages)]
-
-
-def decode_log(frames: Sequence[bytes], *, replies_only: bool = False) -> list[LogMessage]:
-    """The messages of one batch; to a node, requests and replies of other nodes; to a client, ``replies_only``. Raises :class:`BadMessage`."""
-    if len(frames) != 1 or frames[0][:1] != _PREFIX or len(frames[0]) > HEADER_BYTES_MAX:
-        raise BadMessage(f"a batch of a log is one frame of format {VERSION} and of at most {HEADER_BYTES_MAX} bytes")
-    try:
-        messages: list[LogMessage] = (_of_replies if replies_only else _of_all).decode(memoryview(frames[0])[1:])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"not a batch of messages of a log: {str(error)[:1000]}") from error
-    return messages
-
-
-def introduction(configuration: Configuration, earlier: Sequence[Configuration]) -> Introduce:
-    """A chain, told together with those before it."""
-    return Introduce(0, configuration, tuple(earlier))  # type: ignore[arg-type]
