@@ -62,8 +62,13 @@ _first, _end = attrgetter("first"), attrgetter("end")
 class MemoryEntries:
     """Records in a list."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: bytes = b"") -> None:
         self._records: list[LogRecord] = []
+
+    @property
+    def count(self) -> int:
+        """How many records."""
+        return len(self._records)
 
     def put(self, record: LogRecord) -> None:
         self._records.append(record)

@@ -46,4 +46,27 @@ class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
     records: Records
 
 
+class StretchStanding(Struct, frozen=True, array_like=True):
+    """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now."""
+
+    configuration: ConfigurationId
+    sealed: bool
+    successor: Successor | None
+    collected: bool
+    merged: bool
+    length: int
+
+
+class LogStanding(Struct, frozen=True, array_like=True, tag=150):
+    """Everything that the facts before come to, but the records: with it, those in which nothing is left that anybody may read can be forgotten."""
+
+    chains: tuple[Configuration, ...]
+    stretches: tuple[StretchStanding, ...]
+    trimmed: int
+    old_upto: int
+
+
+PIECES = b""
+"""Names the source of old records, among the ids of chains."""
+
 LogFact = ChainsKnown | RecordsTaken | ChainSealed | ChainPointed | LogTrimmed | PieceFetched

@@ -7,18 +7,32 @@ soon as the old part reaches its start. So a node of a new chain is complete whe
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from ares.chain.entries import Entries, MemoryEntries, Rows
-from ares.chain.facts_of_log import ChainPointed, ChainSealed, ChainsKnown, LogFact, LogTrimmed, PieceFetched, RecordsTaken
+from ares.chain.facts_of_log import (
+    PIECES,
+    ChainPointed,
+    ChainSealed,
+    ChainsKnown,
+    LogFact,
+    LogStanding,
+    LogTrimmed,
+    PieceFetched,
+    RecordsTaken,
+    StretchStanding,
+)
 from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogRecord
+from ares.model.messages import Hosted
 
 
 class LogState:
     """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone."""
 
-    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[], Entries] = MemoryEntries) -> None:
+    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[bytes], Entries] = MemoryEntries) -> None:
         self.server = server
         self.identity = identity
         self.trimmed = 0
@@ -26,7 +40,7 @@ class LogState:
         self.chains: dict[int, Configuration] = {}
         self.base_upto = 0
         self.base_rows = Rows()
-        self.base = make_entries()
+        self.base = make_entries(PIECES)
         self._make_entries = make_entries
 
     # -- facts ----------------------------------------------------------------------------------------------------------
@@ -49,10 +63,27 @@ class LogState:
                 for chain in fact.chains:
                     self._know(chain)
 
+    def standing(self) -> LogStanding:
+        """All that is known, but the records."""
+        told = [StretchStanding(id, each.sealed, each.successor, each.collected, each.merged, each.length) for id, each in self.stretches.items()]
+        return LogStanding(tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto)
+
+    def begin(self, standing: LogStanding) -> None:
+        """Before the first fact that is left: what those before it came to. Records that are gone with them are trimmed, or count for nothing."""
+        for chain in standing.chains:
+            self._know(chain)
+        for told in standing.stretches:
+            stretch = self.stretches[told.configuration]
+            stretch.sealed, stretch.successor, stretch.collected, stretch.merged = told.sealed, told.successor, told.collected, told.merged
+            if told.successor is not None and told.successor.configuration.index == stretch.configuration.index + 1:
+                stretch.end = told.successor.configuration.start
+            stretch.length = stretch.durable = stretch.committed = told.length
+        self.trimmed, self.base_upto = standing.trimmed, standing.old_upto
+
     def _know(self, chain: Configuration) -> None:
         self.chains[chain.index] = chain
         if self.is_member(chain) and chain.id not in self.stretches:
-            self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries())
+            self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries(chain.id))
 
     def is_member(self, chain: Configuration) -> bool:
         """Whether the chain names this server under its present identity."""
@@ -66,9 +97,9 @@ class LogState:
             stretch.end = chain.start
         stretch.cut(stretch.start if stretch.end is None else stretch.end)
         if fact.collected:
-            stretch.entries, stretch.rows, stretch.merged = self._make_entries(), Rows(), True
+            stretch.entries, stretch.rows, stretch.merged = self._make_entries(stretch.configuration.id), Rows(), True
             if all(other.collected for other in self.stretches.values()):
-                self.base, self.base_rows, self.base_upto = self._make_entries(), Rows(), self.trimmed
+                self.base, self.base_rows, self.base_upto = self._make_entries(PIECES), Rows(), self.trimmed
         self._merge()
 
     def _extend_base(self, records: Iterable[LogRecord]) -> None:
@@ -86,7 +117,7 @@ class LogState:
                 self.base.adopt(stretch.entries, self.base_upto, stretch.length)
                 self.base_rows.adopt(stretch.rows)
                 self.base_upto = max(self.base_upto, stretch.length)
-                stretch.entries, stretch.rows, stretch.merged = self._make_entries(), Rows(), True
+                stretch.entries, stretch.rows, stretch.merged = self._make_entries(stretch.configuration.id), Rows(), True
 
     def _trim(self, upto: int) -> None:
         self.trimmed = upto
@@ -95,6 +126,21 @@ class LogState:
             rows.trim(upto)
         self.base_upto = max(self.base_upto, upto)
         self._merge()
+
+    def all_entries(self) -> list[Entries]:
+        """The old part's, then those of each stretch."""
+        return [self.base, *(stretch.entries for stretch in self.stretches.values())]
+
+    def describe(self) -> list[Hosted]:
+        """For each chain the entries of its stretch that are here; for the last one all that are."""
+        told = []
+        for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
+            here = 0 if stretch.collected or stretch.merged else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
+            told.append(Hosted(stretch.configuration, here, 0, stretch.collected, stretch.successor))
+        if told and not told[-1].collected:
+            old = max(0, self.base_upto - self.trimmed)
+            told[-1] = replace(told[-1], objects=told[-1].objects + old)
+        return told
 
     # -- questions ------------------------------------------------------------------------------------------------------
 

@@ -60,9 +60,19 @@ class UnknownChain(BadInput):
 
 
 class LogNode:
-    """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call."""
+    """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call.
 
-    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[], Entries] = MemoryEntries, fetch_pause_s: float = 0.0) -> None:
+    ``calls_from``: its calls are above this number.
+    """
+
+    def __init__(
+        self,
+        server: ServerId,
+        identity: str,
+        make_entries: Callable[[bytes], Entries] = MemoryEntries,
+        fetch_pause_s: float = 0.0,
+        calls_from: int = 0,
+    ) -> None:
         self.server = server
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
@@ -73,7 +83,7 @@ class LogNode:
         self._unsynced: deque[tuple[int, Stretch, int]] = deque()
         self._trims_unsynced: deque[tuple[int, int]] = deque()
         self._trimmed_durably = 0
-        self._calls = 0
+        self._calls = calls_from
         self._held: list[Held] = []
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
         self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s)
@@ -114,6 +124,10 @@ class LogNode:
             self._refuse(sender, message.call, Reason.UNKNOWN_CONFIGURATION, str(error))
         except BadInput as error:
             self._refuse(sender, message.call, Reason.BAD_REQUEST, str(error))
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._facts or self._outbox)
 
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""

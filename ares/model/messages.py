@@ -445,7 +445,7 @@ class RequestKind(Struct, frozen=True):
     """What everybody has to know of a kind of request. ``reply``: the type of its answer, None where none is due; every request may be refused.
 
     ``role``: the least that the client's key must have. ``changes``: whether it may change what a replica holds even without carrying a successor.
-    ``quick``: answered in a few microseconds, unless data must be verified. ``from_servers``: only the server that it names may send it.
+    ``quick``: answered in a few microseconds, unless data must be verified.
     """
 
     reply: type[Message] | None
@@ -453,7 +453,6 @@ class RequestKind(Struct, frozen=True):
     shows: Shown = Shown.NOTHING
     changes: bool = False
     quick: bool = False
-    from_servers: bool = False
 
 
 REQUESTS: dict[type[AnyMessage], RequestKind] = {
@@ -472,8 +471,8 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
     Trim: RequestKind(TrimDone, Role.WRITE, changes=True),
     Seal: RequestKind(SealDone, Role.RECONFIGURE, changes=True),
     Stand: RequestKind(Stood, Role.READ),
-    Forward: RequestKind(None, Role.READ, changes=True, from_servers=True),
-    Committed: RequestKind(None, Role.READ, from_servers=True),
+    Forward: RequestKind(None, Role.READ, changes=True),
+    Committed: RequestKind(None, Role.READ),
     LookRow: RequestKind(RowFound, Role.READ),
     Fetch: RequestKind(Fetched, Role.READ),
     Scrub: RequestKind(ScrubReply, Role.ADMIN),

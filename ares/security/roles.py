@@ -15,7 +15,9 @@ from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import DIRECTORY, ConfigurationId
+from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow
 from ares.model.messages import (
+    DETAIL_CHARACTERS_MAX,
     REQUESTS,
     AnyMessage,
     Carrier,
@@ -40,11 +42,12 @@ ROLES = {role.name.lower(): role for role in Role}
 
 
 class Client(Struct, frozen=True):
-    """An authorised client: ``name`` is for people, ``key`` is the public key (hex) that it proved to have."""
+    """An authorised client: ``name`` is for people, ``key`` is the public key (hex) that it proved to have. ``server``: it is that server."""
 
     name: str
     key: str
     role: Role
+    server: bool = False
 
 
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
@@ -98,7 +101,7 @@ class Admission:
                 continue
             if isinstance(message, Introduce):
                 introduced[message.configuration.id] = message.configuration
-            elif client.role < Role.RECONFIGURE and isinstance(message, GetData | ListObjects | WriteConfig):
+            elif client.role < Role.RECONFIGURE and isinstance(message, Told):
                 own = hosted.get(message.configuration)
                 message = _hearsay(message, own.configuration if own is not None else introduced.get(message.configuration))
             yield message
@@ -113,11 +116,19 @@ class Admission:
             role = client.role.name.lower()
             why = f"{type(message).__name__} takes the role {needed.name.lower()}, and the key of {client.name!r} has the role {role}"
             return Refused(message.call, Reason.NOT_AUTHORIZED, why)
+        if isinstance(message, Forward | Committed) and not (client.server and client.name == message.server):
+            return Refused(message.call, Reason.NOT_AUTHORIZED, f"only the server {message.server[:DETAIL_CHARACTERS_MAX]!r} sends that")
+        told: list[Configuration] = []
         if isinstance(message, Introduce | TellFinalized):
-            told: Configuration | None = message.configuration
-        else:
-            told = message.successor.configuration if isinstance(message, Carrier) and message.successor is not None else None
-        return None if told is None or (not forged and self._decided(told)) else Refused(message.call, Reason.NOT_CERTIFIED, _NO_PROOF)
+            told = [message.configuration, *(message.earlier if isinstance(message, Introduce) else ())]
+        elif isinstance(message, Carrier) and message.successor is not None:
+            told = [message.successor.configuration]
+        decided = not told or (not forged and all(map(self._decided, told)))
+        return None if decided else Refused(message.call, Reason.NOT_CERTIFIED, _NO_PROOF)
+
+
+Told = GetData | ListObjects | WriteConfig | LookRow | Fetch
+"""What a client that may not reconfigure carries successors with."""
 
 
 def _is_plain(message: AnyMessage, may_write: bool) -> bool:
@@ -129,10 +140,10 @@ def _is_plain(message: AnyMessage, may_write: bool) -> bool:
         return True
     if isinstance(message, GetData):
         return message.successor is None
-    return may_write and isinstance(message, PutData) and not message.object.startswith(DIRECTORY)
+    return may_write and (isinstance(message, Append) or (isinstance(message, PutData) and not message.object.startswith(DIRECTORY)))
 
 
-def _hearsay(message: GetData | ListObjects | WriteConfig, own: Configuration | None) -> GetData | ListObjects | WriteConfig | ReadConfig:
+def _hearsay(message: Told, own: Configuration | None) -> Told | ReadConfig:
     """The message with a pending successor in place of a finalized one. ``own``: the configuration that it is about, if the server knows it.
 
     Only the next configuration can be pending. One further on was reached over the next one, which a quorum knows: there is nothing to spread.

@@ -15,9 +15,9 @@ request leaves anything to commit, so no reply waits.
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -50,6 +50,7 @@ from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Served, Unsynced, served_of
 from ares.security.roles import Admission
+from ares.server.logs import OF_EITHER, OF_LOGS, Logs
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.store.port import Journal, Key, NoJournal, Use
 
@@ -70,7 +71,7 @@ _FULL = "its disk is full: it answers reads, and takes changes again when there 
 _ALL_IN_MEMORY = "this server keeps everything in memory: there is nothing on a disk to verify"
 
 _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
-_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed))
+_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER
 
 
 def _nobody(sender: Sender, replies: Sequence[AnyMessage]) -> None:
@@ -83,7 +84,7 @@ class Host:
     ``respond``: the listener's reply, for what has to wait. ``fail`` is called once, when the disk fails. ``admission``: what each client may ask;
     None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
     disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
-    that was traced, when its reply leaves.
+    that was traced, when its reply leaves. ``logs``: the logs of the server; None: it takes none.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -101,8 +102,10 @@ class Host:
         limits: CompactionLimits = USUAL,
         throttle: Intake | None = None,
         traffic: Traffic | None = None,
+        logs: Logs | None = None,
     ) -> None:
         self.replica = replica
+        self._logs = logs
         self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY)
         self._journal = journal or NoJournal()
@@ -131,7 +134,8 @@ class Host:
     @property
     def handler(self) -> Handle:
         """For a listener: :meth:`handle` of what is admitted."""
-        admission, handle, hosted = self._admission, self.handle, self.replica.hosted
+        admission, handle = self._admission, self.handle
+        hosted = ChainMap[Any, Any](self.replica.hosted, self._logs.hosted if self._logs is not None else {})  # type: ignore[arg-type]
         if admission is None:
             return handle
 
@@ -179,6 +183,12 @@ class Host:
             return self._take_traced(sender, message, replies)
         if type(message) is GetTag or (type(message) is GetData and message.successor is None):
             reply: Reply | None = self.replica.answer(message)
+        elif type(message) in OF_LOGS or (type(message) in OF_EITHER and self._logs is not None and self._logs.takes(message)):  # type: ignore[arg-type]
+            if self._logs is None:
+                replies.append(Refused(message.call, Reason.BAD_REQUEST, "this server keeps no logs"))
+            else:
+                self._logs.handle(sender, message)
+            return True
         elif type(message) in _REQUESTS:
             reply = self._answer(message)  # type: ignore[arg-type]
         else:
@@ -199,7 +209,7 @@ class Host:
         room = self.replica.room(request)
         if not room:
             reply = self.replica.handle(request)
-            return self._with_vitals(reply) if type(reply) is Description else reply
+            return self._described(reply, request) if type(reply) is Description else reply
         frees = not isinstance(request, PutData) or request.element.length == DELETED
         try:
             place = self._journal.reserve(room, Use.POINTERS if frees else Use.DATA)
@@ -257,12 +267,20 @@ class Host:
         commits = self._commit_times if self.replica.journaled else None
         return Vitals(description, holding(self.replica.hosted.values()), self._trouble(), commits)
 
+    def _described(self, description: Description, request: Request) -> Description:
+        if self._logs is not None and isinstance(request, Describe) and not request.brief:
+            description = msgspec.structs.replace(description, hosted=(*description.hosted, *self._logs.describe()))
+        return self._with_vitals(description)
+
     def _with_vitals(self, description: Description) -> Description:
         replica, unknown_keys, stored = self.replica, self._admission.unknown_keys if self._admission is not None else 0, None
         if replica.journaled:
             live, full = sum(replica.account.live.values()), self._trouble() == _FULL
             free_bytes = self._journal.free_bytes
-            stored = Stored(self._journal.bytes_on_disk, live, len(replica.quarantined), replica.account.repaired, full, free_bytes)
+            in_logs = self._logs.bytes_on_disk if self._logs is not None else 0
+            stored = Stored(
+                self._journal.bytes_on_disk + in_logs, live + in_logs, len(replica.quarantined), replica.account.repaired, full, free_bytes
+            )
         uptime_s, work = self._loop.time() - self._started, self._traffic.work() if self._traffic is not None else None
         return msgspec.structs.replace(
             description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work

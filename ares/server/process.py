@@ -89,7 +89,7 @@ def processes_as_clients(settings: Settings) -> dict[str, Client]:
 
     Whoever writes the cluster file names them there, by their public keys; a server that was broken into can so read what others hold, no more.
     """
-    servers = [Client(server.id, server.public_key, Role.READ) for server in settings.servers.values()]
+    servers = [Client(server.id, server.public_key, Role.READ, server=True) for server in settings.servers.values()]
     members = [Client(member.id, member.public_key, Role.RECONFIGURE) for member in settings.members.values()]
     return {client.key: client for client in [*servers, *members]}
 
@@ -269,16 +269,24 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
     keep_freed_memory(SERVER_BYTES)
     life, disk = Life(settings, server, guard.lock), TimedDisk()
     with life.told(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
-        journal, plan = None, None
+        journal, plan, log_journals = None, None, None
+        links = connections(None if settings.security is None else settings.security.process_key(server.id, server.public_key), settings.transport)
+        for known in settings.book().values():
+            links.learn(known.id, known.address)
         async with contextlib.aclosing(Rebuilding(settings, server)) as rebuilding:
             if settings.durable:
+                from ares.server.logs import PLACE_BYTES
                 from ares.store.journal.log import open_journal
+                from ares.store.journal.of_logs import DirectoryOfLogs
                 from ares.store.journal.segments import Owner
 
-                journal = open_journal(server.data / STORE_NAME, Owner(settings.initial.cluster_id, server.id, claim.identity), disk=disk)
+                owner = Owner(settings.initial.cluster_id, server.id, claim.identity)
+                journal = open_journal(server.data / STORE_NAME, owner, disk=disk)
+                log_journals = DirectoryOfLogs(server.data / STORE_NAME, owner, disk, PLACE_BYTES)
                 plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
             await run_server(
-                server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic
+                *(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic),
+                *(links, log_journals),
             )
 
 

@@ -10,13 +10,14 @@ from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
-from ares.net.port import Listener
+from ares.net.port import Connections, Listener
 from ares.replica.hosting import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
 from ares.server.host import Host
+from ares.server.logs import TICK_S, Logs
 from ares.server.scrub import Scrubbing, ScrubPlan
-from ares.store.port import Journal, NoJournal
+from ares.store.port import Journal, LogJournals, NoJournal
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,12 @@ def recovered(server: ServerId, identity: str, initial: Configuration, journal: 
     return replica
 
 
+async def _tick(logs: Logs) -> None:
+    while True:
+        await asyncio.sleep(TICK_S)
+        logs.tick()
+
+
 async def run_server(
     server: ServerId,
     identity: str,
@@ -59,16 +66,20 @@ async def run_server(
     serving: Callable[[Host], None] = lambda host: None,
     plan: ScrubPlan | None = None,
     traffic: Traffic | None = None,
+    links: Connections | None = None,
+    log_journals: LogJournals | None = None,
 ) -> None:
     """Serve until ``stop`` is set (if the disk fails, it is set here), and reply to what was taken; the journal is closed then.
 
     ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
-    the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts.
+    the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts. ``links``: to other servers, for logs;
+    None: it keeps none. ``log_journals``: where logs are kept; None: in memory.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
     journal = journal or NoJournal()
     failure: list[OSError] = []
+    logs: Logs | None = None
 
     def fail(error: OSError) -> None:
         failure.append(error)
@@ -76,19 +87,27 @@ async def run_server(
 
     try:
         replica = restored(server, identity, initial, journal, time.time)
-        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic)
+        if links is not None:
+            logs = Logs(server, identity, initial, listener.reply, fail, asyncio.get_running_loop(), links, log_journals)
+            logs.restore()
+        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs)
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
         serving(host)
         scrubbing = None if plan is None else asyncio.create_task(Scrubbing(host, journal, plan).run())
+        ticking = None if logs is None else asyncio.create_task(_tick(logs))
         await stop.wait()
         if scrubbing is not None:
             scrubbing.cancel()
             await asyncio.wait([scrubbing])
         await host.finish()
         await listener.close()
+        if ticking is not None:
+            ticking.cancel()
     finally:
         journal.close()
+        if logs is not None:
+            await logs.close()
     if failure:
         raise StoreFailed(f"of {server}", failure[0].strerror or str(failure[0])) from failure[0]
     log.info("stopped")

@@ -1,14 +1,27 @@
 """What a server needs of its journal. Both implementations, on disk and in memory, pass the same tests (tests/journal/test_contract.py)."""
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from ares.chain.facts_of_log import LogFact, LogStanding
+from ares.model.identity import DomainName
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
+
+Stored = Fact | LogFact | LogStanding
+"""What a journal keeps: a server has one for its objects, and one for each log."""
+
+
+class Mark(NamedTuple):
+    """Where a batch of facts begins in a journal: its place, byte and number."""
+
+    place: int
+    offset: int
+    sequence: int
 
 
 class Use(enum.IntEnum):
@@ -47,7 +60,7 @@ class Journal(Protocol):
 
     keeps: bool
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+    def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
         """Every fact that was committed, and perhaps some that were only appended, with its place; parts of large elements may be views.
 
         Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
@@ -56,7 +69,7 @@ class Journal(Protocol):
     def reserve(self, bytes: int, use: Use) -> int | None:
         """The place for facts of so many bytes (ares/replica/facts.py, fact_bytes_max), to be appended now; None when the disk is full."""
 
-    def append(self, fact: Fact, bytes: int) -> None:
+    def append(self, fact: Stored, bytes: int) -> None:
         """Keep ``fact``, which takes so many bytes at most, where the last reserved room is; it is not durable yet."""
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
@@ -69,7 +82,7 @@ class Journal(Protocol):
     def places(self) -> Mapping[int, int]:
         """Bytes of every place that no fact is appended to any more."""
 
-    def read(self, place: int) -> Iterator[Fact]:
+    def read(self, place: int) -> Iterator[Any]:
         """The facts of such a place. Raises :class:`ares.model.errors.StoreDamaged`."""
 
     def durable(self) -> Mapping[int, int]:
@@ -96,6 +109,25 @@ class Journal(Protocol):
         """Let go of files; commits under way are finished first, and not told; idempotent."""
 
 
+class OrderedJournal(Journal, Protocol):
+    """A journal whose facts are read again where they are. ``mark``: of the batch that was encoded last, or that :meth:`recover` gave out last."""
+
+    mark: Mark
+
+    def scan(self, mark: Mark) -> Iterator[Sequence[Any]]:
+        """The facts of each batch from ``mark`` on to the end of its place, to which none is appended any more. Ends where one is damaged."""
+
+
+class LogJournals(Protocol):
+    """Where a server keeps its logs, each in a journal of its own."""
+
+    def there(self) -> Iterable[Callable[[], OrderedJournal]]:
+        """What opens each journal that is there; it is not recovered yet."""
+
+    def open(self, name: DomainName) -> OrderedJournal:
+        """The journal of a log, which is made if it is not there. Raises :class:`ares.BadInput`."""
+
+
 class NoJournal:
     """The journal of a server that keeps everything in memory: nothing is appended to it, and a restart finds nothing."""
 
@@ -103,20 +135,20 @@ class NoJournal:
     bytes_on_disk = 0
     free_bytes = -1
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+    def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
         return iter(())
 
     def reserve(self, bytes: int, use: Use) -> int:
         return 0
 
-    def append(self, fact: Fact, bytes: int) -> None: ...
+    def append(self, fact: Stored, bytes: int) -> None: ...
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None: ...
 
     def places(self) -> Mapping[int, int]:
         return {}
 
-    def read(self, place: int) -> Iterator[Fact]:
+    def read(self, place: int) -> Iterator[Any]:
         return iter(())
 
     durable = places

@@ -30,7 +30,8 @@ from ares.model.errors import AresError
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import PARTS_MAX, Element, Message, PutData
 from ares.model.tag import Tag
-from ares.replica.facts import Fact, Pointed, TagsTrimmed
+from ares.replica.facts import Pointed, TagsTrimmed
+from ares.store.port import Stored
 
 FORMAT = 1
 HEAD = b"ares-seg"
@@ -77,7 +78,7 @@ class Head(Struct, frozen=True, array_like=True):
 class Batch(Struct, frozen=True, array_like=True):
     """Facts that become durable together. ``discarded``: segments that may be gone once this is durable."""
 
-    facts: list[Fact]
+    facts: list[Stored]
     discarded: tuple[int, ...] = ()
 
 
@@ -145,7 +146,7 @@ def encode_batch(sequence: int, synced: int, salt: int, batch: Batch, large: boo
     """The frame of a batch; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
     if not large:
         return encode_frame(BATCH, sequence, synced, salt, _encode(batch))
-    facts: list[Fact] = []
+    facts: list[Stored] = []
     parts: list[Buffer] = []
     for fact in batch.facts:
         if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
@@ -255,7 +256,7 @@ def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
     return msgspec.structs.replace(put, element=whole)
 
 
-def mapped(facts: Sequence[Fact], view: memoryview, start: int) -> Iterator[PutData]:
+def mapped(facts: Sequence[Stored], view: memoryview, start: int) -> Iterator[PutData]:
     """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
     for fact in facts:
         if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:

@@ -20,18 +20,29 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ares.machine.unhindered_clock import UnhinderedClock
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
-from ares.replica.facts import Fact
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
-from ares.store.journal.format import FRAME_BYTES_MAX, PREFIX_BYTES, Batch, Damage, decode_batch, encode_batch, encode_mark, kept_of_torn, mapped
+from ares.store.journal.format import (
+    FRAME_BYTES_MAX,
+    PREFIX_BYTES,
+    Batch,
+    Damage,
+    decode_batch,
+    encode_batch,
+    encode_mark,
+    kept_of_torn,
+    mapped,
+    walk,
+)
 from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import Use
+from ares.store.port import Mark, Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -78,17 +89,18 @@ class LogJournal:
         self._durable = (0, 0)
         self._next = 1
         self._synced = 0
-        self._gathered: list[Fact] = []
+        self._gathered: list[Stored] = []
         self._gathered_large = False
         self._discards: list[int] = []
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = Work(self._disk, self._anchor)
+        self.mark = Mark(0, 0, 0)
         self._closed = False
 
     # -- opening --------------------------------------------------------------------------------------------------------
 
-    def recover(self) -> Iterator[tuple[int, Sequence[Fact]]]:
+    def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
         try:
             self._disk.make_directory(self._directory)
             names = self._disk.names(self._directory)
@@ -122,14 +134,15 @@ class LogJournal:
             raise StoreDamaged(self._directory, f"{gone} had begun, says {self._anchor.path}, and {left}")
         return anchored.bytes
 
-    def _segments(self, last: Segment, paths: Mapping[int, Path]) -> Iterator[tuple[int, Sequence[Fact]]]:
+    def _segments(self, last: Segment, paths: Mapping[int, Path]) -> Iterator[tuple[int, Sequence[Any]]]:
         ends, discarded = dict(last.head.earlier), set[int]()
         for number in sorted(ends.keys() & paths.keys()):
             segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
             self._disk.close(segment.descriptor)
             segment.end = ends[number]
-            for batch in segment.batches():
+            for frame, batch in segment.batches():
                 discarded.update(batch.discarded)
+                self.mark = Mark(number, frame.start, frame.sequence)
                 yield number, batch.facts
             self._disk.expect_scan(segment.view, False)
         try:
@@ -141,8 +154,9 @@ class LogJournal:
         self._disk.expect_scan(last.view, False)
         self._next = last.head.first + len(frames)
         last.taken = last.allocated = last.end
-        for batch in batches:
+        for frame, batch in zip(frames, batches, strict=True):
             discarded.update(batch.discarded)
+            self.mark = Mark(last.number, frame.start, frame.sequence)
             yield last.number, batch.facts
         missing = ends.keys() - paths.keys() - discarded
         if missing:
@@ -233,7 +247,7 @@ class LogJournal:
 
     # -- facts ----------------------------------------------------------------------------------------------------------
 
-    def append(self, fact: Fact, bytes: int) -> None:
+    def append(self, fact: Stored, bytes: int) -> None:
         head = self._head
         assert head is not None, "room is reserved before a fact is appended"
         if not self._gathered:
@@ -278,6 +292,7 @@ class LogJournal:
         if self._gathered_large:
             self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
             self._gathered_large = False
+        self.mark = Mark(head.number, head.end, sequence)
         self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence))
         for number in self._discards:
             self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
@@ -289,14 +304,19 @@ class LogJournal:
     def places(self) -> Mapping[int, int]:
         return self._settled
 
-    def read(self, place: int) -> Iterator[Fact]:
-        for batch in self._sealed[place].batches():
+    def read(self, place: int) -> Iterator[Any]:
+        for _, batch in self._sealed[place].batches():
             yield from batch.facts
 
     def durable(self) -> Mapping[int, int]:
         number, end = self._durable
         is_there = number in self._sealed or (self._head is not None and self._head.number == number)
         return self._settled if number in self._settled or not is_there else {**self._settled, number: end}
+
+    def scan(self, mark: Mark) -> Iterator[Sequence[Stored]]:
+        segment = self._sealed[mark.place]
+        for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
+            yield decode_batch(frame, segment.view).facts
 
     def examination(self, place: int) -> SegmentExamination | None:
         end = self.durable().get(place)

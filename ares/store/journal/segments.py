@@ -31,6 +31,7 @@ from ares.store.journal.format import (
     Batch,
     Buffer,
     Damage,
+    Frame,
     Head,
     UnknownFormat,
     decode_batch,
@@ -86,13 +87,13 @@ class Segment:
     def number(self) -> int:
         return self.head.number
 
-    def batches(self) -> Iterator[Batch]:
-        """Every batch of a segment whose ``end`` is known. Raises :class:`StoreDamaged`."""
+    def batches(self) -> Iterator[tuple[Frame, Batch]]:
+        """Every batch of a segment whose ``end`` is known, with its frame. Raises :class:`StoreDamaged`."""
         end = self.start
         try:
             for frame in walk(self.view[: self.end], self.start, self.head.salt, self.head.first):
                 end = frame.end
-                yield decode_batch(frame, self.view)
+                yield frame, decode_batch(frame, self.view)
         except Damage as damage:
             raise StoreDamaged(self.path, str(damage)) from damage
         if end != self.end:

@@ -1,0 +1,225 @@
+"""Records of a log that are on a disk: the newest in memory, too, the others read where they are (docs/log.md, On a disk).
+
+A log has a journal of its own, in which facts stand in their order, in places (ares/store/port.py). A shelf knows where the records of each source
+are in it: those that a chain took, under its id, and old records that were fetched, under PIECES. Its index has a mark for every INDEX_BYTES or so,
+and for the first records of a source in a place. Records leave memory when their place is settled: durable, and nothing is added to it any more.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, Protocol
+
+from ares.chain.entries import Entries, MemoryEntries
+from ares.chain.facts_of_log import PIECES, LogFact, PieceFetched, RecordsTaken
+from ares.model.configuration import POSITION_MAX
+from ares.model.errors import StoreDamaged
+from ares.model.log_messages import LogRecord
+
+INDEX_BYTES = 64 * 1024
+
+Source = bytes
+
+
+class Mark(Protocol):
+    """Where a batch of facts begins in a journal."""
+
+    @property
+    def place(self) -> int: ...
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the beginning of the place."""
+
+
+class Reader(Protocol):
+    """Reads what was put down in a journal."""
+
+    def scan(self, mark: Any) -> Iterator[Sequence[object]]:
+        """The facts of each batch from ``mark`` to the end of its place."""
+
+
+_first_of, _begin_of, _end_of = itemgetter(0), attrgetter("first"), attrgetter("end")
+
+
+class Shelf:
+    """Where the records of a log's journal are. ``noted``: facts that were appended to it, and whose batch is not known yet."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._index: dict[Source, list[tuple[int, Mark]]] = {}
+        self._places: dict[Source, list[tuple[int, int]]] = {}
+        self._ends: dict[Source, int] = {}
+        self._noted: dict[Source, int] = {}
+        self._settled = 0
+
+    def note(self, fact: LogFact, place: int) -> None:
+        """``fact`` was appended at ``place``."""
+        if not isinstance(fact, RecordsTaken | PieceFetched) or not fact.records:
+            return
+        source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
+        first = fact.records[0].first
+        places = self._places.setdefault(source, [])
+        if not places or places[-1][1] != place:
+            places.append((first, place))
+        self._noted.setdefault(source, first)
+        self._ends[source] = fact.records[-1].end
+
+    def batch(self, mark: Mark) -> None:
+        """What was noted is the batch at ``mark``."""
+        for source, first in self._noted.items():
+            index = self._index.setdefault(source, [])
+            last = index[-1][1] if index else None
+            if last is None or last.place != mark.place or mark.offset - last.offset >= INDEX_BYTES:
+                index.append((first, mark))
+        self._noted.clear()
+
+    def settle(self, place: int) -> None:
+        """Places up to this one are settled."""
+        self._settled = max(self._settled, place)
+
+    def settled_upto(self, source: Source) -> int:
+        """How far the records of ``source`` are in settled places."""
+        later = next((first for first, place in self._places.get(source, ()) if place > self._settled), None)
+        return self._ends.get(source, 0) if later is None else later
+
+    def place_of(self, source: Source, position: int) -> int:
+        """The place that has the record at ``position``."""
+        places = self._places[source]
+        return places[max(0, bisect_right(places, position, key=_first_of) - 1)][1]
+
+    def forget_below(self, place: int) -> None:
+        """Earlier places are gone."""
+        for source in list(self._places):
+            self._places[source] = [pair for pair in self._places[source] if pair[1] >= place]
+            self._index[source] = [pair for pair in self._index.get(source, []) if pair[1].place >= place]
+            if not self._places[source]:
+                del self._places[source], self._index[source]
+                self._ends.pop(source, None)
+
+    def read(self, source: Source, first: int, upto: int) -> Iterator[LogRecord]:
+        """Records of ``source`` with entries in [first, upto), from settled places. Raises :class:`StoreDamaged`."""
+        while first < upto:
+            begin = first
+            index = self._index.get(source, [])
+            at = max(0, bisect_right(index, first, key=_first_of) - 1)
+            for record in self._scanned(source, index[at][1]) if index else ():
+                if record.end <= first:
+                    continue
+                if record.first >= upto:
+                    return
+                if record.first > first and first != begin:
+                    break
+                yield record
+                first = record.end
+            if first == begin:
+                raise StoreDamaged("of a log", f"position {first} was put down there, and cannot be read")
+
+    def _scanned(self, source: Source, mark: Mark) -> Iterator[LogRecord]:
+        for facts in self._reader.scan(mark):
+            for fact in facts:
+                if isinstance(fact, RecordsTaken):
+                    if fact.configuration == source:
+                        yield from fact.records
+                elif isinstance(fact, PieceFetched) and source == PIECES:
+                    yield from fact.records
+
+
+class Span:
+    """Records of one source in [first, end). From ``kept`` on they are in memory."""
+
+    __slots__ = ("end", "first", "kept", "memory", "source")
+
+    def __init__(self, source: Source, first: int) -> None:
+        self.source = source
+        self.first = self.end = self.kept = first
+        self.memory = MemoryEntries()
+
+    def clip(self, first: int, upto: int) -> None:
+        """Only what is in [first, upto) is left."""
+        self.memory.drop(first)
+        self.memory.cut(upto)
+        self.first, self.end = max(self.first, first), min(self.end, upto)
+
+
+class StoredEntries:
+    """:class:`ares.chain.entries.Entries` on ``shelf``. ``source``: of what is put here."""
+
+    def __init__(self, shelf: Shelf, source: Source) -> None:
+        self._shelf = shelf
+        self._source = source
+        self._spans: list[Span] = []
+        self._last_read: tuple[int, list[LogRecord]] = (-1, [])
+
+    def put(self, record: LogRecord) -> None:
+        span = self._spans[-1] if self._spans else None
+        if span is None or (span.source, span.end) != (self._source, record.first):
+            span = Span(self._source, record.first)
+            self._spans.append(span)
+        span.memory.put(record)
+        span.end = record.end
+
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
+        span = self._spans[-1] if self._spans else None
+        if first >= upto or span is None or first >= span.kept:
+            return span.memory.records(first, upto) if span is not None else ()
+        begin, found = self._last_read
+        if begin != first or not found or found[-1].end < min(upto, span.end):
+            found = list(self._read(first, upto))
+        return found[: bisect_left(found, upto, key=_begin_of)]
+
+    def reach(self, first: int, upto: int, bytes_max: int) -> int:
+        span = self._spans[-1] if self._spans else None
+        if span is None or first >= span.kept:
+            return span.memory.reach(first, upto, bytes_max) if span is not None else first
+        found, size = list[LogRecord](), 0
+        for record in self._read(first, upto):
+            size += record.size
+            if found and size > bytes_max:
+                break
+            found.append(record)
+        self._last_read = (first, found)
+        return min(found[-1].end, upto) if found else first
+
+    def cut(self, end: int) -> None:
+        self._spans = [span for span in self._spans if span.first < end]
+        if self._spans:
+            self._spans[-1].clip(0, end)
+
+    def drop(self, upto: int) -> None:
+        self._spans = self._spans[self._at(upto) :]
+        if self._spans:
+            self._spans[0].clip(upto, POSITION_MAX)
+
+    def adopt(self, later: Entries, first: int, upto: int) -> None:
+        """``later`` is of the same log, and is not used any more."""
+        if not isinstance(later, StoredEntries):
+            raise TypeError("the records of one log are kept in one way")
+        for span in later._spans:
+            if span.end > first and span.first < upto:
+                span.clip(first, upto)
+                self._spans.append(span)
+
+    def settle(self) -> None:
+        """Let go of what is in memory and in settled places."""
+        for span in self._spans:
+            upto = min(span.end, self._shelf.settled_upto(span.source))
+            if upto > span.kept:
+                span.kept = upto
+                span.memory.drop(upto)
+
+    def place_needed(self) -> int | None:
+        """The first place that has records of these; None if they have none."""
+        return min((self._shelf.place_of(span.source, span.first) for span in self._spans), default=None)
+
+    def _at(self, position: int) -> int:
+        """The index of the first span that reaches beyond ``position``."""
+        return bisect_right(self._spans, position, key=_end_of)
+
+    def _read(self, first: int, upto: int) -> Iterator[LogRecord]:
+        for span in self._spans[self._at(first) :]:
+            if span.first >= upto:
+                return
+            if first < span.kept:
+                yield from self._shelf.read(span.source, max(first, span.first), min(upto, span.kept))
+            yield from span.memory.records(max(first, span.kept), upto)
