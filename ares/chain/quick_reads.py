@@ -22,7 +22,7 @@ READ_CALLS = 1 << 47
 Told = Callable[[Any, BaseException | None], None]
 
 
-class Wish(Struct, eq=False):
+class QuickRead(Struct, eq=False):
     """``upto``: of a range; None: a single entry is wanted. ``done(result, error)`` is called once."""
 
     first: int
@@ -42,11 +42,11 @@ class QuickReads:
         self._operations = operations
         self._session = session
         self._calls = READ_CALLS
-        self._wishes: dict[int, Wish] = {}
+        self._reads: dict[int, QuickRead] = {}
 
     @property
     def busy(self) -> bool:
-        return bool(self._wishes)
+        return bool(self._reads)
 
     def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, from_tail: bool) -> None:
         """The entry at ``first``, or pairs of positions and entries below ``upto``. Raises :class:`BadInput` for what is no position."""
@@ -55,43 +55,43 @@ class QuickReads:
             return done([], None)
         chain, server = self._operations.whom(first, 0, from_tail)
         self._calls += 1
-        self._wishes[self._calls] = Wish(first, upto, server, now, now + timeout_s, from_tail, done)
+        self._reads[self._calls] = QuickRead(first, upto, server, now, now + timeout_s, from_tail, done)
         count = 1 if upto is None else min(upto - first, RANGE_MAX)
         self.outbox.setdefault(server, []).append(ReadLog(CallId(self._calls), chain.id, first, count, PIECE_BYTES))
         return None
 
     def receive(self, reply: LogEntries, now: float) -> None:
-        wish = self._wishes.pop(reply.call, None)
-        if wish is not None and reply.entries:
-            wish.done(reply.entries[0] if wish.upto is None else list(enumerate(reply.entries, wish.first)), None)
-        elif wish is not None:
-            self._go_on(wish, now)
+        read = self._reads.pop(reply.call, None)
+        if read is not None and reply.entries:
+            read.done(reply.entries[0] if read.upto is None else list(enumerate(reply.entries, read.first)), None)
+        elif read is not None:
+            self._go_on(read, now)
 
     def refused(self, call: int, now: float) -> None:
         """The server does not know the chain, or the like."""
-        wish = self._wishes.pop(call, None)
-        if wish is not None:
-            self._go_on(wish, now)
+        read = self._reads.pop(call, None)
+        if read is not None:
+            self._go_on(read, now)
 
     def tick(self, now: float) -> None:
         """The oldest come first."""
-        while self._wishes:
-            call, wish = next(iter(self._wishes.items()))
-            if now < min(wish.asked_at + ASK_S, wish.deadline):
+        while self._reads:
+            call, read = next(iter(self._reads.items()))
+            if now < min(read.asked_at + ASK_S, read.deadline):
                 return
-            del self._wishes[call]
-            self._session.readiness.suspects.add(wish.server)
-            self._go_on(wish, now)
+            del self._reads[call]
+            self._session.readiness.suspects.add(read.server)
+            self._go_on(read, now)
 
-    def _go_on(self, wish: Wish, now: float) -> None:
-        operations, first = self._operations, wish.first
-        operation: Operation[Any] = operations.read(first, False, wish.from_tail)
-        if wish.upto is not None:
-            operation = operations.read_range(first, wish.upto, wish.from_tail)
-        self._session.start(operation, f"read of {operations.view.domain!r}", now, max(wish.deadline - now, 0.0), wish.done)
+    def _go_on(self, read: QuickRead, now: float) -> None:
+        operations, first = self._operations, read.first
+        operation: Operation[Any] = operations.read(first, False, read.from_tail)
+        if read.upto is not None:
+            operation = operations.read_range(first, read.upto, read.from_tail)
+        self._session.start(operation, f"read of {operations.view.domain!r}", now, max(read.deadline - now, 0.0), read.done)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own."""
-        wishes, self._wishes = self._wishes, {}
-        for wish in wishes.values():
-            wish.done(None, error())
+        reads, self._reads = self._reads, {}
+        for read in reads.values():
+            read.done(None, error())

@@ -77,7 +77,7 @@ def append(
     common.report(data, f"{done.first}" if not lines else f"{done.entries} entries" + (f", from {done.first} to {done.last}" if done.entries else ""))
 
 
-class Appended(Struct):
+class AppendTally(Struct):
     """``entries``: acknowledged, between the positions ``first`` and ``last``."""
 
     entries: int = 0
@@ -90,21 +90,21 @@ class Appended(Struct):
         self.last = position + count - 1
 
 
-def _append_once(common: Common, name: str, source: BinaryIO, lines: bool, at: int | None) -> Appended:
+def _append_once(common: Common, name: str, source: BinaryIO, lines: bool, at: int | None) -> AppendTally:
     limit = RECORD_BYTES_MAX if lines else ENTRY_BYTES_MAX
     content = source.read(limit + 1)
     if len(content) > limit:
         raise BadInput(f"{'one append' if lines else 'an entry'} has at most {size(limit)}, and the input has more; nothing was sent")
     entries = content.removesuffix(b"\n").split(b"\n") if lines else [content]
     position = _with_log(common, name, lambda log: log.append_many(entries, at=at))
-    done = Appended()
+    done = AppendTally()
     done.add(len(entries), position)
     return done
 
 
-def _append_lines(common: Common, name: str, source: BinaryIO) -> Appended:
+def _append_lines(common: Common, name: str, source: BinaryIO) -> AppendTally:
     """As they come, many in flight, and no more in memory than those."""
-    done = Appended()
+    done = AppendTally()
 
     def so_far() -> str:
         return f"{done.entries} lines are in the log" + (f", the last at {done.last}" if done.entries else "")
@@ -121,7 +121,7 @@ def _append_lines(common: Common, name: str, source: BinaryIO) -> Appended:
     return done
 
 
-async def _feed(log: "Log", source: BinaryIO, done: Appended, show: Show) -> None:
+async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> None:
     under_way: deque[tuple[int, asyncio.Future[int]]] = deque()
     taken, rest = 0, b""
     try:
@@ -156,12 +156,12 @@ async def _read(source: BinaryIO) -> bytes:
     return os.read(source.fileno(), READ_BYTES)
 
 
-async def _take_all(under_way: "deque[tuple[int, asyncio.Future[int]]]", done: Appended) -> None:
+async def _take_all(under_way: "deque[tuple[int, asyncio.Future[int]]]", done: AppendTally) -> None:
     while under_way:
         await _take_first(under_way, done)
 
 
-async def _take_first(under_way: "deque[tuple[int, asyncio.Future[int]]]", done: Appended) -> None:
+async def _take_first(under_way: "deque[tuple[int, asyncio.Future[int]]]", done: AppendTally) -> None:
     count, position = under_way.popleft()
     try:
         done.add(count, await position)
