@@ -59,10 +59,11 @@ class Appender:
     """Of one client, to ``chain``. ``known``: a position that is known to be committed. ``outbox``: for the head of ``chain``, in order.
 
     ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
-    :meth:`tail_known`.
+    :meth:`tail_known`. So does any append that comes ``trust_s`` after the last answer, and the first one: chains that were left and trims since then
+    would make it uncertain (a copy to a chain that was left counts as one that may have been taken), and what was not sent is not uncertain.
     """
 
-    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId]) -> None:
+    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId], trust_s: float = inf) -> None:
         self.client = client
         self.chain = chain
         self.known = chain.start
@@ -79,6 +80,9 @@ class Appender:
         self._look_at = inf
         self._bytes = 0
         self._sealed = False
+        self._trust_s = trust_s
+        self._heard_at = -inf
+        self._stale = False
 
     @property
     def busy(self) -> bool:
@@ -86,8 +90,10 @@ class Appender:
 
     @property
     def wants_tail(self) -> bool:
-        at = self._pending[0].at if self._pending else None
-        return at is not None and at > self.known and not self._flights
+        if not self._pending or self._flights:
+            return False
+        at = self._pending[0].at
+        return self._stale or (at is not None and at > self.known)
 
     @property
     def waiting(self) -> Flight | None:
@@ -115,6 +121,9 @@ class Appender:
     def _begin(self, now: float) -> None:
         """Send what may be sent. A conditional append goes alone, and never beyond what is known to be committed."""
         flying = next(iter(self._flights.values()), None)
+        if flying is None and now - self._heard_at > self._trust_s:
+            self._stale = True
+            return
         while self._pending and len(self._flights) < WINDOW:
             flight = self._pending[0]
             if not flight.wanted:
@@ -178,6 +187,7 @@ class Appender:
     def _end(self, flight: Flight, position: int | None, error: BaseException | None, now: float) -> None:
         del self._flights[flight.number]
         self._bytes -= flight.size
+        self._heard_at = now
         self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
         flight.done(position, error)
         self._raise_since()
@@ -226,6 +236,7 @@ class Appender:
     def tail_known(self, tail: int, now: float) -> None:
         """An answer of tail(), asked after ``wants_tail``."""
         self.known = max(self.known, tail)
+        self._stale, self._heard_at = False, now
         if self.wants_tail:
             flight = self._pending.popleft()
             assert flight.at is not None
@@ -257,7 +268,8 @@ class Appender:
         late = [flight for flight in self._pending if flight.deadline <= now]
         self._pending = deque(flight for flight in self._pending if flight.deadline > now)
         for flight in late:
-            flight.done(None, Unavailable(0, 0, {}, "the append was not sent: earlier ones were not answered in time"))
+            why = "nobody said in time where the log ends" if self._stale else "earlier ones were not answered in time"
+            flight.done(None, Unavailable(0, 0, {}, f"the append was not sent: {why}"))
         if any(flight.deadline <= now for flight in self._flights.values()):
             head = self.chain.server_ids[0]
             why = SEALED if self._sealed else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"

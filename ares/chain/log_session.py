@@ -1,6 +1,7 @@
 """A client's session for one log: appends (ares/chain/appending.py) and other operations, in one inbox and one outbox. No I/O: ``now`` is given."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from ares.chain.appending import APPEND_CALLS, Appender, Done
@@ -27,11 +28,13 @@ class LogSession:
     one, its asks and hints; operations of ``operations`` are started there.
     """
 
-    def __init__(self, first: Configuration, new_client: Callable[[], ClientId], turn: int = 0, reads_from_tail: bool = False) -> None:
+    def __init__(
+        self, first: Configuration, new_client: Callable[[], ClientId], turn: int = 0, reads_from_tail: bool = False, trust_s: float = inf
+    ) -> None:
         self.session = Session(turn, self._earlier)
         self.view = View(new_client(), first, Switches(), self.session.readiness)
         self.operations = LogOperations(self.view, turn, reads_from_tail)
-        self.appender = Appender(self.view.client, first, new_client)
+        self.appender = Appender(self.view.client, first, new_client, trust_s)
         self.reads = QuickReads(self.operations, self.session)
         self._introduced: list[ServerId] = []
         self._introduced_at = 0

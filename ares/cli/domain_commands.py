@@ -55,7 +55,7 @@ def create(
     A log is made by `ares-cli log create`.
     """
     given = (dap, k, delta, servers) != (None, None, None, None)
-    wished = _wished(common, dap, k, delta, servers, allow_no_faults) if given else None
+    wished = wished_configuration(common, dap, k, delta, servers, allow_no_faults) if given else None
 
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
         store, created = await manager.create_domain(name, wished or await manager.current())
@@ -109,7 +109,7 @@ def reconfig(
     """
     if every and domain is not None:
         raise BadInput("--domain and --all exclude each other")
-    wished = _wished(common, dap, k, delta, servers, allow_no_faults)
+    wished = wished_configuration(common, dap, k, delta, servers, allow_no_faults)
     outcomes: list[dict[str, Any]] = []
     stuck: list[ObjectsStuck] = []
 
@@ -136,7 +136,9 @@ def reconfig(
         raise typer.Exit(1)
 
 
-def _wished(common: Common, dap: Algorithm | None, k: int | None, delta: int | None, servers: str | None, allow_no_faults: bool) -> Configuration:
+def wished_configuration(
+    common: Common, dap: Algorithm | None, k: int | None, delta: int | None, servers: str | None, allow_no_faults: bool
+) -> Configuration:
     """The configuration that the options name, with the servers' addresses of the cluster file. Raises :class:`BadInput`."""
     from ares.cluster.cluster_file import largest_k
 
@@ -172,6 +174,9 @@ async def _move(common: Common, store: "ObjectStore | Log", wished: Configuratio
     from ares.reconfig.reconfigure import Reconfigured
 
     before = await store.current()
+    if (before.dap == "chain") != (wished.dap == "chain"):
+        what = "a log, whose configurations are chains: --dap chain" if before.dap == "chain" else "no log: --dap abd or --dap ec"
+        raise ConfigurationRefused(f"domain {store.name!r} is {what}. Nothing was changed")
 
     def say(text: str) -> None:
         if not common.json:  # which has one object at the end and nothing before
@@ -183,9 +188,6 @@ async def _move(common: Common, store: "ObjectStore | Log", wished: Configuratio
     if same and not store.pending and not anyway:
         say("  nothing to do: that is the configuration (--anyway moves all the same)")
         return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
-    if (before.dap == "chain") != (wished.dap == "chain"):
-        what = "a log, whose configurations are chains: --dap chain" if before.dap == "chain" else "no log: --dap abd or --dap ec"
-        raise ConfigurationRefused(f"domain {store.name!r} is {what}. Nothing was changed")
     if dry_run:
         say("  nothing was changed (--dry-run)")
         return outcome

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import shlex
 import stat as stat_module
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 from msgspec import Struct
 
-from ares.cli.domain_commands import AllowNoFaults, DomainExists, described, named_servers
+from ares.cli.domain_commands import AllowNoFaults, DomainExists, described, wished_configuration
 from ares.cli.local_files import STANDARD_STREAM, naming, opened_source, standard_output, telling_interruption
 from ares.cli.options import Common, Result, with_manager
 from ares.cli.terminal import Show, printable, progress_bar, size
@@ -44,7 +45,7 @@ At = Annotated[int | None, typer.Option("--at", metavar="P", min=0, help="Only i
 
 def create(common: Common, name: Name, servers: Servers = None, allow_no_faults: AllowNoFaults = False) -> None:
     """Make a log: a totally ordered sequence of entries, kept by a chain of servers. `ares-cli reconfig --dap chain` moves it to another chain."""
-    wished = Configuration.chain(named_servers(servers), allow_no_faults=allow_no_faults).resolved(common.settings().book())
+    wished = wished_configuration(common, "chain", None, None, servers, allow_no_faults)
 
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
         log, created = await manager.create_log(name, wished)
@@ -52,7 +53,8 @@ def create(common: Common, name: Name, servers: Servers = None, allow_no_faults:
 
     configuration, created = with_manager(common, use)
     if not created:
-        raise DomainExists(f"log {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain --dap chain` changes that")
+        change = f"`ares-cli reconfig --domain {shlex.quote(name)} --dap chain` changes that"
+        raise DomainExists(f"log {name!r} exists already, with {configuration.describe()}; {change}")
     common.report(described(name, configuration), f"log {printable(name)}: {configuration.describe()}")
 
 

@@ -20,7 +20,7 @@ from ares.dap.coding import MakeCoding, coding_for
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
-from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound, Uncertain
+from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, LogNotFound, ObjectNotFound, Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId, is_domain_name
 from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
@@ -32,6 +32,8 @@ from ares.reconfig.view import Switches, View
 from ares.tracing.tracer import Tracer
 
 DESCRIBE_S = 1.0
+TRUST_S = 10.0
+"""A client of a log that heard nothing of it for so long asks where it ends before it appends."""
 
 
 class ClusterStatus(Struct, frozen=True):
@@ -100,12 +102,15 @@ class Manager(ObjectStore):
         return known if known is not None else (await self.create_domain(name, create, timeout_s=timeout_s))[0]
 
     async def log(self, name: str, create: Configuration | None = None, *, reads: Reads = "craq", timeout_s: float | None = None) -> Log:
-        """The log ``name``. If it was never created: created with ``create``, a chain, if that is given, else :class:`DomainNotFound`.
+        """The log ``name``. If it was never created: created with ``create``, a chain, if that is given, else :class:`LogNotFound`.
 
         ``reads``: who answers reads unless a call says otherwise. Raises :class:`BadInput` for a domain that holds objects.
         """
         if create is None:
-            return _log(await self.domain_or_log(name, reads=reads, timeout_s=timeout_s))
+            try:
+                return _log(await self.domain_or_log(name, reads=reads, timeout_s=timeout_s))
+            except DomainNotFound:
+                raise LogNotFound(name) from None
         return (await self.create_log(name, create, reads=reads, timeout_s=timeout_s))[0]
 
     async def domain_or_log(self, name: str, *, reads: Reads = "craq", timeout_s: float | None = None) -> "ObjectStore | Log":
@@ -288,8 +293,7 @@ class Manager(ObjectStore):
         """One session for all that open it, so that their appends stand in order."""
         runner, session = self._logs.get(first.domain, (None, None))
         if runner is None or session is None or runner.closed:
-            session = LogSession(first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16))
-            session.appender.stalled = True  # it looks for a newer chain at once
+            session = LogSession(first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S)
             runner = Runner(session.view.client, self._connect(), self._consensus, self._tracer, session)
             runner.learn(list(self._book.values()))
             self._logs[first.domain] = runner, session
@@ -314,7 +318,9 @@ def _objects(found: "ObjectStore | Log") -> ObjectStore:
 
 def _log(found: "ObjectStore | Log") -> Log:
     if not isinstance(found, Log):
-        raise BadInput(f"{found.name!r} is no log but a domain that holds objects: use `await store.domain({found.name!r})`; nothing was changed")
+        raise BadInput(
+            f"{found.name!r} is no log but a domain that holds objects: use `await store.domain({found.name!r})`, or --domain; nothing was changed"
+        )
     return found
 
 
