@@ -1,5 +1,7 @@
 """Facts: what of a node must outlast its process (docs/log.md, Crash and restart). The state of a node is what its facts, in their order, come to."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from ares.model.configuration import Configuration, Successor
@@ -64,6 +66,14 @@ class LogStanding(Struct, frozen=True, array_like=True, tag=150):
     stretches: tuple[StretchStanding, ...]
     trimmed: int
     old_upto: int
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch of facts begins in a journal: its place, byte and number."""
+
+    place: int
+    offset: int
+    sequence: int
 
 
 PIECES = b""

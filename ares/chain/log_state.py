@@ -25,7 +25,7 @@ from ares.chain.facts_of_log import (
 from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
 from ares.model.identity import ConfigurationId, ServerId
-from ares.model.log_messages import LogRecord
+from ares.model.log_messages import LogEntries, LogRecord, ReadLog
 from ares.model.messages import Hosted
 
 
@@ -189,6 +189,25 @@ class LogState:
             return self.base, position
         stretch = max(newest, key=lambda stretch: stretch.configuration.index)
         return stretch.entries, max(position, stretch.length if uncommitted or stretch.end is not None else stretch.committed)
+
+    def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
+        """What there is to say to a read in the stretch of a chain."""
+        first, found, size = request.first, list[bytes](), 0
+        position = first
+        while first >= self.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
+            entries, upto = self.held(position, request.uncommitted)
+            upto = entries.reach(position, min(upto, first + request.count), request.bytes_max - size)
+            for record in entries.records(position, upto):
+                part = record.entries[max(position - record.first, 0) : upto - record.first]
+                found += part
+                size += sum(map(len, part))
+            if upto <= position:
+                break
+            position = upto
+        elsewhere: tuple[ServerId, ...] = ()
+        if not found and first >= self.trimmed and self.is_final(first):
+            elsewhere = self.holders(first)
+        return LogEntries(request.call, first, tuple(found), stretch.committed, self.trimmed, elsewhere, stretch.successor)
 
     def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
         """Records from ``first`` on that are the same at every node: below a known `end`."""

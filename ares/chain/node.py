@@ -180,10 +180,10 @@ class LogNode:
             late = [held for held in stretch.asking if now >= held.until]
             stretch.asking = [held for held in stretch.asking if now < held.until]
             for held in late:
-                self._send(held.sender, self._entries(stretch, held.request))
+                self._send(held.sender, self.state.answer(stretch, held.request))
         late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
         for held in late:
-            self._send(held.sender, self._entries(self._stretch(held.request), held.request))
+            self._send(held.sender, self.state.answer(self._stretch(held.request), held.request))
         self._looks.tick(now)
         self._fetcher.go_on(self.now, self._stored)
 
@@ -375,7 +375,7 @@ class LogNode:
             self.trim(sender, trim)
         held, self._held = self._held, []
         for one in held:
-            reply = self._entries(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
+            reply = self.state.answer(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
             if reply is not None and self._tells(reply):
                 self._send(one.sender, reply, stretch.pointed)
             else:
@@ -386,7 +386,7 @@ class LogNode:
     def read(self, sender: Sender, request: ReadLog) -> None:
         """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
         stretch = self._stretch(request)
-        reply = self._entries(stretch, request)
+        reply = self.state.answer(stretch, request)
         if self._tells(reply):
             self._send(sender, reply, stretch.pointed)
         elif request.wait_s > 0 and len(self._held) < HELD_MAX:
@@ -404,24 +404,6 @@ class LogNode:
         ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
         return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
 
-    def _entries(self, stretch: Stretch, request: ReadLog) -> LogEntries:
-        state, first, found, size = self.state, request.first, list[bytes](), 0
-        position = first
-        while first >= state.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
-            entries, upto = state.held(position, request.uncommitted)
-            upto = entries.reach(position, min(upto, first + request.count), request.bytes_max - size)
-            for record in entries.records(position, upto):
-                part = record.entries[max(position - record.first, 0) : upto - record.first]
-                found += part
-                size += sum(map(len, part))
-            if upto <= position:
-                break
-            position = upto
-        elsewhere: tuple[ServerId, ...] = ()
-        if not found and first >= state.trimmed and state.is_final(first):
-            elsewhere = state.holders(first)
-        return LogEntries(request.call, first, tuple(found), stretch.committed, state.trimmed, elsewhere, stretch.successor)
-
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""
         stretch = self._stretch(request)
@@ -435,7 +417,7 @@ class LogNode:
                 self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
                 asking, stretch.asking = stretch.asking, []
                 for held in asking:
-                    self._send(held.sender, self._entries(stretch, held.request), stretch.pointed)
+                    self._send(held.sender, self.state.answer(stretch, held.request), stretch.pointed)
 
     # -- trim (docs/log.md, Trim) -----------------------------------------------------------------------------------------------
 

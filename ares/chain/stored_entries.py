@@ -8,10 +8,10 @@ and for the first records of a source in a place. Records leave memory when thei
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, Protocol
+from typing import Protocol
 
 from ares.chain.entries import Entries, MemoryEntries
-from ares.chain.facts_of_log import PIECES, LogFact, PieceFetched, RecordsTaken
+from ares.chain.facts_of_log import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
 from ares.model.configuration import POSITION_MAX
 from ares.model.errors import StoreDamaged
 from ares.model.log_messages import LogRecord
@@ -21,21 +21,10 @@ INDEX_BYTES = 64 * 1024
 Source = bytes
 
 
-class Mark(Protocol):
-    """Where a batch of facts begins in a journal."""
-
-    @property
-    def place(self) -> int: ...
-
-    @property
-    def offset(self) -> int:
-        """Bytes from the beginning of the place."""
-
-
 class Reader(Protocol):
     """Reads what was put down in a journal."""
 
-    def scan(self, mark: Any) -> Iterator[Sequence[object]]:
+    def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
         """The facts of each batch from ``mark`` to the end of its place."""
 
 
@@ -47,7 +36,7 @@ class Shelf:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._index: dict[Source, list[tuple[int, Mark]]] = {}
+        self._index: dict[Source, list[tuple[int, BatchPlace]]] = {}
         self._places: dict[Source, list[tuple[int, int]]] = {}
         self._ends: dict[Source, int] = {}
         self._noted: dict[Source, int] = {}
@@ -65,7 +54,7 @@ class Shelf:
         self._noted.setdefault(source, first)
         self._ends[source] = fact.records[-1].end
 
-    def batch(self, mark: Mark) -> None:
+    def batch(self, mark: BatchPlace) -> None:
         """What was noted is the batch at ``mark``."""
         for source, first in self._noted.items():
             index = self._index.setdefault(source, [])
@@ -115,7 +104,7 @@ class Shelf:
             if first == begin:
                 raise StoreDamaged("of a log", f"position {first} was put down there, and cannot be read")
 
-    def _scanned(self, source: Source, mark: Mark) -> Iterator[LogRecord]:
+    def _scanned(self, source: Source, mark: BatchPlace) -> Iterator[LogRecord]:
         for facts in self._reader.scan(mark):
             for fact in facts:
                 if isinstance(fact, RecordsTaken):
@@ -125,7 +114,7 @@ class Shelf:
                     yield from fact.records
 
 
-class Span:
+class RecordSpan:
     """Records of one source in [first, end). From ``kept`` on they are in memory."""
 
     __slots__ = ("end", "first", "kept", "memory", "source")
@@ -148,13 +137,13 @@ class StoredEntries:
     def __init__(self, shelf: Shelf, source: Source) -> None:
         self._shelf = shelf
         self._source = source
-        self._spans: list[Span] = []
+        self._spans: list[RecordSpan] = []
         self._last_read: tuple[int, list[LogRecord]] = (-1, [])
 
     def put(self, record: LogRecord) -> None:
         span = self._spans[-1] if self._spans else None
         if span is None or (span.source, span.end) != (self._source, record.first):
-            span = Span(self._source, record.first)
+            span = RecordSpan(self._source, record.first)
             self._spans.append(span)
         span.memory.put(record)
         span.end = record.end

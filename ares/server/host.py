@@ -50,7 +50,7 @@ from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Served, Unsynced, served_of
 from ares.security.roles import Admission
-from ares.server.logs import OF_EITHER, OF_LOGS, Logs
+from ares.server.hosted_logs import OF_EITHER, OF_LOGS, Logs
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.store.port import Journal, Key, NoJournal, Use
 

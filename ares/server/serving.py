@@ -15,7 +15,7 @@ from ares.replica.hosting import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
 from ares.server.host import Host
-from ares.server.logs import TICK_S, Logs
+from ares.server.hosted_logs import TICK_S, Logs
 from ares.server.scrub import Scrubbing, ScrubPlan
 from ares.store.port import Journal, LogJournals, NoJournal
 

@@ -2,11 +2,11 @@
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-from ares.chain.facts_of_log import LogFact, LogStanding
+from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding
 from ares.model.identity import DomainName
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
@@ -14,14 +14,6 @@ from ares.replica.facts import Key as Key
 
 Stored = Fact | LogFact | LogStanding
 """What a journal keeps: a server has one for its objects, and one for each log."""
-
-
-class Mark(NamedTuple):
-    """Where a batch of facts begins in a journal: its place, byte and number."""
-
-    place: int
-    offset: int
-    sequence: int
 
 
 class Use(enum.IntEnum):
@@ -112,9 +104,9 @@ class Journal(Protocol):
 class OrderedJournal(Journal, Protocol):
     """A journal whose facts are read again where they are. ``mark``: of the batch that was encoded last, or that :meth:`recover` gave out last."""
 
-    mark: Mark
+    mark: BatchPlace
 
-    def scan(self, mark: Mark) -> Iterator[Sequence[Any]]:
+    def scan(self, mark: BatchPlace) -> Iterator[Sequence[Any]]:
         """The facts of each batch from ``mark`` on to the end of its place, to which none is appended any more. Ends where one is damaged."""
 
 

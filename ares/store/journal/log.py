@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ares.chain.facts_of_log import BatchPlace
 from ares.machine.unhindered_clock import UnhinderedClock
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.errors import BadInput, StoreDamaged
@@ -42,7 +43,7 @@ from ares.store.journal.format import (
 )
 from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import Mark, Stored, Use
+from ares.store.port import Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -95,7 +96,7 @@ class LogJournal:
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = Work(self._disk, self._anchor)
-        self.mark = Mark(0, 0, 0)
+        self.mark = BatchPlace(0, 0, 0)
         self._closed = False
 
     # -- opening --------------------------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ class LogJournal:
             segment.end = ends[number]
             for frame, batch in segment.batches():
                 discarded.update(batch.discarded)
-                self.mark = Mark(number, frame.start, frame.sequence)
+                self.mark = BatchPlace(number, frame.start, frame.sequence)
                 yield number, batch.facts
             self._disk.expect_scan(segment.view, False)
         try:
@@ -156,7 +157,7 @@ class LogJournal:
         last.taken = last.allocated = last.end
         for frame, batch in zip(frames, batches, strict=True):
             discarded.update(batch.discarded)
-            self.mark = Mark(last.number, frame.start, frame.sequence)
+            self.mark = BatchPlace(last.number, frame.start, frame.sequence)
             yield last.number, batch.facts
         missing = ends.keys() - paths.keys() - discarded
         if missing:
@@ -292,7 +293,7 @@ class LogJournal:
         if self._gathered_large:
             self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
             self._gathered_large = False
-        self.mark = Mark(head.number, head.end, sequence)
+        self.mark = BatchPlace(head.number, head.end, sequence)
         self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence))
         for number in self._discards:
             self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
@@ -313,7 +314,7 @@ class LogJournal:
         is_there = number in self._sealed or (self._head is not None and self._head.number == number)
         return self._settled if number in self._settled or not is_there else {**self._settled, number: end}
 
-    def scan(self, mark: Mark) -> Iterator[Sequence[Stored]]:
+    def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
         segment = self._sealed[mark.place]
         for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
             yield decode_batch(frame, segment.view).facts

@@ -17,7 +17,7 @@ from typing import Any, get_args
 import msgspec
 
 from ares.chain.entries import Entries, MemoryEntries
-from ares.chain.facts_of_log import LogFact, LogStanding, PieceFetched, RecordsTaken
+from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
 from ares.chain.node import LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
 from ares.chain.stretch import Sender, Stretch
@@ -67,7 +67,7 @@ class HostedLog:
         self.committing = self.appended = False
         self._open = journal
 
-    def scan(self, mark: Any) -> Iterator[Sequence[object]]:
+    def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
         """See :class:`ares.chain.stored_entries.Reader`."""
         return self.journal.scan(mark) if self.journal is not None else iter(())
 
@@ -104,56 +104,53 @@ class HostedLog:
         for entries in kept:
             entries.settle()
         begin = max((place for place in self.standings if place <= needed), default=0)
-        gone = [place for place in self.journal.places() if place < begin] if self.journal is not None else []
-        for place in gone:
-            self.journal.discard(place)  # type: ignore[union-attr]
-        if gone:
+        journal = self.journal
+        if journal is not None and (gone := [place for place in journal.places() if place < begin]):
+            for place in gone:
+                journal.discard(place)
             self.standings = [place for place in self.standings if place >= begin]
             self.shelf.forget_below(begin)
 
     def has_room(self, bytes: int) -> bool:
         return self.journal is None or self.journal.reserve(bytes + _FACT_BYTES, Use.DATA) is not None
 
-    def append(self, facts: Iterable[LogFact]) -> bool:
+    def append(self, journal: OrderedJournal, facts: Iterable[LogFact]) -> bool:
         """Add facts to the journal; False when the disk has no room for them, which it had when they were asked for."""
-        assert self.journal is not None
         for fact in facts:
-            if not self._put(fact):
+            if not self._put(journal, fact):
                 return False
             self.shelf.note(fact, self.place)
-        if self.place_bytes > FULL_SHARE * PLACE_BYTES and self.journal.seal(self.place):
-            standing = self.node.state.standing()
-            if not self._put(standing):
+        if self.place_bytes > FULL_SHARE * PLACE_BYTES and journal.seal(self.place):
+            if not self._put(journal, self.node.state.standing()):
                 return False
             self.standings.append(self.place)
         return True
 
-    def _put(self, fact: LogFact | LogStanding) -> bool:
-        assert self.journal is not None
+    def _put(self, journal: OrderedJournal, fact: LogFact | LogStanding) -> bool:
         bytes = _bytes_of(fact)
-        place = self.journal.reserve(bytes, Use.COMPACTION)
+        place = journal.reserve(bytes, Use.COMPACTION)
         if place is None:
             return False
         if place != self.place:
-            self.shelf.batch(self.journal.mark)  # what was appended before is encoded by now
+            self.shelf.batch(journal.mark)  # what was appended before is encoded by now
             self.place, self.place_bytes = place, 0
-        self.journal.append(fact, bytes)
+        journal.append(fact, bytes)
         self.place_bytes += bytes
         self.appended = True
         return True
 
-    def commit(self, done: Callable[[OSError | None], None]) -> None:
-        assert self.journal is not None
+    def commit(self, journal: OrderedJournal, done: Callable[[OSError | None], None]) -> None:
+        """``done`` is called when everything appended so far is durable."""
         self.committing, self.appended = True, False
-        self.journal.commit(lambda error, moved: done(error))
-        self.shelf.batch(self.journal.mark)
 
-    def committed(self) -> None:
-        """A commit has ended."""
-        assert self.journal is not None
-        self.committing = False
-        self.shelf.settle(max(self.journal.places(), default=0))
-        self.settle()
+        def ended(error: OSError | None, moved: object) -> None:
+            self.committing = False
+            self.shelf.settle(max(journal.places(), default=0))
+            self.settle()
+            done(error)
+
+        journal.commit(ended)
+        self.shelf.batch(journal.mark)
 
 
 class Logs:
@@ -306,26 +303,26 @@ class Logs:
         """Store what is to be stored, and send what may leave."""
         node = hosted.node
         facts, messages = node.take()
-        if hosted.journal is None:
+        journal = hosted.journal
+        if journal is None:
             while facts:
                 node.stored(node.told, self._loop.time())
                 facts, more = node.take()
                 messages += more
-        elif facts and not hosted.append(facts):
+        elif facts and not hosted.append(journal, facts):
             self._fail(OSError(0, _FULL))
             return
         if len(node.state.chains) != hosted.known:
             hosted.known = len(node.state.chains)
             self._know(hosted)
         self._send(messages)
-        if hosted.appended and not hosted.committing:
-            hosted.commit(partial(self._committed, hosted, node.told))
+        if journal is not None and hosted.appended and not hosted.committing:
+            hosted.commit(journal, partial(self._committed, hosted, node.told))
 
     def _committed(self, hosted: HostedLog, count: int, error: OSError | None = None) -> None:
         if error is not None:
             self._fail(error)
             return
-        hosted.committed()
         hosted.node.stored(count, self._loop.time())
         self._wake(hosted)
 
