@@ -254,9 +254,13 @@ class LogOperations:
     def _prepare(self, wished: Configuration) -> Operation[None]:
         """There is no way back from a seal: first see that consensus answers, and every server of the new chain."""
         yield Report(Progress("prepare"))
-        heard: bool = yield Announce(self.view.sequence.last_finalized)
+        why = "it does not answer"
+        try:
+            heard: bool = yield Announce(self.view.sequence.last_finalized, must=True)
+        except ConsensusUnavailable as error:
+            heard, why = False, error.why
         if not heard:
-            raise ConsensusUnavailable("it does not answer, so the log was not sealed")
+            raise ConsensusUnavailable(f"{why}, so the log was not sealed")
         roster = wished.at(NO_DOMAIN, 0)
         answers = yield Gather(roster, Describe, "are you up", needed=roster.n, give_up_s=PREPARE_S, arguments=(True,), reply=Description)
         wrong = [server.id for server in wished.servers if answers[server.id].identity != server.identity or _is_full(answers[server.id])]

@@ -220,7 +220,7 @@ class Runner:
                 await self._consensus.tell_finalized(what.configuration, min(timeout_s, HINT_TIMEOUT_S))
                 self.session.resume(task, True, monotonic())
         except AresError as error:
-            if isinstance(what, Announce) and isinstance(error, ConsensusUnavailable | NotAuthorized):
+            if isinstance(what, Announce) and not what.must and isinstance(error, ConsensusUnavailable | NotAuthorized):
                 log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
                 self.session.resume(task, False, monotonic())
             else:
