@@ -6,23 +6,31 @@ new id; the numbers go on, so that late answers are never taken for others.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from msgspec import Struct
 
 from ares.chain.entries import check_batch
 from ares.model.configuration import POSITION_MAX, Configuration, Successor
-from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable
-from ares.model.identity import CallId, ClientId
+from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable, Uncertain
+from ares.model.identity import CallId, ClientId, ServerId
 from ares.model.log_messages import Append, Appended, AppendOutcome
+from ares.model.quorum import NO_TROUBLES
 
 WINDOW = 1000
 """Appends in flight at once; more wait."""
+
+WINDOW_BYTES = 16 * 1024 * 1024
+"""Of the appends in flight, unless it is a single one: all may have to be sent again."""
 
 RESEND_S = 0.5
 RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
 """Calls of appends are from here on: those of other requests stay below."""
+
+SEALED = "its chain is sealed and nobody has decided which one comes next (reconfigure the log, to the same servers if need be)"
+AFTER_CLOSING = "the append may be in the log: read it before you send it again"
 
 Done = Callable[[int | None, BaseException | None], None]
 
@@ -30,7 +38,8 @@ Done = Callable[[int | None, BaseException | None], None]
 class Flight(Struct, eq=False):
     """An append. ``known``: what was known to be committed before it was first sent. ``copies``: how often it was sent and may have been taken.
 
-    ``declined``: the only copy was not taken, for nobody knows whether an earlier one was; the position was committed then.
+    ``declined``: the only copy was not taken, for nobody knows whether an earlier one was; the position was committed then. ``wanted``: its caller
+    waits for it.
     """
 
     entries: tuple[bytes, ...]
@@ -42,16 +51,19 @@ class Flight(Struct, eq=False):
     copies: int = 0
     call: int = 0
     declined: int | None = None
+    wanted: bool = True
+    size: int = 0
 
 
 class Appender:
     """Of one client, to ``chain``. ``known``: a position that is known to be committed. ``outbox``: for the head of ``chain``, in order.
 
     ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
-    :meth:`tail_known`.
+    :meth:`tail_known`. So does any append that comes ``trust_s`` after the last answer, and the first one: chains that were left and trims since then
+    would make it uncertain (a copy to a chain that was left counts as one that may have been taken), and what was not sent is not uncertain.
     """
 
-    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId]) -> None:
+    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId], trust_s: float = inf) -> None:
         self.client = client
         self.chain = chain
         self.known = chain.start
@@ -65,6 +77,12 @@ class Appender:
         self._calls = APPEND_CALLS
         self._resend_at = 0.0
         self._resend_s = RESEND_S
+        self._look_at = inf
+        self._bytes = 0
+        self._sealed = False
+        self._trust_s = trust_s
+        self._heard_at = -inf
+        self._stale = False
 
     @property
     def busy(self) -> bool:
@@ -72,22 +90,47 @@ class Appender:
 
     @property
     def wants_tail(self) -> bool:
-        at = self._pending[0].at if self._pending else None
-        return at is not None and at > self.known and not self._flights
+        if not self._pending or self._flights:
+            return False
+        at = self._pending[0].at
+        return self._stale or (at is not None and at > self.known)
+
+    @property
+    def waiting(self) -> Flight | None:
+        """The last append, if it was not sent yet."""
+        return self._pending[-1] if self._pending else None
+
+    @property
+    def calls(self) -> int:
+        """The last call that was given to a copy."""
+        return self._calls
 
     def submit(self, entries: Sequence[bytes], at: int | None, now: float, timeout_s: float, done: Done) -> None:
-        """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended."""
+        """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended.
+
+        Whoever does not wait any more may say that it is not ``wanted``: what was not sent yet is not sent then.
+        """
         check_batch(entries)
         if at is not None and not 0 <= at <= POSITION_MAX:
             raise BadInput(f"a position is from 0 to {POSITION_MAX}, not {at}; nothing was sent")
-        self._pending.append(Flight(tuple(entries), at, now + timeout_s, done))
+        flight = Flight(tuple(entries), at, now + timeout_s, done, size=len(entries[0]) if len(entries) == 1 else sum(map(len, entries)))
+        self._look_at = min(self._look_at, flight.deadline)
+        self._pending.append(flight)
         self._begin(now)
 
     def _begin(self, now: float) -> None:
         """Send what may be sent. A conditional append goes alone, and never beyond what is known to be committed."""
         flying = next(iter(self._flights.values()), None)
+        if flying is None and now - self._heard_at > self._trust_s:
+            self._stale = True
+            return
         while self._pending and len(self._flights) < WINDOW:
             flight = self._pending[0]
+            if not flight.wanted:
+                self._pending.popleft()
+                continue
+            if flying is not None and self._bytes + flight.size > WINDOW_BYTES:
+                return
             if (flying is not None and flying.at is not None) or (flight.at is not None and (flying is not None or flight.at > self.known)):
                 return
             self._pending.popleft()
@@ -96,6 +139,7 @@ class Appender:
             if not self._flights:
                 self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
             self._flights[flight.number] = flight
+            self._bytes += flight.size
             self._send(flight)
             flying = flight
 
@@ -137,14 +181,34 @@ class Appender:
                 case AppendOutcome.UNCERTAIN:
                     self._unsure(flight, reply.position, now)
                 case AppendOutcome.SEALED | AppendOutcome.BEHIND:
+                    self._sealed = reply.outcome is AppendOutcome.SEALED and reply.successor is None
                     self.stalled, self.heard = True, reply.successor or self.heard
 
     def _end(self, flight: Flight, position: int | None, error: BaseException | None, now: float) -> None:
         del self._flights[flight.number]
+        self._bytes -= flight.size
+        self._heard_at = now
         self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
         flight.done(position, error)
         self._raise_since()
-        self._begin(now)
+        if self._pending:
+            self._begin(now)
+
+    def refused(self, call: int, error: Uncertain, now: float) -> None:
+        """The head refuses this copy, for a reason that goes on. If it was the only one the append is not there."""
+        flight = next((flight for flight in self._flights.values() if flight.call == call), None)
+        if flight is not None and flight.copies == 1:
+            self._end(flight, None, error, now)
+        elif flight is not None:
+            self._give_up(str(error), now)
+
+    def close(self, error: Callable[[], Uncertain]) -> None:
+        """End everything with an error of its own: nobody will send it again."""
+        flights, self._flights, self._pending = [*self._flights.values(), *self._pending], {}, deque()
+        for flight in flights:
+            failure = error()
+            failure.may_have_taken_effect, failure.advice = flight.copies > 0, AFTER_CLOSING
+            flight.done(None, failure)
 
     def _unsure(self, flight: Flight, committed: int, now: float) -> None:
         """Of a number that was sent once the answer says that it is not there; otherwise an earlier copy may be."""
@@ -162,7 +226,7 @@ class Appender:
             self._send(lowest)
 
     def _give_up(self, why: str, now: float) -> None:
-        flights, self._flights = self._flights, {}
+        flights, self._flights, self._bytes = self._flights, {}, 0
         self.outbox.clear()
         self.client = self._new_client()
         for flight in flights.values():
@@ -172,6 +236,7 @@ class Appender:
     def tail_known(self, tail: int, now: float) -> None:
         """An answer of tail(), asked after ``wants_tail``."""
         self.known = max(self.known, tail)
+        self._stale, self._heard_at = False, now
         if self.wants_tail:
             flight = self._pending.popleft()
             assert flight.at is not None
@@ -180,7 +245,7 @@ class Appender:
 
     def moved(self, chain: Configuration, now: float) -> None:
         """A majority of the chain before knows ``chain``: go on there."""
-        self.chain, self.stalled, self.heard = chain, False, None
+        self.chain, self.stalled, self.heard, self._sealed = chain, False, None, False
         self.known = max(self.known, chain.start)
         self.outbox.clear()
         self.send_all_again(now)
@@ -191,13 +256,22 @@ class Appender:
         self._resend_at = now + self._resend_s
         self._send_again(0)
 
-    def tick(self, now: float) -> None:
-        late = [flight for flight in self._pending if flight.deadline <= now]
-        for flight in late:
-            self._pending.remove(flight)
-            flight.done(None, Unavailable(0, 0, {}, "the append was not sent: earlier ones were not answered in time"))
-        if self._flights and any(flight.deadline <= now for flight in self._flights.values()):
-            self._give_up("the log did not answer in time", now)
+    def tick(self, now: float, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> None:
+        """Let time pass. ``troubles``: why servers cannot be reached, as far as that is known."""
+        if now >= self._look_at:
+            self._end_late(now, troubles)
         if self._flights and now >= self._resend_at:
             self.stalled, self._resend_s = True, min(2 * self._resend_s, RESEND_S_MAX)
             self.send_all_again(now)
+
+    def _end_late(self, now: float, troubles: Mapping[ServerId, str]) -> None:
+        late = [flight for flight in self._pending if flight.deadline <= now]
+        self._pending = deque(flight for flight in self._pending if flight.deadline > now)
+        for flight in late:
+            why = "nobody said in time where the log ends" if self._stale else "earlier ones were not answered in time"
+            flight.done(None, Unavailable(0, 0, {}, f"the append was not sent: {why}"))
+        if any(flight.deadline <= now for flight in self._flights.values()):
+            head = self.chain.server_ids[0]
+            why = SEALED if self._sealed else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"
+            self._give_up(why, now)
+        self._look_at = min((flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf)

@@ -281,9 +281,9 @@ class Logs:
     def _know(self, hosted: HostedLog) -> None:
         """Chains of the log that are new: where their servers are."""
         for id, stretch in hosted.node.state.stretches.items():
-            self._by_chain[id], self.hosted[id] = hosted, stretch
+            self.hosted[id] = stretch
         for chain in hosted.node.state.chains.values():
-            self._by_name[chain.domain] = hosted
+            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted  # it may be asked for what it fetched of chains that it was not in
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
 
