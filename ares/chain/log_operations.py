@@ -309,6 +309,7 @@ class LogOperations:
                 if not error.needed:
                     raise
                 yield from read_config(self.view)
+                yield from self._pause()  # and no progress
                 continue
             yield from self._learn(target, latest([stood.successor for stood in answers.values()]))
             reached = [stood.upto for stood in answers.values()]
