@@ -173,8 +173,12 @@ async def test_a_move_to_a_server_that_dies_ends_in_time_and_is_finished_later(c
     log = await cluster.log()
     await log.append(b"a")
     mover = cluster.manager()
+
+    def stop(now):
+        if now.stage == "seal":
+            cluster.stop("s5")
+
     with pytest.raises(ares.Unavailable, match="chain 1 is decided"):
-        stop = lambda now: now.stage == "seal" and cluster.stop("s5")  # noqa: E731
         await mover.reconfigure(SPARES, domain="events", timeout_s=1.0, progress=stop)
     cluster.restart("s5")
     assert (await mover.reconfigure(SPARES, domain="events")).configuration.index == 1
