@@ -47,8 +47,8 @@ class Flight(Struct, eq=False):
 class Appender:
     """Of one client, to ``chain``. ``known``: a position that is known to be committed. ``outbox``: for the head of ``chain``, in order.
 
-    ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
-    :meth:`tail_known`.
+    ``stalled``: the head is silent or takes nothing; ``trouble``: why, if it said so; ``heard``: a successor that it named. ``wants_tail``: a
+    conditional append waits for :meth:`tail_known`.
     """
 
     def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId]) -> None:
@@ -57,6 +57,7 @@ class Appender:
         self.known = chain.start
         self.outbox: list[Append] = []
         self.stalled = False
+        self.trouble = ""
         self.heard: Successor | None = None
         self._new_client = new_client
         self._flights: dict[int, Flight] = {}
@@ -141,6 +142,7 @@ class Appender:
 
     def _end(self, flight: Flight, position: int | None, error: BaseException | None, now: float) -> None:
         del self._flights[flight.number]
+        self.trouble = ""
         self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
         flight.done(position, error)
         self._raise_since()
@@ -197,7 +199,7 @@ class Appender:
             self._pending.remove(flight)
             flight.done(None, Unavailable(0, 0, {}, "the append was not sent: earlier ones were not answered in time"))
         if self._flights and any(flight.deadline <= now for flight in self._flights.values()):
-            self._give_up("the log did not answer in time", now)
+            self._give_up(f"the log did not answer in time{self.trouble and '; '}{self.trouble}", now)
         if self._flights and now >= self._resend_at:
             self.stalled, self._resend_s = True, min(2 * self._resend_s, RESEND_S_MAX)
             self.send_all_again(now)

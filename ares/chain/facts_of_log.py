@@ -49,7 +49,10 @@ class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
 
 
 class StretchStanding(Struct, frozen=True, array_like=True):
-    """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now."""
+    """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now.
+
+    ``committed``: how far it knew them to be at every node, so that a start need not remember all that was appended before.
+    """
 
     configuration: ConfigurationId
     sealed: bool
@@ -57,6 +60,7 @@ class StretchStanding(Struct, frozen=True, array_like=True):
     collected: bool
     merged: bool
     length: int
+    committed: int = 0
 
 
 class LogStanding(Struct, frozen=True, array_like=True, tag=150):

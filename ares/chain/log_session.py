@@ -54,7 +54,9 @@ class LogSession:
             if isinstance(message, Appended):
                 self.appender.receive(message, now)
             elif isinstance(message, Refused) and message.call >= APPEND_CALLS:
-                if message.reason is Reason.UNKNOWN_CONFIGURATION and server not in self._introduced:
+                if message.reason is not Reason.UNKNOWN_CONFIGURATION:
+                    self.appender.trouble = f"{server} refused it: {message.detail}"
+                elif server not in self._introduced:
                     self._introduced.append(server)
             else:
                 rest.append(message)

@@ -146,6 +146,7 @@ class LogJournal:
                 self.mark = BatchPlace(number, frame.start, frame.sequence)
                 yield number, batch.facts
             self._disk.expect_scan(segment.view, False)
+            self._disk.let_go(segment.view)
         try:
             written = memoryview(self._disk.read(last.descriptor, last.size))
             frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
@@ -316,8 +317,11 @@ class LogJournal:
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
         segment = self._sealed[mark.place]
-        for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
-            yield decode_batch(frame, segment.view).facts
+        try:
+            for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
+                yield decode_batch(frame, segment.view).facts
+        finally:
+            self._disk.let_go(segment.view)
 
     def examination(self, place: int) -> SegmentExamination | None:
         end = self.durable().get(place)
