@@ -51,16 +51,17 @@ class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
 class StretchStanding(Struct, frozen=True, array_like=True):
     """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now.
 
-    ``committed``: how far it knew them to be at every node, so that a start need not remember all that was appended before.
+    ``end``: also where the successor is a later one by now. ``committed``: so a start need not remember all that clients appended before.
     """
 
     configuration: ConfigurationId
     sealed: bool
     successor: Successor | None
+    end: int | None
     collected: bool
     merged: bool
     length: int
-    committed: int = 0
+    committed: int
 
 
 class LogStanding(Struct, frozen=True, array_like=True, tag=150):

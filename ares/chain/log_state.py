@@ -71,7 +71,7 @@ class LogState:
     def standing(self) -> LogStanding:
         """All that is known, but the records."""
         told = [
-            StretchStanding(id, each.sealed, each.successor, each.collected, each.merged, each.length, each.committed)
+            StretchStanding(id, each.sealed, each.successor, each.end, each.collected, each.merged, each.length, each.committed)
             for id, each in self.stretches.items()
         ]
         return LogStanding(tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto)
@@ -82,9 +82,8 @@ class LogState:
             self._know(chain)
         for told in standing.stretches:
             stretch = self.stretches[told.configuration]
-            stretch.sealed, stretch.successor, stretch.collected, stretch.merged = told.sealed, told.successor, told.collected, told.merged
-            if told.successor is not None and told.successor.configuration.index == stretch.configuration.index + 1:
-                stretch.end = told.successor.configuration.start
+            stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
+            stretch.collected, stretch.merged = told.collected, told.merged
             stretch.length = stretch.durable = stretch.committed = told.length
         self.trimmed, self.base_upto = standing.trimmed, standing.old_upto
 
@@ -111,6 +110,7 @@ class LogState:
         if chain.index == own.index + 1:
             stretch.end = chain.start
         stretch.cut(stretch.start if stretch.end is None else stretch.end)
+        stretch.rows.trim(self.trimmed)  # with a later record of its client a row may have outlived its trim
         if fact.collected:
             stretch.entries, stretch.rows, stretch.merged = self._make_entries(stretch.configuration.id), Rows(), True
             if all(other.collected for other in self.stretches.values()):

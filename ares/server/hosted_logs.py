@@ -127,17 +127,25 @@ class HostedLog:
         return max((place for place in self.standings if place <= needed), default=0)
 
     def _give_back(self, journal: OrderedJournal, begin: int) -> None:
-        """Earlier places go, some at a time: a batch tells which."""
+        """Earlier places go, some at a time: a batch tells which. Raises OSError."""
         gone = [place for place in journal.places() if place < begin][:DISCARDED_MAX]
-        for place in gone:
-            journal.discard(place)
-        if gone:
+        if gone and self._reserve(journal, _FACT_BYTES, Use.COMPACTION):
+            for place in gone:
+                journal.discard(place)
             self.appended = True
             self.standings = [place for place in self.standings if place > gone[-1]]
             self.shelf.forget_below(gone[-1] + 1)
 
     def has_room(self, bytes: int, use: Use = Use.DATA) -> bool:
-        return self.journal is None or self.journal.reserve(bytes + _FACT_BYTES, use) is not None
+        return self.journal is None or self._reserve(self.journal, bytes + _FACT_BYTES, use)
+
+    def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
+        place = journal.reserve(bytes, use)
+        if place is not None and place != self.place:
+            self.shelf.batch(journal.mark)  # what was appended before is encoded by now
+            self.stands = not self.place
+            self.place, self.place_bytes = place, 0
+        return place is not None
 
     def gather(self) -> bool:
         """Take what the node gives out, and append the facts; False when the disk has no room for them, which it had when they were asked for.
@@ -171,13 +179,8 @@ class HostedLog:
 
     def _put(self, journal: OrderedJournal, fact: LogFact | LogStanding) -> bool:
         bytes = _bytes_of(fact)
-        place = journal.reserve(bytes, Use.COMPACTION)
-        if place is None:
+        if not self._reserve(journal, bytes, Use.COMPACTION):
             return False
-        if place != self.place:
-            self.shelf.batch(journal.mark)  # what was appended before is encoded by now
-            self.stands = not self.place
-            self.place, self.place_bytes = place, 0
         journal.append(fact, bytes)
         self.place_bytes += bytes
         self.appended = True
@@ -192,7 +195,10 @@ class HostedLog:
             self.committing = False
             if error is None:
                 self._settle(max(journal.places(), default=0))
-                self._give_back(journal, begin)
+                try:
+                    self._give_back(journal, begin)
+                except OSError as failed:
+                    error = failed
             done(error)
 
         journal.commit(ended)

@@ -215,3 +215,16 @@ def test_what_the_disk_lost_is_said_and_what_is_behind_it_is_read():
     with pytest.raises(StoreDamaged):
         kept.reach(1, 4, 100)
     assert [record.first for record in kept.records(3, 4)] == [3]
+
+
+def test_old_records_that_are_fetched_again_after_a_collection_are_the_new_ones():
+    run = OnDisk()
+    run.take([[1]] * 6)
+    run.cut_and_go_on(6)
+    for pieces in (5, 1):
+        run.collect()
+        for _ in range(pieces):
+            run.fetch([[1]])
+            run.begin_place()
+            run.settle()
+            run.everything_is_there()
