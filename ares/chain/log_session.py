@@ -31,6 +31,7 @@ class LogSession:
         self.operations = LogOperations(self.view, turn, reads_from_tail)
         self.appender = Appender(self.view.client, first, new_client)
         self._introduced: list[ServerId] = []
+        self._tried: dict[ServerId, tuple[bytes, float]] = {}
         self._refreshing = self._asking_tail = False
         self._refresh_at = 0.0
 
@@ -56,15 +57,24 @@ class LogSession:
             elif isinstance(message, Refused) and message.call >= APPEND_CALLS:
                 if message.reason is not Reason.UNKNOWN_CONFIGURATION:
                     self.appender.trouble = f"{server} refused it: {message.detail}"
-                elif server not in self._introduced:
-                    self._introduced.append(server)
+                else:
+                    self._introduce_to(server, now)
             else:
+                if isinstance(message, Refused) and message.call == NO_CALL:
+                    self.appender.trouble = f"{server} refused it: {message.detail}"
                 rest.append(message)
         if rest:
             self.session.receive(server, rest, now)
         if self._introduced:
             self.appender.send_all_again(now)
         self._see_to_appender(now)
+
+    def _introduce_to(self, server: ServerId, now: float) -> None:
+        """Again only after a while: a server whose disk is full refuses that, too."""
+        chain, until = self._tried.get(server, (b"", 0.0))
+        if server not in self._introduced and (chain != self.appender.chain.id or now >= until):
+            self._tried[server] = (self.appender.chain.id, now + REFRESH_S)
+            self._introduced.append(server)
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""

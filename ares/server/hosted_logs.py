@@ -208,7 +208,7 @@ class HostedLog:
 class Logs:
     """``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: told that the disk failed. ``links``: to other servers.
 
-    ``journals``: None keeps everything in memory. ``hosted``: what it keeps, by chain; for looking at.
+    ``journals``: None keeps everything in memory; else their places have ``place_bytes``. ``hosted``: what it keeps, by chain; for looking at.
     """
 
     def __init__(
@@ -221,6 +221,7 @@ class Logs:
         loop: Loop,
         links: Connections,
         journals: LogJournals | None = None,
+        place_bytes: int = PLACE_BYTES,
     ) -> None:
         self._server = server
         self._identity = identity
@@ -230,6 +231,7 @@ class Logs:
         self._fail = fail
         self._loop = loop
         self._journals = journals
+        self._place_bytes = place_bytes
         self._logs: list[HostedLog] = []
         self._by_name: dict[DomainName, HostedLog] = {}
         self._by_chain: dict[ConfigurationId, HostedLog] = {}
@@ -256,6 +258,10 @@ class Logs:
     @property
     def bytes_on_disk(self) -> int:
         return sum(journal.bytes_on_disk for journal in self.journals)
+
+    @property
+    def nodes(self) -> list[LogNode]:
+        return [one.node for one in self._logs]
 
     @property
     def journals(self) -> list[OrderedJournal]:
@@ -360,18 +366,17 @@ class Logs:
         def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
             return LogNode(self._server, self._identity, make_entries, calls_from=len(self._logs) * _NODE_CALLS)
 
-        return HostedLog(node, journal)
+        return HostedLog(node, journal, self._place_bytes)
 
     def _add(self, hosted: HostedLog) -> None:
         self._logs.append(hosted)
         self._know(hosted)
 
     def _know(self, hosted: HostedLog) -> None:
-        """Chains of the log that are new: where their servers are."""
-        for id, stretch in hosted.node.state.stretches.items():
-            self._by_chain[id], self.hosted[id] = hosted, stretch
+        """Chains of the log that are new: where their servers are. It answers for old records of any of them."""
+        self.hosted.update(hosted.node.state.stretches)
         for chain in hosted.node.state.chains.values():
-            self._by_name[chain.domain] = hosted
+            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
 

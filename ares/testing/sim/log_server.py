@@ -49,11 +49,14 @@ class LogServer:
             return
         for message in decode(frames):
             if isinstance(message, Describe):
-                own = member(self.number)
-                self._run.post(self.name, sender, [Description(message.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
+                self._describe(sender, message)
             else:
                 self.node.handle(sender, message, self._world.now)
         self._put_out()
+
+    def _describe(self, sender: str, request: Describe) -> None:
+        own = member(self.number)
+        self._run.post(self.name, sender, [Description(request.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
 
     def _tick(self, life: int) -> None:
         if self.up and life == self._life:
