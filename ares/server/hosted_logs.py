@@ -171,10 +171,9 @@ class HostedLog:
                 return False
             self.shelf.note(fact, self.place)
         if (self.place_bytes > FULL_SHARE * self._size or not self.stands) and journal.seal(self.place):
-            if not self._put(journal, self.node.state.standing()):
-                return False
-            self.standings.append(self.place)
-            self.stands = True
+            self.stands = self._put(journal, self.node.state.standing())  # without room for it a later place has one
+            if self.stands:
+                self.standings.append(self.place)
         return True
 
     def _put(self, journal: OrderedJournal, fact: LogFact | LogStanding) -> bool:

@@ -211,4 +211,6 @@ class LogWatch:
             self._seen[server.name, id] = (stretch.length, stretch.committed)
             if stretch.live and self._sealed.get((server.name, id)):
                 raise PromiseBroken(f"{server.name} forgot that chain {stretch.configuration.index} is sealed")
+            if stretch.end is None and not stretch.collected:
+                self._look_at_commit(server, stretch, stretch.start)
         self._base_seen[server.name] = server.node.state.base_upto
