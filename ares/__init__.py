@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from ares.client.blocking import connect_blocking
     from ares.client.connect import connect
     from ares.client.file import File, FileStat, FileWriter
+    from ares.client.shared_log import Log, LogStat
     from ares.client.store import VersionedResult
     from ares.fragment.divide import Sizes
     from ares.fragment.report import Conflict, WriteReport
     from ares.model.configuration import Configuration
     from ares.model.errors import (
+        AppendUncertain,
         AresError,
         BadInput,
         BadMessage,
@@ -29,14 +31,20 @@ if TYPE_CHECKING:
         DomainNotFound,
         FileChanged,
         LeftBehind,
+        LogSealed,
         NotAuthorized,
+        NotWritten,
         ObjectNotFound,
         ObjectsStuck,
+        PositionTaken,
+        Trimmed,
         Unavailable,
+        Uncertain,
     )
     from ares.model.tag import Tag
 
 __all__ = [
+    "AppendUncertain",
     "AresError",
     "BadInput",
     "BadMessage",
@@ -51,12 +59,19 @@ __all__ = [
     "FileStat",
     "FileWriter",
     "LeftBehind",
+    "Log",
+    "LogSealed",
+    "LogStat",
     "NotAuthorized",
+    "NotWritten",
     "ObjectNotFound",
     "ObjectsStuck",
+    "PositionTaken",
     "Sizes",
     "Tag",
+    "Trimmed",
     "Unavailable",
+    "Uncertain",
     "VersionedResult",
     "WriteReport",
     "__version__",
@@ -71,6 +86,8 @@ _ELSEWHERE = {
     "FileStat": "client.file",
     "FileWriter": "client.file",
     "LeftBehind": "model.errors",
+    "Log": "client.shared_log",
+    "LogStat": "client.shared_log",
     "ObjectsStuck": "model.errors",
     "Sizes": "fragment.divide",
     "Tag": "model.tag",

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
 from ares.client.manager import DESCRIBE_S, Manager
+from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
 from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
@@ -242,7 +243,9 @@ class _Patrol:
         async def ask(domain: DomainName) -> None:
             async with turn:
                 try:
-                    store = await self._manager.domain(domain, timeout_s=LOOK_UP_S)
+                    store = await self._manager.domain_or_log(domain, timeout_s=LOOK_UP_S)
+                    if isinstance(store, Log):  # whose chains it does not mend
+                        return
                     self._domains[domain], trouble = await store.run(look_up, "read-config", timeout_s=LOOK_UP_S)
                 except AresError as error:
                     trouble = str(error)

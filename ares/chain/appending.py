@@ -6,23 +6,31 @@ new id; the numbers go on, so that late answers are never taken for others.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from msgspec import Struct
 
 from ares.chain.entries import check_batch
 from ares.model.configuration import POSITION_MAX, Configuration, Successor
-from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable
-from ares.model.identity import CallId, ClientId
+from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable, Uncertain
+from ares.model.identity import NO_CALL, CallId, ClientId, ServerId
 from ares.model.log_messages import Append, Appended, AppendOutcome
+from ares.model.quorum import NO_TROUBLES
 
 WINDOW = 1000
 """Appends in flight at once; more wait."""
+
+WINDOW_BYTES = 16 * 1024 * 1024
+"""Of the appends in flight, unless it is a single one: all may have to be sent again."""
 
 RESEND_S = 0.5
 RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
 """Calls of appends are from here on: those of other requests stay below."""
+
+SEALED = "its chain is sealed and nobody has decided which one comes next (reconfigure the log, to the same servers if need be)"
+AFTER_CLOSING = "the append may be in the log: read it before you send it again"
 
 Done = Callable[[int | None, BaseException | None], None]
 
@@ -30,7 +38,8 @@ Done = Callable[[int | None, BaseException | None], None]
 class Flight(Struct, eq=False):
     """An append. ``known``: what was known to be committed before it was first sent. ``copies``: how often it was sent and may have been taken.
 
-    ``declined``: the only copy was not taken, for nobody knows whether an earlier one was; the position was committed then.
+    ``declined``: the only copy was not taken, for nobody knows whether an earlier one was; the position was committed then. ``wanted``: its caller
+    waits for it.
     """
 
     entries: tuple[bytes, ...]
@@ -40,24 +49,26 @@ class Flight(Struct, eq=False):
     number: int = 0
     known: int = 0
     copies: int = 0
-    call: int = 0
+    call: CallId = NO_CALL
     declined: int | None = None
+    wanted: bool = True
+    size: int = 0
 
 
 class Appender:
     """Of one client, to ``chain``. ``known``: a position that is known to be committed. ``outbox``: for the head of ``chain``, in order.
 
-    ``stalled``: the head is silent or takes nothing; ``trouble``: why, if it said so; ``heard``: a successor that it named. ``wants_tail``: a
-    conditional append waits for :meth:`tail_known`.
+    ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
+    :meth:`tail_known`. So does any append that comes ``trust_s`` after the last answer, and the first one: chains that were left and trims since then
+    would make it uncertain (a copy to a chain that was left counts as one that may have been taken), and what was not sent is not uncertain.
     """
 
-    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId]) -> None:
+    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId], trust_s: float = inf) -> None:
         self.client = client
         self.chain = chain
         self.known = chain.start
         self.outbox: list[Append] = []
         self.stalled = False
-        self.trouble = ""
         self.heard: Successor | None = None
         self._new_client = new_client
         self._flights: dict[int, Flight] = {}
@@ -66,6 +77,13 @@ class Appender:
         self._calls = APPEND_CALLS
         self._resend_at = 0.0
         self._resend_s = RESEND_S
+        self._look_at = inf
+        self._bytes = 0
+        self._alone = False
+        self._sealed = False
+        self._trust_s = trust_s
+        self._heard_at = -inf
+        self._stale = False
 
     @property
     def busy(self) -> bool:
@@ -73,40 +91,74 @@ class Appender:
 
     @property
     def wants_tail(self) -> bool:
-        at = self._pending[0].at if self._pending else None
-        return at is not None and at > self.known and not self._flights
+        if not self._pending or self._flights:
+            return False
+        at = self._pending[0].at
+        return self._stale or (at is not None and at > self.known)
+
+    @property
+    def waiting(self) -> Flight | None:
+        """The last append, if it was not sent yet."""
+        return self._pending[-1] if self._pending else None
+
+    @property
+    def calls(self) -> int:
+        """The last call that was given to a copy."""
+        return self._calls
 
     def submit(self, entries: Sequence[bytes], at: int | None, now: float, timeout_s: float, done: Done) -> None:
-        """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended."""
+        """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended.
+
+        Whoever does not wait any more may say that it is not ``wanted``: what was not sent yet is not sent then.
+        """
         check_batch(entries)
         if at is not None and not 0 <= at <= POSITION_MAX:
             raise BadInput(f"a position is from 0 to {POSITION_MAX}, not {at}; nothing was sent")
-        self._pending.append(Flight(tuple(entries), at, now + timeout_s, done))
-        self._begin(now)
+        size = len(entries[0]) if len(entries) == 1 else sum(map(len, entries))
+        flight = Flight(tuple(entries), at, now + timeout_s, done, size=size)
+        if flight.deadline < self._look_at:
+            self._look_at = flight.deadline
+        flights = self._flights
+        if flights and at is None and not (self._pending or self._alone) and len(flights) < WINDOW and self._bytes + size <= WINDOW_BYTES:
+            self._launch(flight)  # nearly always
+        else:
+            self._pending.append(flight)
+            self._begin(now)
 
     def _begin(self, now: float) -> None:
         """Send what may be sent. A conditional append goes alone, and never beyond what is known to be committed."""
-        flying = next(iter(self._flights.values()), None)
+        if not self._flights and now - self._heard_at > self._trust_s:
+            self._stale = True
+            return
         while self._pending and len(self._flights) < WINDOW:
             flight = self._pending[0]
-            if (flying is not None and flying.at is not None) or (flight.at is not None and (flying is not None or flight.at > self.known)):
+            if not flight.wanted:
+                self._pending.popleft()
+                continue
+            if self._flights and (self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES):
+                return
+            if flight.at is not None and flight.at > self.known:
                 return
             self._pending.popleft()
-            self._last += 1
-            flight.number, flight.known = self._last, self.known
             if not self._flights:
                 self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
-            self._flights[flight.number] = flight
-            self._send(flight)
-            flying = flight
+            self._launch(flight)
+
+    def _launch(self, flight: Flight) -> None:
+        """The first copy."""
+        self._last += 1
+        flight.number, flight.known = self._last, self.known
+        self._flights[self._last] = flight
+        self._bytes += flight.size
+        self._alone = flight.at is not None
+        self._send(flight)
 
     def _send(self, flight: Flight) -> None:
-        self._calls += 1
-        flight.call = self._calls
+        self._calls = flight.call = CallId(self._calls + 1)
         flight.copies += 1
         lowest = self._lowest()
-        call, chain, since = CallId(flight.call), self.chain.id, self._since(flight, lowest)
-        self.outbox.append(Append(call, chain, self.client, flight.number, lowest.number, since, flight.entries, flight.at))
+        since = self._since(flight, lowest)
+        self.outbox.append(Append(flight.call, self.chain.id, self.client, flight.number, lowest.number, since, flight.entries, flight.at))
 
     def _lowest(self) -> Flight:
         return next(iter(self._flights.values()))
@@ -126,7 +178,9 @@ class Appender:
         if flight is None:
             return
         if reply.outcome is AppendOutcome.DONE:
-            self.known = max(self.known, reply.position + len(flight.entries))
+            end = reply.position + len(flight.entries)
+            if end > self.known:
+                self.known = end
             self._end(flight, reply.position, None, now)
         elif reply.call == flight.call:
             match reply.outcome:
@@ -138,15 +192,34 @@ class Appender:
                 case AppendOutcome.UNCERTAIN:
                     self._unsure(flight, reply.position, now)
                 case AppendOutcome.SEALED | AppendOutcome.BEHIND:
+                    self._sealed = reply.outcome is AppendOutcome.SEALED and reply.successor is None
                     self.stalled, self.heard = True, reply.successor or self.heard
 
     def _end(self, flight: Flight, position: int | None, error: BaseException | None, now: float) -> None:
         del self._flights[flight.number]
-        self.trouble = ""
+        self._bytes -= flight.size
+        self._heard_at = now
         self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
         flight.done(position, error)
         self._raise_since()
-        self._begin(now)
+        if self._pending:
+            self._begin(now)
+
+    def refused(self, call: int, error: Uncertain, now: float) -> None:
+        """The head refuses this copy, for a reason that goes on. If it was the only one the append is not there."""
+        flight = next((flight for flight in self._flights.values() if flight.call == call), None)
+        if flight is not None and flight.copies == 1:
+            self._end(flight, None, error, now)
+        elif flight is not None:
+            self._give_up(str(error), now)
+
+    def close(self, error: Callable[[], Uncertain]) -> None:
+        """End everything with an error of its own: nobody will send it again."""
+        flights, self._flights, self._pending = [*self._flights.values(), *self._pending], {}, deque()
+        for flight in flights:
+            failure = error()
+            failure.may_have_taken_effect, failure.advice = flight.copies > 0, AFTER_CLOSING
+            flight.done(None, failure)
 
     def _unsure(self, flight: Flight, committed: int, now: float) -> None:
         """Of a number that was sent once the answer says that it is not there; otherwise an earlier copy may be."""
@@ -164,7 +237,7 @@ class Appender:
             self._send(lowest)
 
     def _give_up(self, why: str, now: float) -> None:
-        flights, self._flights = self._flights, {}
+        flights, self._flights, self._bytes = self._flights, {}, 0
         self.outbox.clear()
         self.client = self._new_client()
         for flight in flights.values():
@@ -174,6 +247,7 @@ class Appender:
     def tail_known(self, tail: int, now: float) -> None:
         """An answer of tail(), asked after ``wants_tail``."""
         self.known = max(self.known, tail)
+        self._stale, self._heard_at = False, now
         if self.wants_tail:
             flight = self._pending.popleft()
             assert flight.at is not None
@@ -182,7 +256,7 @@ class Appender:
 
     def moved(self, chain: Configuration, now: float) -> None:
         """A majority of the chain before knows ``chain``: go on there."""
-        self.chain, self.stalled, self.heard = chain, False, None
+        self.chain, self.stalled, self.heard, self._sealed = chain, False, None, False
         self.known = max(self.known, chain.start)
         self.outbox.clear()
         self.send_all_again(now)
@@ -193,13 +267,22 @@ class Appender:
         self._resend_at = now + self._resend_s
         self._send_again(0)
 
-    def tick(self, now: float) -> None:
-        late = [flight for flight in self._pending if flight.deadline <= now]
-        for flight in late:
-            self._pending.remove(flight)
-            flight.done(None, Unavailable(0, 0, {}, "the append was not sent: earlier ones were not answered in time"))
-        if self._flights and any(flight.deadline <= now for flight in self._flights.values()):
-            self._give_up(f"the log did not answer in time{self.trouble and '; '}{self.trouble}", now)
+    def tick(self, now: float, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> None:
+        """Let time pass. ``troubles``: why servers cannot be reached, as far as that is known."""
+        if now >= self._look_at:
+            self._end_late(now, troubles)
         if self._flights and now >= self._resend_at:
             self.stalled, self._resend_s = True, min(2 * self._resend_s, RESEND_S_MAX)
             self.send_all_again(now)
+
+    def _end_late(self, now: float, troubles: Mapping[ServerId, str]) -> None:
+        late = [flight for flight in self._pending if flight.deadline <= now]
+        self._pending = deque(flight for flight in self._pending if flight.deadline > now)
+        for flight in late:
+            why = "nobody said in time where the log ends" if self._stale else "earlier ones were not answered in time"
+            flight.done(None, Unavailable(0, 0, {}, f"the append was not sent: {why}"))
+        if any(flight.deadline <= now for flight in self._flights.values()):
+            head = self.chain.server_ids[0]
+            why = SEALED if self._sealed else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"
+            self._give_up(why, now)
+        self._look_at = min((flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf)

@@ -15,6 +15,8 @@ from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_M
 
 def check_batch(entries: Sequence[bytes]) -> None:
     """Raises :class:`BadInput` for what cannot be one append."""
+    if len(entries) == 1 and len(entries[0]) <= ENTRY_BYTES_MAX:
+        return
     if not 1 <= len(entries) <= ENTRIES_MAX:
         raise BadInput(f"an append has 1 to {ENTRIES_MAX} entries, not {len(entries)}; nothing was sent")
     longest, total = max(map(len, entries)), sum(map(len, entries))
@@ -28,7 +30,7 @@ def check_batch(entries: Sequence[bytes]) -> None:
 def follow_on(first: int, records: Sequence[LogRecord]) -> bool:
     """Whether the records are what a head made of them, one after the other from ``first`` on."""
     for record in records:
-        if record.first != first or record.seal != record.checksum():
+        if record.first != first or not record.is_sound:
             return False
         first = record.end
     return True
@@ -132,13 +134,14 @@ class Rows:
         row = self._rows.get(record.client)
         if row is None:
             row = self._rows[record.client] = Row(lowest=record.lowest)
-        row.last = record.number
-        row.places[record.number] = (record.first, record.end)
+        number, first = record.number, record.first
+        row.last = number
+        row.places[number] = (first, first + len(record.entries))
 
     def commit(self, record: LogRecord) -> None:
         """The record stays, so what its client had answers for may go."""
         row = self._rows.get(record.client)
-        if row is not None:
+        if row is not None and record.lowest > row.lowest:
             row.forget_below(record.lowest)
 
     def cut(self, end: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor, latest
-from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable, LogSealed, NotWritten, Superseded, Trimmed, Unavailable
+from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable, LogSealed, NotWritten, Superseded, Trimmed, Unavailable, Uncertain
 from ares.model.identity import NO_DOMAIN, ServerId
 from ares.model.log_messages import (
     FOLLOW_S_MAX,
@@ -22,7 +22,8 @@ from ares.model.log_messages import (
     TrimDone,
 )
 from ares.model.messages import Describe, Description
-from ares.operation.effects import Announce, Gather, Operation, Pause
+from ares.operation.effects import Announce, Gather, Operation, Pause, Report
+from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import agree, announce_successor, gc_config
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
@@ -74,6 +75,7 @@ class LogOperations:
         self.reads_from_tail = reads_from_tail
         self._turn = turn
         self._sealed: Configuration | None = None
+        self._missing: dict[ServerId, str] = {}
 
     # -- evidence -------------------------------------------------------------------------------------------------------
 
@@ -116,9 +118,11 @@ class LogOperations:
             raise
 
     def _say_sealed(self, error: Unavailable) -> None:
-        """At the deadline: raises :class:`LogSealed` if the last look found that."""
+        """At the deadline: raises :class:`LogSealed` if the last look found that, and names the servers that said nothing."""
         if self._sealed is not None:
             raise LogSealed(self._sealed.domain, self._sealed.index) from error
+        if self._missing:
+            raise Unavailable(1, 0, dict(self._missing), error.story) from error
 
     def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
         """A successor is entered when a majority of ``chain`` knows it (R3)."""
@@ -127,23 +131,23 @@ class LogOperations:
 
     # -- reads ----------------------------------------------------------------------------------------------------------
 
-    def read(self, position: int, uncommitted: bool = False) -> Operation[bytes]:
-        """Raises :class:`NotWritten`, :class:`Trimmed`; :class:`BadInput` for what is no position."""
-        reply = yield from self._read(position, 1, uncommitted)
+    def read(self, position: int, uncommitted: bool = False, from_tail: bool | None = None) -> Operation[bytes]:
+        """Raises :class:`NotWritten`, :class:`Trimmed`; :class:`BadInput` for what is no position. ``from_tail``: CR; None: as this client reads."""
+        reply = yield from self._read(position, 1, uncommitted, from_tail)
         return reply.entries[0]
 
-    def read_range(self, first: int, upto: int) -> Operation[list[tuple[int, bytes]]]:
+    def read_range(self, first: int, upto: int, from_tail: bool | None = None) -> Operation[list[tuple[int, bytes]]]:
         """Committed entries from ``first`` on, below ``upto``; fewer if there are no more, or if they are large. Raises what :meth:`read` does."""
         if upto <= first:
             return []
-        reply = yield from self._read(first, min(upto - first, RANGE_MAX), False)
+        reply = yield from self._read(first, min(upto - first, RANGE_MAX), False, from_tail)
         return list(enumerate(reply.entries, first))
 
-    def _read(self, first: int, count: int, uncommitted: bool) -> Operation[LogEntries]:
+    def _read(self, first: int, count: int, uncommitted: bool, from_tail: bool | None) -> Operation[LogEntries]:
         check_position(first)
         tries = 0
         while True:
-            chain, server = self._whom(first, tries)
+            chain, server = self.whom(first, tries, self.reads_from_tail if from_tail is None else from_tail)
             reply: LogEntries | None = yield from self._ask(chain, server, ReadLog, LogEntries, ASK_S, first, count, PIECE_BYTES, uncommitted)
             tries += 1
             if reply is None:
@@ -163,16 +167,18 @@ class LogOperations:
     def _proves_nothing_at(self, position: int, found: Evidence | None) -> bool:
         return found is not None and found.length <= position
 
-    def _whom(self, position: int, tries: int) -> tuple[Configuration, ServerId]:
+    def whom(self, position: int, tries: int, from_tail: bool = False) -> tuple[Configuration, ServerId]:
         """A server that may have the position: of the chain in whose stretch it is first, then of those after it."""
         active = self.view.sequence.active
         holding = [chain for chain in active if chain.start <= position] or active[:1]
         place = active.index(holding[-1])
         last = active[-1]
-        if self.reads_from_tail and place == len(active) - 1 and tries == 0:
+        if from_tail and place == len(active) - 1 and tries == 0:
             return last, last.server_ids[-1]
         chain = active[place + (tries // holding[-1].n) % (len(active) - place)]
-        return chain, chain.server_ids[(self._turn + tries) % chain.n]
+        ids, suspects = chain.server_ids, self.view.readiness.suspects
+        willing = [id for id in ids if id not in suspects] if suspects and tries == 0 else ids
+        return chain, (willing or ids)[(self._turn + tries) % len(willing or ids)]
 
     def _ask(self, chain: Configuration, server: ServerId, request: Any, reply: type, give_up_s: float, *arguments: Any) -> Operation[Any]:
         """The answer of one server, or None if it does not answer; what it names is entered."""
@@ -187,8 +193,10 @@ class LogOperations:
             if not error.needed:  # the time of the whole operation is over
                 self._say_sealed(error)
                 raise
+            self._missing |= error.missing
             yield from self._pause()
             return None
+        self._missing.pop(server, None)
         yield from self._learn(chain, answers[server].successor)
         return answers[server]
 
@@ -222,14 +230,20 @@ class LogOperations:
         """
         check_chain(wished)
         view = self.view
+        yield Report(Progress("read-config"))
         yield from read_config(view)
         target = view.sequence.last_known
         if target == view.sequence.last_finalized:
             target = yield from self._replace(wished)
         while target.servers != wished.servers:
             target = yield from self._replace(wished)
-        yield from announce_successor(view, target)
-        yield from self._finalize(target)
+        try:
+            yield from announce_successor(view, target)
+            yield from self._finalize(target)
+        except Uncertain as error:
+            error.may_have_taken_effect = True
+            error.advice = f"chain {target.index} is decided and takes appends; older entries still move to it: reconfigure again to see the end"
+            raise
         return target
 
     def _replace(self, wished: Configuration) -> Operation[Configuration]:
@@ -244,9 +258,14 @@ class LogOperations:
 
     def _prepare(self, wished: Configuration) -> Operation[None]:
         """There is no way back from a seal: first see that consensus answers, and every server of the new chain."""
-        heard: bool = yield Announce(self.view.sequence.last_finalized)
+        yield Report(Progress("prepare"))
+        why = "it does not answer"
+        try:
+            heard: bool = yield Announce(self.view.sequence.last_finalized, must=True)
+        except ConsensusUnavailable as error:
+            heard, why = False, error.why
         if not heard:
-            raise ConsensusUnavailable("it does not answer, so the log was not sealed")
+            raise ConsensusUnavailable(f"{why}, so the log was not sealed")
         roster = wished.at(NO_DOMAIN, 0)
         answers = yield Gather(roster, Describe, "are you up", needed=roster.n, give_up_s=PREPARE_S, arguments=(True,), reply=Description)
         wrong = [server.id for server in wished.servers if answers[server.id].identity != server.identity or _is_full(answers[server.id])]
@@ -261,6 +280,7 @@ class LogOperations:
             return any(done.successor is not None for done in answers.values())
 
         needed = self._majority(last)
+        yield Report(Progress("seal"))
         answers = yield Gather(
             last, Seal, "seal", needed=needed, settled=settled, patience_s=lambda _: SEAL_PATIENCE_S, arguments=(last.id,), reply=SealDone
         )
@@ -281,7 +301,7 @@ class LogOperations:
 
     def _finalize(self, target: Configuration) -> Operation[None]:
         """When all nodes have everything, or a later chain is finalized, in which case nothing is left to do here."""
-        sequence = self.view.sequence
+        sequence, before = self.view.sequence, -1
         while sequence.last_finalized.index < target.index:
             try:
                 answers = yield Gather(
@@ -294,14 +314,18 @@ class LogOperations:
                 if not error.needed:
                     raise
                 yield from read_config(self.view)
+                yield from self._pause()  # and no progress
                 continue
             yield from self._learn(target, latest([stood.successor for stood in answers.values()]))
+            reached = [stood.upto for stood in answers.values()]
+            yield Report(Progress("fetch", min(reached), 0, target.start))
             if all(stood.complete for stood in list(answers.values())[: self._needed(target)]):
                 yield from announce_successor(self.view, target, Status.FINALIZED)
                 yield Announce(sequence.last_finalized)
                 yield from gc_config(self.view)
             else:
-                yield Pause(STAND_AGAIN_S, retry=False)
+                yield Pause(STAND_AGAIN_S, retry=sum(reached) <= before)
+            before = sum(reached)
 
     def _needed(self, target: Configuration) -> int:
         """All nodes."""
@@ -309,11 +333,12 @@ class LogOperations:
 
 
 class Follower:
-    """Committed entries from ``position`` on, in order, for ever, across configurations."""
+    """Committed entries from ``position`` on, in order, for ever, across configurations. ``heard``: how many answers there were."""
 
     def __init__(self, operations: LogOperations, position: int) -> None:
         check_position(position)
         self.position = position
+        self.heard = 0
         self._operations = operations
         self._turn = operations._turn
         self._empty = 0
@@ -322,9 +347,10 @@ class Follower:
         """The next entries, one at least, and the position of the first. Raises :class:`Trimmed`."""
         operations, view = self._operations, self._operations.view
         while True:
-            chain, server = operations._whom(self.position, self._turn)
+            chain, server = operations.whom(self.position, self._turn)
             ask = operations._ask(chain, server, ReadLog, LogEntries, FOLLOW_S + ASK_S, self.position, count, PIECE_BYTES, False, FOLLOW_S)
             reply: LogEntries | None = yield from ask
+            self.heard += reply is not None
             if reply is not None and reply.entries:
                 first, self._empty = self.position, 0
                 self.position += len(reply.entries)

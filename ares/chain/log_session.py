@@ -1,13 +1,16 @@
 """A client's session for one log: appends (ares/chain/appending.py) and other operations, in one inbox and one outbox. No I/O: ``now`` is given."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from ares.chain.appending import APPEND_CALLS, Appender, Done
 from ares.chain.log_operations import LogOperations
+from ares.chain.quick_reads import READ_CALLS, QuickReads
 from ares.model.configuration import Configuration
-from ares.model.identity import NO_CALL, ClientId, ServerId
-from ares.model.log_messages import Appended
+from ares.model.errors import NotAuthorized, Unavailable, Uncertain
+from ares.model.identity import CallId, ClientId, ServerId
+from ares.model.log_messages import Appended, LogEntries
 from ares.model.messages import AnyMessage, Introduce, Reason, Refused
 from ares.operation.effects import Operation
 from ares.operation.session import Session
@@ -25,13 +28,16 @@ class LogSession:
     one, its asks and hints; operations of ``operations`` are started there.
     """
 
-    def __init__(self, first: Configuration, new_client: Callable[[], ClientId], turn: int = 0, reads_from_tail: bool = False) -> None:
+    def __init__(
+        self, first: Configuration, new_client: Callable[[], ClientId], turn: int = 0, reads_from_tail: bool = False, trust_s: float = inf
+    ) -> None:
         self.session = Session(turn, self._earlier)
         self.view = View(new_client(), first, Switches(), self.session.readiness)
         self.operations = LogOperations(self.view, turn, reads_from_tail)
-        self.appender = Appender(self.view.client, first, new_client)
+        self.appender = Appender(self.view.client, first, new_client, trust_s)
+        self.reads = QuickReads(self.operations, self.session)
         self._introduced: list[ServerId] = []
-        self._tried: dict[ServerId, tuple[bytes, float]] = {}
+        self._introduced_at = 0
         self._refreshing = self._asking_tail = False
         self._refresh_at = 0.0
 
@@ -41,7 +47,18 @@ class LogSession:
 
     @property
     def busy(self) -> bool:
-        return self.session.busy or self.appender.busy
+        return self.session.busy or self.appender.busy or self.reads.busy
+
+    @property
+    def has_orders(self) -> bool:
+        """As :attr:`ares.operation.session.Session.has_orders`."""
+        return bool(self.appender.outbox or self._introduced or self.session.has_orders)
+
+    def close(self, error: Callable[[], Uncertain]) -> None:
+        """End everything with an error of its own."""
+        self.session.close(error)
+        self.appender.close(error)
+        self.reads.close(error)
 
     def append(self, entries: Sequence[bytes], now: float, timeout_s: float, done: Done, at: int | None = None) -> None:
         """See :meth:`ares.chain.appending.Appender.submit`."""
@@ -54,35 +71,45 @@ class LogSession:
         for message in messages:
             if isinstance(message, Appended):
                 self.appender.receive(message, now)
-            elif isinstance(message, Refused) and message.call >= APPEND_CALLS:
-                if message.reason is not Reason.UNKNOWN_CONFIGURATION:
-                    self.appender.trouble = f"{server} refused it: {message.detail}"
-                else:
-                    self._introduce_to(server, now)
-            else:
-                if isinstance(message, Refused) and message.call == NO_CALL:
-                    self.appender.trouble = f"{server} refused it: {message.detail}"
+            elif message.call < READ_CALLS:
                 rest.append(message)
+            elif isinstance(message, LogEntries):
+                self.reads.receive(server, message, now)
+            elif isinstance(message, Refused):
+                self._refused(server, message, now)
         if rest:
             self.session.receive(server, rest, now)
-        if self._introduced:
-            self.appender.send_all_again(now)
         self._see_to_appender(now)
 
-    def _introduce_to(self, server: ServerId, now: float) -> None:
-        """Again only after a while: a server whose disk is full refuses that, too."""
-        chain, until = self._tried.get(server, (b"", 0.0))
-        if server not in self._introduced and (chain != self.appender.chain.id or now >= until):
-            self._tried[server] = (self.appender.chain.id, now + REFRESH_S)
-            self._introduced.append(server)
+    def _refused(self, server: ServerId, refusal: Refused, now: float) -> None:
+        """An append, or a quick read."""
+        if refusal.call < APPEND_CALLS:
+            self.reads.refused(refusal.call, now)
+            return
+        match refusal.reason:
+            case Reason.UNKNOWN_CONFIGURATION if refusal.call > self._introduced_at:  # and of copies that were sent before, nothing new
+                self._introduced_at = self.appender.calls
+                self._introduced.append(server)
+                self.appender.send_all_again(now)
+            case Reason.NOT_AUTHORIZED:
+                self.appender.refused(refusal.call, NotAuthorized(f"{server}: {refusal.detail}", f"append to log {self.view.domain!r}", True), now)
+            case Reason.STORAGE | Reason.BAD_REQUEST:
+                story = f"append to log {self.view.domain!r}"
+                self.appender.refused(refusal.call, Unavailable(1, 0, {server: refusal.detail}, story), now)
+            case _:  # it is not what it was: there may be a newer chain
+                self.appender.stalled = True
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain
         for server in self._introduced:
-            outbox.setdefault(server, []).append(Introduce(NO_CALL, chain, self._earlier(chain)))
+            call = CallId(self.appender.calls)  # a server that cannot keep the log refuses the newest append with it
+            outbox.setdefault(server, []).append(Introduce(call, chain, self._earlier(chain)))
         self._introduced.clear()
+        reads, self.reads.outbox = self.reads.outbox, {}
+        for server, asked in reads.items():
+            outbox.setdefault(server, []).extend(asked)
         appends, self.appender.outbox = self.appender.outbox, []
         if appends:
             outbox.setdefault(chain.server_ids[0], []).extend(appends)
@@ -91,13 +118,15 @@ class LogSession:
     def tick(self, now: float) -> None:
         """Let time pass."""
         self.session.tick(now)
-        self.appender.tick(now)
+        self.appender.tick(now, self.session.troubles)
+        self.reads.tick(now)
         self._see_to_appender(now)
 
     def _see_to_appender(self, now: float) -> None:
         """Look for a newer chain where appends do not go on; ask for the tail for a conditional append."""
         appender, last = self.appender, self.view.sequence.last_known
         if last.index > appender.chain.index:
+            self.session.contacts.extend(last.servers)
             appender.moved(last, now)
         if appender.stalled and not self._refreshing and now >= self._refresh_at:
             self._refreshing, self._refresh_at, appender.stalled = True, now + REFRESH_S, False

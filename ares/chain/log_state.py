@@ -24,10 +24,32 @@ from ares.chain.facts_of_log import (
 )
 from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
-from ares.model.errors import StoreDamaged
+from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogEntries, LogRecord, ReadLog
 from ares.model.messages import Hosted
+
+
+class UnknownChain(BadInput):
+    """A request about a configuration that was not introduced here, or of which this server is no member."""
+
+
+class OtherChain(BadInput):
+    """A chain in the place of another one, or of another cluster."""
+
+
+class NotInChain(BadInput):
+    """None of the chains that were introduced names this server."""
+
+
+def check_one_log(chains: Sequence[Configuration]) -> None:
+    """Raises :class:`BadInput` for what are not chains of one log, one after the other."""
+    for chain in chains:
+        chain.check_bounds()
+        if chain.dap != "chain" or chain.index < 0 or chain.domain != chains[0].domain:
+            raise BadInput("the chains of one log are introduced together, in their order")
+    if any(other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)):
+        raise BadInput("the chains of one log are introduced without gaps, and none starts before the one before it")
 
 
 class LogState:

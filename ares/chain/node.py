@@ -13,9 +13,9 @@ from typing import Any
 from ares.chain.entries import Entries, MemoryEntries, check_batch, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
-from ares.chain.log_state import LogState
+from ares.chain.log_state import LogState, NotInChain, OtherChain, UnknownChain, check_one_log
 from ares.chain.rows_below import RowBelow, RowLooks
-from ares.chain.stretch import Held, Sender, Stretch
+from ares.chain.stretch import DIRTY_S, HELD_MAX, Held, Sender, Stretch
 from ares.model.configuration import POSITION_MAX, Configuration, ConflictingSuccessor, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
@@ -44,19 +44,20 @@ from ares.model.log_messages import (
     Stood,
     Trim,
     TrimDone,
+    seal_of,
 )
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
 
 RESEND_S = 0.2
-DIRTY_S = 1.0
-"""How long a dirty read waits for the tail."""
 
-HELD_MAX = 1000
-"""Reads that wait at once; one more is answered with what there is."""
-
-
-class UnknownChain(BadInput):
-    """A request about a configuration that was not introduced here, or of which this server is no member."""
+_REASONS = {
+    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
+    UnknownChain: Reason.UNKNOWN_CONFIGURATION,
+    OtherChain: Reason.OTHER_CLUSTER,
+    NotInChain: Reason.NOT_A_MEMBER,
+    BadInput: Reason.BAD_REQUEST,
+}
+_REFUSED = tuple(_REASONS)
 
 
 class LogNode:
@@ -80,6 +81,7 @@ class LogNode:
         self._facts: list[LogFact] = []
         self._outbox: list[tuple[Sender, AnyMessage]] = []
         self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
+        self._taking: tuple[Stretch, list[LogRecord]] | None = None
         self._unsynced: deque[tuple[int, Stretch, int]] = deque()
         self._trims_unsynced: deque[tuple[int, int]] = deque()
         self._trimmed_durably = 0
@@ -118,16 +120,13 @@ class LogNode:
             return
         try:
             handler(sender, message)
-        except ConflictingSuccessor as error:
-            self._refuse(sender, message.call, Reason.CONFLICTING_SUCCESSOR, str(error))
-        except UnknownChain as error:
-            self._refuse(sender, message.call, Reason.UNKNOWN_CONFIGURATION, str(error))
-        except BadInput as error:
-            self._refuse(sender, message.call, Reason.BAD_REQUEST, str(error))
+        except _REFUSED as error:
+            reason = next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
+            self._refuse(sender, message.call, reason, str(error))
 
     @property
     def has_output(self) -> bool:
-        return bool(self._facts or self._outbox)
+        return bool(self._facts or self._taking or self._outbox)
 
     @property
     def waiting(self) -> list[Append]:
@@ -142,8 +141,8 @@ class LogNode:
 
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""
-        facts, self._facts = self._facts, []
-        outbox, self._outbox = self._outbox, []
+        self._end_taking()
+        facts, outbox, self._facts, self._outbox = self._facts, self._outbox, [], []
         return facts, outbox
 
     def stored(self, count: int, now: float) -> None:
@@ -208,6 +207,7 @@ class LogNode:
             self._outbox.append((to, message))
 
     def _record(self, fact: LogFact) -> None:
+        self._end_taking()
         self._facts.append(fact)
         self.told += 1
         self.state.apply(fact)
@@ -233,6 +233,10 @@ class LogNode:
         check_batch(request.entries)
         if not stretch.is_head or request.number < request.lowest or stretch.length > POSITION_MAX - len(request.entries):
             raise BadInput("an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1")
+        row = stretch.rows.get(request.client)
+        if row is not None and request.number == row.last + 1 and request.at is None and stretch.live:
+            self._take(stretch, sender, request)  # what follows comes to the same
+            return
         nothing = RowBelow(0, {}, request.since >= stretch.start, False, self.state.trimmed, stretch.configuration.index - 1)
         self._append_found(stretch, sender, request, nothing)
 
@@ -287,14 +291,26 @@ class LogNode:
         return max(last + 1, request.lowest)
 
     def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
-        record = LogRecord(stretch.length, request.client, request.number, request.lowest, request.entries)
-        record = LogRecord(record.first, record.client, record.number, record.lowest, record.entries, record.checksum())
-        self._await(stretch, sender, request, record.first, record.end)
-        self._take_records(stretch, (record,))
+        first, client, number, lowest, entries = stretch.length, request.client, request.number, request.lowest, request.entries
+        self._await(stretch, sender, request, first, first + len(entries))
+        self._take_records(stretch, (LogRecord(first, client, number, lowest, entries, seal_of(first, client, number, lowest, entries)),))
 
     def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
-        self._record(RecordsTaken(stretch.configuration.id, tuple(records)))
-        self._unsynced.append((self.told, stretch, stretch.length))
+        """They become durable together with those that were taken just before, as one fact."""
+        if self._taking is None or self._taking[0] is not stretch:
+            self._end_taking()
+            self.told += 1
+            self._taking = stretch, []
+        self._taking[1].extend(records)
+        for record in records:
+            stretch.take(record)
+
+    def _end_taking(self) -> None:
+        if self._taking is not None:
+            stretch, records = self._taking
+            self._taking = None
+            self._facts.append(RecordsTaken(stretch.configuration.id, tuple(records)))
+            self._unsynced.append((self.told, stretch, stretch.length))
 
     def _answer_repetition(self, stretch: Stretch, sender: Sender, request: Append, place: tuple[int, int]) -> None:
         first, end = place
@@ -439,10 +455,10 @@ class LogNode:
             raise BadInput("a trim goes to the head")
         if done or not stretch.live or request.upto > stretch.committed:
             self._send(sender, TrimDone(request.call, done, stretch.committed, stretch.successor), stretch.pointed)
-            return
-        stretch.trims = [pair for pair in stretch.trims if pair[0] != sender] + [(sender, request)]
-        if request.upto > self.state.trimmed:
-            self._record_trim(request.upto)
+        else:
+            stretch.trims = [pair for pair in stretch.trims if pair[0] != sender] + [(sender, request)]
+            if request.upto > self.state.trimmed:
+                self._record_trim(request.upto)
 
     def _trimmed_behind(self, stretch: Stretch) -> int:
         """What is trimmed durably here and at every node behind, as far as that is known."""
@@ -465,20 +481,13 @@ class LogNode:
     def introduce(self, sender: Sender, request: Introduce) -> None:
         """A chain, with those of its log that come before it. Who hears of c' knows the successor of c."""
         chains = [*request.earlier, request.configuration]
+        check_one_log(chains)
         for chain in chains:
-            chain.check_bounds()
             known = self.state.chains.get(chain.index)
-            if chain.dap != "chain" or chain.index < 0 or chain.domain != request.configuration.domain:
-                raise BadInput("the chains of one log are introduced together, in their order")
             if (known is not None and known.id != chain.id) or chain.cluster_id != request.configuration.cluster_id:
-                self._refuse(sender, request.call, Reason.OTHER_CLUSTER, f"index {chain.index} of this log is another chain here")
-                return
-        if any(other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)):
-            raise BadInput("the chains of one log are introduced without gaps, and none starts before the one before it")
+                raise OtherChain(f"index {chain.index} of this log is another chain here")
         if not any(self.state.is_member(chain) for chain in chains):
-            why = f"{self.server} is not in {request.configuration.describe()} under this identity"
-            self._refuse(sender, request.call, Reason.NOT_A_MEMBER, why)
-            return
+            raise NotInChain(f"{self.server} is not in {request.configuration.describe()} under this identity")
         for one, other in pairwise([*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]):
             if one.id in self.state.stretches:
                 self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))

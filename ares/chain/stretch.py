@@ -12,6 +12,12 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import PIECE_BYTES, Append, Appended, LogRecord, ReadLog, Trim
 
+DIRTY_S = 1.0
+"""How long a dirty read waits for the tail."""
+
+HELD_MAX = 1000
+"""Reads that wait at once; one more is answered with what there is."""
+
 Sender = Hashable
 """Whoever is to be answered: a client as the transport names it, or the id of a server."""
 

@@ -8,16 +8,22 @@ from ares.cli.local.cluster_commands import Dap
 from ares.cli.options import Common, with_manager
 from ares.cli.status_command import domain_names, is_of_file
 from ares.cli.terminal import printable, progress_bar, size
-from ares.model.configuration import DELTA_DEFAULT, Configuration
+from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
 from ares.model.errors import AresError, BadInput, ConfigurationRefused, ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN, shown
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
+    from ares.client.shared_log import Log
     from ares.client.store import ObjectStore
+    from ares.reconfig.mover import Progress
     from ares.reconfig.reconfigure import Reconfigured
 
 DapOption = Annotated[Dap | None, typer.Option("--dap", help="Replicate values (abd) or erasure-code them (ec).", show_default=False)]
+AnyDap = Annotated[
+    Algorithm | None,
+    typer.Option("--dap", help="Replicate values (abd), erasure-code them (ec), or, for a log, a chain (chain).", show_default=False),
+]
 K = Annotated[int | None, typer.Option("--k", help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")]
 Delta = Annotated[int | None, typer.Option("--delta", help="With ec: how many writers at once. Default: 8.")]
 Servers = Annotated[str | None, typer.Option("--servers", metavar="s0,s1,...", help="The ids of the servers, with commas.", show_default=False)]
@@ -44,9 +50,12 @@ def create(
     servers: Servers = None,
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
-    """Make a domain: a set of objects with a configuration of its own. Without options: the configuration that `default` has."""
+    """Make a domain: a set of objects with a configuration of its own. Without options: the configuration that `default` has.
+
+    A log is made by `ares-cli log create`.
+    """
     given = (dap, k, delta, servers) != (None, None, None, None)
-    wished = _wished(common, dap, k, delta, servers, allow_no_faults) if given else None
+    wished = wished_configuration(common, dap, k, delta, servers, allow_no_faults) if given else None
 
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
         store, created = await manager.create_domain(name, wished or await manager.current())
@@ -55,7 +64,7 @@ def create(
     configuration, created = with_manager(common, use)
     if not created:
         raise DomainExists(f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that")
-    common.report(_described(name, configuration), f"domain {printable(name)}: {configuration.describe()}")
+    common.report(described(name, configuration), f"domain {printable(name)}: {configuration.describe()}")
 
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
@@ -64,21 +73,23 @@ def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List t
     async def use(manager: "Manager") -> tuple[list[tuple[str, Configuration]], int]:
         names = await domain_names(manager)
         wanted = [name for name in names if every or not is_of_file(name)]
-        return [(name, await (await manager.domain(name)).current()) for name in wanted], len(names) - len(wanted)
+        return [(name, await (await manager.domain_or_log(name)).current()) for name in wanted], len(names) - len(wanted)
 
     found, counted = with_manager(common, use)
     width = max(len(printable(name)) for name, _ in found)
     lines = [f"{printable(name):{width}}  {configuration.describe()}" for name, configuration in found]
     if counted:
         lines.append(f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files")
-    common.report({"domains": [_described(name, configuration) for name, configuration in found], "files": counted}, "\n".join(lines))
+    common.report({"domains": [described(name, configuration) for name, configuration in found], "files": counted}, "\n".join(lines))
 
 
 def reconfig(
     common: Common,
     domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help=_DOMAIN_HELP, show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Move every domain, those of files included, one after the other.")] = False,
-    dap: DapOption = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Move every domain, those of files included, one after the other; logs where --dap chain is said.")
+    ] = False,
+    dap: AnyDap = None,
     k: K = None,
     delta: Delta = None,
     servers: Servers = None,
@@ -91,17 +102,23 @@ def reconfig(
 ) -> None:
     """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
 
+    A log (`ares-cli log create`) is moved to another chain, --dap chain; appends wait for a moment.
+
     Nothing is done where that is the configuration already. A server that lost its memory is another one, and is taken in. Objects that cannot be
     decoded stop neither the others nor, with --all, other domains; but without --skip-undecodable the move is not final, and the exit status is 1.
     """
     if every and domain is not None:
         raise BadInput("--domain and --all exclude each other")
-    wished = _wished(common, dap, k, delta, servers, allow_no_faults)
+    wished = wished_configuration(common, dap, k, delta, servers, allow_no_faults)
     outcomes: list[dict[str, Any]] = []
     stuck: list[ObjectsStuck] = []
 
     async def use(manager: "Manager") -> None:
-        stores = [store async for store in manager.domains()] if every else [await manager.domain(domain or DEFAULT_DOMAIN)]
+        stores = (
+            [await manager.domain_or_log(domain or DEFAULT_DOMAIN)]
+            if not every
+            else [store async for store in manager.domains() if (store.configuration.dap == "chain") == (dap == "chain")]
+        )
         for store in stores:
             try:
                 outcomes.append(await _move(common, store, await manager.identified(wished), dry_run, anyway, skip_undecodable))
@@ -119,52 +136,70 @@ def reconfig(
         raise typer.Exit(1)
 
 
-def _wished(common: Common, dap: Dap | None, k: int | None, delta: int | None, servers: str | None, allow_no_faults: bool) -> Configuration:
+def wished_configuration(
+    common: Common, dap: Algorithm | None, k: int | None, delta: int | None, servers: str | None, allow_no_faults: bool
+) -> Configuration:
     """The configuration that the options name, with the servers' addresses of the cluster file. Raises :class:`BadInput`."""
     from ares.cluster.cluster_file import largest_k
 
     book = common.settings().book()
     if dap is None:
-        raise BadInput("--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them")
-    if servers is None:
-        raise BadInput("--servers is missing: name the servers, for example --servers s0,s1,s2")
-    names = [name.strip() for name in servers.split(",")]
-    if not all(names):
-        raise BadInput(f"--servers takes ids with one comma between two of them, not {servers!r}")
+        raise BadInput("--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them; a log takes --dap chain")
+    names = named_servers(servers)
     try:
         if dap == "ec":
             k = largest_k(len(names)) if k is None else k
             wished = Configuration.ec(names, k, DELTA_DEFAULT if delta is None else delta, allow_no_faults=allow_no_faults)
         elif (k, delta) == (None, None):
-            wished = Configuration.abd(names, allow_no_faults=allow_no_faults)
+            wished = (Configuration.abd if dap == "abd" else Configuration.chain)(names, allow_no_faults=allow_no_faults)
         else:
-            raise BadInput("--k and --delta belong to --dap ec: ABD replicates whole values")
+            raise BadInput(f"--k and --delta belong to --dap ec: {dap} replicates what it holds")
         return wished.resolved(book)
     except ConfigurationRefused as error:
         raise BadInput(str(error)) from error
 
 
-async def _move(common: Common, store: "ObjectStore", wished: Configuration, dry_run: bool, anyway: bool, skip: bool) -> dict[str, Any]:
+def named_servers(servers: str | None) -> list[str]:
+    """The ids of --servers. Raises :class:`BadInput`."""
+    if servers is None:
+        raise BadInput("--servers is missing: name the servers, for example --servers s0,s1,s2")
+    names = [name.strip() for name in servers.split(",")]
+    if not all(names):
+        raise BadInput(f"--servers takes ids with one comma between two of them, not {servers!r}")
+    return names
+
+
+async def _move(common: Common, store: "ObjectStore | Log", wished: Configuration, dry_run: bool, anyway: bool, skip: bool) -> dict[str, Any]:
+    from ares.client.shared_log import Log
     from ares.reconfig.reconfigure import Reconfigured
 
     before = await store.current()
+    if (before.dap == "chain") != (wished.dap == "chain"):
+        what = "a log, whose configurations are chains: --dap chain" if before.dap == "chain" else "no log: --dap abd or --dap ec"
+        raise ConfigurationRefused(f"domain {store.name!r} is {what}. Nothing was changed")
 
     def say(text: str) -> None:
         if not common.json:  # which has one object at the end and nothing before
             typer.echo(text)
 
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
-    outcome = {"domain": store.name, "before": _described(store.name, before), "wished": _described(store.name, wished)}
-    if before.same_content(wished) and not store.pending and not anyway:
+    outcome = {"domain": store.name, "before": described(store.name, before), "wished": described(store.name, wished)}
+    same = before.servers == wished.servers if before.dap == wished.dap == "chain" else before.same_content(wished)
+    if same and not store.pending and not anyway:
         say("  nothing to do: that is the configuration (--anyway moves all the same)")
         return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
     if dry_run:
         say("  nothing was changed (--dry-run)")
         return outcome
     with progress_bar("read-config") as show:
-        result = await store.reconfigure(
-            wished, progress=lambda now: show(now.stage, now.moved + now.skipped, now.total, size(now.bytes)), skip_undecodable=skip
-        )
+
+        def told(now: "Progress") -> None:
+            show(now.stage, now.moved + now.skipped, now.total, size(now.bytes) if wished.dap != "chain" else "entries")
+
+        if isinstance(store, Log):
+            result = await store.reconfigure(wished, progress=told)
+        else:
+            result = await store.reconfigure(wished, progress=told, skip_undecodable=skip)
     say(_told(result))
     return outcome | _result(result)
 
@@ -172,7 +207,7 @@ async def _move(common: Common, store: "ObjectStore", wished: Configuration, dry
 def _result(result: "Reconfigured") -> dict[str, Any]:
     return {
         "ours": result.ours,
-        "after": _described(result.configuration.domain, result.configuration),
+        "after": described(result.configuration.domain, result.configuration),
         "moved": result.moved,
         "skipped": result.skipped,
         "bytes": result.bytes,
@@ -184,6 +219,8 @@ def _result(result: "Reconfigured") -> dict[str, Any]:
 
 def _told(result: "Reconfigured") -> str:
     there = f", {result.skipped} were there already" if result.skipped else ""
+    if result.configuration.dap == "chain":
+        return f"  done: chain {result.configuration.index} takes appends from position {result.configuration.start} on, and has all before"
     lines = [f"  done: {result.moved} objects moved ({size(result.bytes)}){there}; index {result.configuration.index}"]
     if not result.ours:
         what = f"{result.configuration.describe()} is in force now"
@@ -198,8 +235,8 @@ def _told(result: "Reconfigured") -> str:
     return "\n".join(lines)
 
 
-def _described(domain: str, configuration: Configuration) -> dict[str, Any]:
-    """``index`` is -1 for a configuration that has no place in the sequence yet."""
+def described(domain: str, configuration: Configuration) -> dict[str, Any]:
+    """A configuration of ``domain``, as JSON has it. ``index`` is -1 for a configuration that has no place in the sequence yet."""
     return {
         "domain": domain,
         "configuration": configuration.describe(),

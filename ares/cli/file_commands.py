@@ -447,10 +447,13 @@ def collect(
     wanted = FILE_DOMAINS + name if name is not None else domain
 
     async def use(manager: "Manager") -> dict[str, int]:
+        from ares.client.store import ObjectStore
         from ares.fragment.collect import fm_collect
 
         collected: dict[str, int] = {}
         for store in [await manager.domain(wanted)] if wanted is not None else [store async for store in manager.domains()]:
+            if not isinstance(store, ObjectStore):  # a log has no blocks
+                continue
             operation = f"collection of {store.name!r}"
             collected[store.name] = await store.run_on_blocks(lambda blocks: fm_collect(blocks, int(time.time()), grace_s), operation)
         return collected

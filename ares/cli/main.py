@@ -23,6 +23,7 @@ from ares.cli import (
     file_commands,
     history_command,
     keys_commands,
+    log_commands,
     object_commands,
     status_command,
     torture_command,
@@ -89,6 +90,13 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "domain create": (domain_commands.create, "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4", ALL),
     "domain ls": (domain_commands.ls, "", ALL),
     "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
+    "log create": (log_commands.create, "events --servers s0,s1,s2", ALL),
+    "log append": (log_commands.append, "events --lines access.log", ALL),
+    "log read": (log_commands.read, "events 0 --to 10", ALL),
+    "log tail": (log_commands.tail, "events", ALL),
+    "log follow": (log_commands.follow, "events --from 17", ALL),
+    "log trim": (log_commands.trim, "events 100", ALL),
+    "log stat": (log_commands.stat, "events", ALL),
     "keys new": (keys_commands.new, "backup --role read", _KEYS),
     "keys list": (keys_commands.list_, "", _KEYS),
     "keys revoke": (keys_commands.revoke, "backup", _KEYS),
@@ -118,6 +126,7 @@ class _Traces(TyperGroup):
 
 _GROUPS = {
     "domain": typer.Typer(help="Make and list domains, sets of objects with a configuration.", rich_markup_mode=None),
+    "log": typer.Typer(help="Append to, read and follow shared logs: totally ordered entries, kept by chains of servers.", rich_markup_mode=None),
     "trace": typer.Typer(
         cls=_Traces, help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).", rich_markup_mode=None
     ),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ares.client.manager import ClusterStatus, Manager
-    from ares.client.store import ObjectStore
+    from ares.client.store import Domain
     from ares.cluster.settings import Settings
 
 PROBE_S = 3.0
@@ -68,12 +68,15 @@ class Standing(Struct, frozen=True):
         absent = ", ".join(f"{server} {_WORDS.get(why, 'is down')}" for server, why in sorted(self.missing.items()))
         tail = f": {absent}" if absent else ""
         finalized = self.active[0]
-        shape = f"EC {finalized.n}/{finalized.k}" if finalized.dap == "ec" else f"ABD {finalized.n}"
+        shape = f"EC {finalized.n}/{finalized.k}" if finalized.dap == "ec" else f"{finalized.dap} {finalized.n}".replace("abd", "ABD")
         head = f"{printable(self.domain)}: {shape}"
         if self.reading < 0:
             return f"{head}, NO QUORUM, {-self.reading} more of its servers must answer{tail}"
         if self.trouble:
             return f"{head}, NO ANSWER: {self.trouble}"
+        if self.margin < 0 and self.active[-1].dap == "chain":
+            back = "until they are back, or `ares-cli reconfig` makes a chain without them"
+            return f"{head}, NO APPENDS{tail}, {back}; reads go on"
         if self.margin < 0:
             return f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go on{tail}"
         return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}"
@@ -120,7 +123,7 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
         known.note(store.configuration, True)
     for unheard in sorted(others - known.domains):
         with contextlib.suppress(AresError):  # then its entry cannot be read, which is told of `default`
-            known.note((await manager.domain(unheard, timeout_s=PROBE_S)).configuration, True)
+            known.note((await manager.domain_or_log(unheard, timeout_s=PROBE_S)).configuration, True)
     active = {domain: known.active(domain) for domain in [manager.name, *sorted(known.domains - {manager.name})]}
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
@@ -150,6 +153,8 @@ def standing_of(
         missing |= dict.fromkeys(sorted(lacking_room), FULL)
         reading.append(configuration.n - len(absent) - configuration.quorum_size)
         margins.append(reading[-1] - len(lacking_room))
+        if configuration.dap == "chain" and configuration is active[-1] and (absent or lacking_room):
+            margins[-1] = -len(absent | lacking_room)  # a chain takes appends when all of it is there
     return Standing(active[0].domain, active, missing, min(margins), min(reading), trouble, list(left))
 
 
@@ -196,22 +201,22 @@ class Known:
         return [seen[index] for index in sorted(seen) if index >= self._finalized.get(domain, 0)]
 
 
-async def _probe(manager: "Manager", every: bool) -> "tuple[list[ObjectStore], dict[DomainName, str], set[DomainName]]":
+async def _probe(manager: "Manager", every: bool) -> "tuple[list[Domain], dict[DomainName, str], set[DomainName]]":
     """The domains that can be found, each at its last configuration that answers; what those said that do not; and the domains not asked."""
-    stores: list[ObjectStore] = [manager]
+    stores: list[Domain] = [manager]
     troubles = {}
     others: set[DomainName] = set()
     try:
         for name in (await domain_names(manager, PROBE_S))[1:]:
             if every or not is_of_file(name):
-                stores.append(await manager.domain(name, timeout_s=PROBE_S))
+                stores.append(await manager.domain_or_log(name, timeout_s=PROBE_S))
             else:
                 others.add(DomainName(name))
     except AresError as error:
         troubles[manager.name] = str(error)
     turn = asyncio.Semaphore(PROBES_AT_ONCE)
 
-    async def ask(store: "ObjectStore") -> None:
+    async def ask(store: "Domain") -> None:
         async with turn:
             try:
                 await store.current(timeout_s=PROBE_S)

@@ -12,9 +12,9 @@ import functools
 import inspect
 import queue
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
@@ -117,7 +117,7 @@ class Blocking:
         def here(*arguments: Any, **named: Any) -> Any:
             if inspect.isasyncgenfunction(method):
                 return self._iterating(method(*arguments, **named))
-            if not inspect.iscoroutinefunction(method):
+            if not _is_awaited(method):
                 return self._handed_out(method(*arguments, **named))
             callbacks: queue.SimpleQueue[Any] = queue.SimpleQueue()
             deferred = {name: _deferred(value, callbacks) if callable(value) else value for name, value in named.items()}
@@ -125,9 +125,14 @@ class Blocking:
 
         return here
 
-    def _iterating(self, iterator: AsyncIterator[Any]) -> Iterator[Any]:
-        while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
-            yield self._handed_out(item)
+    def _iterating(self, iterator: AsyncGenerator[Any, None]) -> Iterator[Any]:
+        try:
+            while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
+                yield self._handed_out(item)
+        except GeneratorExit:  # nobody wants the rest: nor what is read ahead of it
+            if self._loop.runs:
+                self._loop.wait(iterator.aclose)
+            raise
 
     def _handed_out(self, result: Any) -> Any:
         if type(result) is tuple:
@@ -165,6 +170,11 @@ class BlockingManager(Blocking):
                 self._loop.wait(self._target.close)
             finally:
                 self._loop.stop()
+
+
+def _is_awaited(method: Callable[..., Any]) -> bool:
+    """Whether what it returns is awaited: a coroutine, or a future (of an append to a log, for example)."""
+    return inspect.iscoroutinefunction(method) or get_origin(inspect.get_annotations(method).get("return")) is asyncio.Future
 
 
 @functools.cache

@@ -40,7 +40,7 @@ class Connecting:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Manager:
-        self._manager = manager_of(self._settings, connections_of(self._settings), consensus_of(self._settings), tracer=self._tracer)
+        self._manager = manager_of(self._settings, lambda: connections_of(self._settings), consensus_of(self._settings), tracer=self._tracer)
         return self._manager
 
     async def __aexit__(self, *_: object) -> None:
@@ -50,7 +50,7 @@ class Connecting:
 
 def manager_of(
     settings: Settings,
-    connections: Connections,
+    connect: Callable[[], Connections],
     consensus: Consensus,
     switches: Switches | None = None,
     tracer: Tracer | None = None,
@@ -59,7 +59,7 @@ def manager_of(
     """A client of this cluster under a new id. Call it on the event loop.
 
     ``switches``: other ones than the cluster file's. ``tracer``: another one than the cluster file and the environment ask for, which is called
-    ``service``. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
+    ``service``. ``connect``: makes connections. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
     """
     client = settings.client
     switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
@@ -67,7 +67,7 @@ def manager_of(
     if tracer is None:
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log)
-    return Manager(connections, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer)
+    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer)
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:

@@ -3,30 +3,37 @@
 Each client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
 """
 
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from ares.chain.log_operations import check_chain
+from ares.chain.log_session import LogSession
 from ares.client.file import File
 from ares.client.runner import Runner
+from ares.client.shared_log import Log, Reads
 from ares.client.store import ObjectStore, checked_prefix
 from ares.consensus.port import Consensus
 from ares.dap.coding import MakeCoding, coding_for
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
-from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, ObjectNotFound, Uncertain
+from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, LogNotFound, ObjectNotFound, Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, ClientId, DomainName, ObjectName, ServerId, is_domain_name
 from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
 from ares.objects.survey import describe_servers
+from ares.operation.effects import Announce, Operation
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
 from ares.tracing.tracer import Tracer
 
 DESCRIBE_S = 1.0
+TRUST_S = 10.0
+"""A client of a log that heard nothing of it for so long asks where it ends before it appends."""
 
 
 class ClusterStatus(Struct, frozen=True):
@@ -41,12 +48,13 @@ class Manager(ObjectStore):
     """Use as ``async with``; see :func:`ares.connect`.
 
     ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
-    cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager.
+    cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager. ``connect``: makes connections; each
+    log has its own.
     """
 
     def __init__(
         self,
-        connections: Connections,
+        connect: Callable[[], Connections],
         consensus: Consensus,
         initial: Configuration,
         book: Mapping[ServerId, Server],
@@ -56,10 +64,13 @@ class Manager(ObjectStore):
         decided: Callable[[Configuration], bool] | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        runner = Runner(client, connections, consensus, tracer)
+        runner = Runner(client, connect(), consensus, tracer)
         self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
         runner.learn(list(book.values()))
+        self._connect = connect
         self._consensus = consensus
+        self._tracer = tracer
+        self._logs: dict[DomainName, tuple[Runner, LogSession]] = {}
         self._book = dict(book)
         self._client = client
         self._switches = switches
@@ -75,18 +86,43 @@ class Manager(ObjectStore):
 
     async def close(self) -> None:
         """End what is under way with :class:`ares.model.errors.ConnectionClosed`, and close every connection."""
+        for runner, _ in self._logs.values():
+            await runner.stop()
         await self._runner.close()
 
     async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
-        """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`."""
-        domain = _checked_domain(name)
-        found = self._domains.get(domain) or await self._recorded(domain, timeout_s)
-        if found is not None:
-            return found
+        """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`.
+
+        Raises :class:`BadInput` for a log.
+        """
         if create is None:
+            return _objects(await self.domain_or_log(name, timeout_s=timeout_s))
+        domain = _checked_domain(name)
+        known = self._domains.get(domain)
+        return known if known is not None else (await self.create_domain(name, create, timeout_s=timeout_s))[0]
+
+    async def log(self, name: str, create: Configuration | None = None, *, reads: Reads = "craq", timeout_s: float | None = None) -> Log:
+        """The log ``name``. If it was never created: created with ``create``, a chain, if that is given, else :class:`LogNotFound`.
+
+        ``reads``: who answers reads unless a call says otherwise. Raises :class:`BadInput` for a domain that holds objects.
+        """
+        if create is None:
+            try:
+                return _log(await self.domain_or_log(name, reads=reads, timeout_s=timeout_s))
+            except DomainNotFound:
+                raise LogNotFound(name) from None
+        return (await self.create_log(name, create, reads=reads, timeout_s=timeout_s))[0]
+
+    async def domain_or_log(self, name: str, *, reads: Reads = "craq", timeout_s: float | None = None) -> "ObjectStore | Log":
+        """What has that name, whatever it is. Raises :class:`DomainNotFound`."""
+        domain = _checked_domain(name)
+        if domain in self._domains:
+            return self._domains[domain]
+        known = self._logs.get(domain)
+        first = known[1].view.sequence.last_finalized if known is not None else await self._recorded(domain, timeout_s)
+        if first is None:
             raise DomainNotFound(name)
-        store, _ = await self.create_domain(name, create, timeout_s=timeout_s)
-        return store
+        return self._opened(first, reads)
 
     async def create_domain(
         self, name: str, configuration: Configuration | None = None, *, timeout_s: float | None = None
@@ -95,22 +131,38 @@ class Manager(ObjectStore):
 
         Creators that race, and later ones, get the domain as it was created first. Raises :class:`ares.ConsensusUnavailable`.
         """
+        if isinstance(configuration, Configuration) and configuration.dap == "chain":
+            raise BadInput(f"a chain makes a log: store.log({name!r}, create=...), or `ares-cli log create`; nothing was changed")
+        first, created = await self._created(name, configuration, timeout_s)
+        return _objects(self._opened(first)), created
+
+    async def create_log(self, name: str, configuration: Configuration, *, reads: Reads = "craq", timeout_s: float | None = None) -> tuple[Log, bool]:
+        """As :meth:`create_domain`, of a log."""
+        if isinstance(configuration, Configuration):
+            check_chain(configuration)
+        if isinstance(name, str) and name.startswith(FILE_DOMAINS):
+            raise BadInput(f"names that begin with {FILE_DOMAINS} are those of files, and no log is called {name!r}; nothing was changed")
+        first, created = await self._created(name, configuration, timeout_s)
+        return _log(self._opened(first, reads)), created
+
+    async def _created(self, name: str, configuration: Configuration | None, timeout_s: float | None) -> tuple[Configuration, bool]:
+        """What the domain begins with, and whether that was just decided as it was wished."""
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
-            raise BadInput("the domain 'default' is there from the beginning")
+            raise BadInput("the domain 'default' is there from the beginning, and holds objects")
         timeout = self._timeout(timeout_s)
         found = await self._recorded(domain, timeout)
         if found is not None:
             return found, False
         wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
-        decided = await self._runner.run(agree(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
+        first = await self._runner.run(_begin(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
         try:
-            await self.write_named(_entry(domain), msgspec.msgpack.encode(decided.configuration), timeout)
+            await self.write_named(_entry(domain), msgspec.msgpack.encode(first), timeout)
         except Uncertain as error:
             error.may_have_taken_effect = True
-            error.advice = f"what domain {name!r} begins with is decided ({decided.configuration.describe()}), and creating it again completes it"
+            error.advice = f"what domain {name!r} begins with is decided ({first.describe()}), and creating it again completes it"
             raise
-        return self._opened(decided.configuration), decided.configuration.same_content(wished)
+        return first, first.same_content(wished)
 
     def file(self, name: str, *, create: Configuration | None = None, atomic: bool = False, sizes: Sizes | None = None) -> File:
         """The file ``name``, a domain of its own called ``file/NAME``; see :class:`ares.File`.
@@ -141,11 +193,11 @@ class Manager(ObjectStore):
             names.extend(await store.files(timeout_s=timeout_s))
         return names
 
-    async def domains(self, *, timeout_s: float | None = None) -> AsyncIterator[ObjectStore]:
-        """Every domain: `default`, then the others by name."""
+    async def domains(self, *, timeout_s: float | None = None) -> "AsyncIterator[ObjectStore | Log]":
+        """Every domain, logs (:class:`ares.Log`) among them: `default`, then the others by name."""
         yield self
         async for name in self.list_named(DIRECTORY, timeout_s):
-            yield await self.domain(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
+            yield await self.domain_or_log(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
 
     async def reconfigure(
         self,
@@ -157,8 +209,13 @@ class Manager(ObjectStore):
         bytes_per_s: float | None = None,
         skip_undecodable: bool = False,
     ) -> Reconfigured:
-        """:meth:`ObjectStore.reconfigure`, of any domain."""
-        move = super().reconfigure if domain == DEFAULT_DOMAIN else (await self.domain(domain, timeout_s=timeout_s)).reconfigure
+        """:meth:`ObjectStore.reconfigure`, of any domain, or :meth:`ares.Log.reconfigure`."""
+        found = self if domain == DEFAULT_DOMAIN else await self.domain_or_log(domain, timeout_s=timeout_s)
+        if isinstance(found, Log):
+            if bytes_per_s is not None or skip_undecodable:
+                raise BadInput(f"{domain!r} is a log: bytes_per_s and skip_undecodable are for domains that hold objects; nothing was changed")
+            return await found.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
+        move = super().reconfigure if found is self else found.reconfigure
         return await move(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable)
 
     async def status(self) -> ClusterStatus:
@@ -182,7 +239,9 @@ class Manager(ObjectStore):
         Raises :class:`BadInput` for servers nobody knows, :class:`ConfigurationRefused` when one does not answer: it could not take part.
         """
         if not isinstance(configuration, Configuration):
-            raise BadInput(f"a configuration is made by Configuration.abd or Configuration.ec; {type(configuration).__name__} is none")
+            raise BadInput(
+                f"a configuration is made by Configuration.abd, Configuration.ec or Configuration.chain; {type(configuration).__name__} is none"
+            )
         resolved = configuration.resolved(self._book)
         described = await self.describe(list(resolved.servers), brief=True)
         for server in resolved.servers:
@@ -206,8 +265,11 @@ class Manager(ObjectStore):
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 
-    async def _recorded(self, domain: DomainName, timeout_s: float | None) -> ObjectStore | None:
-        """The domain as the directory has it. A client that writes objects can write there: where decisions are certified, the entry must be one."""
+    async def _recorded(self, domain: DomainName, timeout_s: float | None) -> Configuration | None:
+        """What a domain begins with, as the directory has it.
+
+        A client that writes objects can write there: where decisions are certified, the entry must be one.
+        """
         entry = (await self.read_named(_entry(domain), timeout_s)).value
         if not isinstance(entry, bytes):
             return None
@@ -217,13 +279,49 @@ class Manager(ObjectStore):
             raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
         if self._decided is not None and not ((first.domain, first.index) == (domain, 0) and self._decided(first)):
             raise ConfigurationRefused(f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched")
-        return self._opened(first)
+        return first
 
-    def _opened(self, first: Configuration) -> ObjectStore:
+    def _opened(self, first: Configuration, reads: Reads = "craq") -> "ObjectStore | Log":
+        if first.dap == "chain":
+            return self._opened_log(first, reads)
         if first.domain not in self._domains:
             view = View(self._client, first, self._switches, self._runner.session.readiness, self._coding)
             self._domains[first.domain] = ObjectStore(self._runner, view, self._timeout_s, self.identified)
         return self._domains[first.domain]
+
+    def _opened_log(self, first: Configuration, reads: Reads) -> Log:
+        """One session for all that open it, so that their appends stand in order."""
+        runner, session = self._logs.get(first.domain, (None, None))
+        if runner is None or session is None or runner.closed:
+            session = LogSession(first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S)
+            runner = Runner(session.view.client, self._connect(), self._consensus, self._tracer, session)
+            runner.learn(list(self._book.values()))
+            self._logs[first.domain] = runner, session
+        return Log(runner, session, self._timeout_s, self.identified, reads)
+
+
+def _begin(first: Configuration) -> Operation[Configuration]:
+    """Decide what a domain begins with. Of a log, the consensus service is told that it is finalized: it decides chains only behind chains."""
+    decided = yield from agree(first, check_chain if first.dap == "chain" else coding_for)
+    if decided.configuration.dap == "chain":
+        yield Announce(decided.configuration)
+    return decided.configuration
+
+
+def _objects(found: "ObjectStore | Log") -> ObjectStore:
+    if isinstance(found, Log):
+        raise BadInput(
+            f"{found.name!r} is a log, which holds no objects: use `await store.log({found.name!r})`, or `ares-cli log`; nothing was changed"
+        )
+    return found
+
+
+def _log(found: "ObjectStore | Log") -> Log:
+    if not isinstance(found, Log):
+        raise BadInput(
+            f"{found.name!r} is no log but a domain that holds objects: use `await store.domain({found.name!r})`, or --domain; nothing was changed"
+        )
+    return found
 
 
 def _entry(domain: DomainName) -> ObjectName:

@@ -13,14 +13,15 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
+from ares.chain.log_session import LogSession
 from ares.consensus.port import Consensus
 from ares.model.configuration import Server
-from ares.model.errors import AresError, ConnectionClosed, ConsensusUnavailable, NotAuthorized
+from ares.model.errors import AresError, BadInput, ConnectionClosed, ConsensusUnavailable, NotAuthorized
 from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
-from ares.operation.jobs import Key, Task
+from ares.operation.jobs import About, Key, Task
 from ares.operation.recording import Recording
 from ares.operation.session import TICK_S, Session
 from ares.tracing.tracer import Tracer
@@ -35,11 +36,17 @@ log = logging.getLogger(__name__)
 
 
 class Runner:
-    """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none."""
+    """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none.
 
-    def __init__(self, client: ClientId, connections: Connections, consensus: Consensus, tracer: Tracer | None = None) -> None:
+    ``log``: of a log, the session around the one of its operations.
+    """
+
+    def __init__(
+        self, client: ClientId, connections: Connections, consensus: Consensus, tracer: Tracer | None = None, log: LogSession | None = None
+    ) -> None:
         self._tracer = tracer
-        self.session = Session(int(client))
+        self.session = Session(int(client)) if log is None else log.session
+        self._whole = self.session if log is None else log
         self._client = client
         self._connections = connections
         self._consensus = consensus
@@ -52,6 +59,10 @@ class Runner:
         self._helpers: set[asyncio.Task[None]] = set()
         connections.open(self._deliver)
         self.session.troubles = connections.troubles
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:
@@ -95,23 +106,48 @@ class Runner:
             self.session.cancel(job)
             raise
 
+    def begin(self, what: str, name: str, start: Callable[..., object], *arguments: Any) -> asyncio.Future[Any]:
+        """What ``start(done, now, *arguments)`` comes to; it costs no task. ``what`` is done to ``name``, where operations are traced.
+
+        Raises :class:`BadInput` on another event loop than that of the connection.
+        """
+        self.check_loop()
+        if self._closed:
+            raise ConnectionClosed
+        future: asyncio.Future[Any] = self._loop.create_future()
+        done: Callable[[Any, BaseException | None], None] = partial(_settle, future)
+        if self._tracer is not None and (traced := self._tracer.begin(About(what, name))) is not None:
+            done = partial(_settle_traced, future, partial(self._tracer.end, traced))
+        start(done, monotonic(), *arguments)
+        self._schedule()
+        return future
+
+    def check_loop(self) -> None:
+        """Raises :class:`BadInput` if this is not the loop on which it was made."""
+        if asyncio._get_running_loop() is not self._loop:
+            raise BadInput("a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent")
+
     async def close(self) -> None:
-        """End what is under way with :class:`ConnectionClosed`, and close every connection."""
+        """As :meth:`stop`, and let go of the consensus service and the tracer."""
+        await self.stop()
+        await self._consensus.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)
+
+    async def stop(self) -> None:
+        """End what is under way with :class:`ConnectionClosed`, and close every connection; idempotent."""
         self._closed = True
-        self.session.close(ConnectionClosed)
+        self._whole.close(ConnectionClosed)
         if self._alarm is not None:
             self._alarm.cancel()
         for helper in self._helpers:
             helper.cancel()
         await asyncio.gather(*self._helpers, return_exceptions=True)
         await self._connections.close()
-        await self._consensus.close()
-        if self._tracer is not None:
-            await asyncio.to_thread(self._tracer.close)
 
     def _deliver(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        self.session.receive(server, messages, monotonic())
-        if self.session.has_orders:
+        self._whole.receive(server, messages, monotonic())
+        if self._whole.has_orders:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -125,7 +161,7 @@ class Runner:
         if session.contacts:
             contacts, session.contacts = session.contacts, []
             self.learn(contacts)
-        for server, messages in session.take_outbox().items():
+        for server, messages in self._whole.take_outbox().items():
             self._connections.post(server, messages)
         asks, session.asks = session.asks, []
         for what, task in asks:
@@ -133,7 +169,7 @@ class Runner:
         hints, session.hints = session.hints, []
         for domain in hints:
             self._help(self._hint(domain))
-        if session.busy and not self._ticking:
+        if self._whole.busy and not self._ticking:
             self._ticking = True
             self._loop.call_later(TICK_S, self._tick)
         self._set_alarm(session.wakes_at)
@@ -153,7 +189,7 @@ class Runner:
 
     def _tick(self) -> None:
         self._ticking = False
-        self.session.tick(monotonic())
+        self._whole.tick(monotonic())
         self._schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
@@ -184,7 +220,7 @@ class Runner:
                 await self._consensus.tell_finalized(what.configuration, min(timeout_s, HINT_TIMEOUT_S))
                 self.session.resume(task, True, monotonic())
         except AresError as error:
-            if isinstance(what, Announce) and isinstance(error, ConsensusUnavailable | NotAuthorized):
+            if isinstance(what, Announce) and not what.must and isinstance(error, ConsensusUnavailable | NotAuthorized):
                 log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
                 self.session.resume(task, False, monotonic())
             else:
@@ -199,3 +235,8 @@ def _settle(future: asyncio.Future[Result], result: Result, error: BaseException
         future.set_result(result)
     else:
         future.set_exception(error)
+
+
+def _settle_traced(future: asyncio.Future[Any], end: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None) -> None:
+    end(result, error)
+    _settle(future, result, error)

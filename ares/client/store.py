@@ -1,4 +1,4 @@
-"""The objects of one domain, as users hold them. What users hand in is checked before anything is sent, and refused by name."""
+"""What every domain has, and the objects of one, as users hold them. What users hand in is checked before anything is sent, and refused by name."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from ares.fragment.divide import Sizes
 from ares.fragment.read import FileProgress
 from ares.fragment.shared_memory import Blocks, list_files
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, ObjectNotFound
+from ares.model.errors import BadInput, ConfigurationRefused, ObjectNotFound
 from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName, fits
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
@@ -49,13 +49,8 @@ class VersionedResult(Struct, frozen=True):
     value: bytes | None
 
 
-class ObjectStore:
-    """Linearizable reads and writes of the objects of a domain; every method may be called any number of times at once.
-
-    Writes of one object by one client run one after the other. ``timeout_s`` (default: the cluster file's) bounds each call; for ``list`` and
-    ``reconfigure`` it bounds a standstill. All raise :class:`ares.Unavailable` when too few servers answer in time, and
-    :class:`ares.BadInput` before anything is sent.
-    """
+class Domain:
+    """What every domain has, whether it holds objects or is a log: a sequence of configurations."""
 
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
         self._runner = runner
@@ -76,6 +71,34 @@ class ObjectStore:
     def pending(self) -> Sequence[Configuration]:
         """What was decided to follow :attr:`configuration` and is not finalized, as far as this client knows."""
         return self._view.sequence.active[1:]
+
+    async def current(self, *, timeout_s: float | None = None) -> Configuration:
+        """The last finalized configuration, asked of the servers: a new connection knows but the first one."""
+        await self._runner.run(read_config(self._view), f"read-config of {self.name!r}", self._timeout(timeout_s))
+        return self.configuration
+
+    async def _run(
+        self, operation: Operation[Result], label: object, progress: Callable[[Any], None] | None, timeout_s: float | None, key: Key | None = None
+    ) -> Result:
+        if progress is not None and not callable(progress):  # found out now: the first call may come when something was changed
+            raise BadInput(f"progress is a function to call, not {type(progress).__name__}; nothing was sent")
+        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self._timeout_s
+        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
+            raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
+        return timeout_s
+
+
+class ObjectStore(Domain):
+    """Linearizable reads and writes of the objects of a domain; every method may be called any number of times at once.
+
+    Writes of one object by one client run one after the other. ``timeout_s`` (default: the cluster file's) bounds each call; for ``list`` and
+    ``reconfigure`` it bounds a standstill. All raise :class:`ares.Unavailable` when too few servers answer in time, and
+    :class:`ares.BadInput` before anything is sent.
+    """
 
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
@@ -156,11 +179,6 @@ class ObjectStore:
             for name in names:
                 yield name
 
-    async def current(self, *, timeout_s: float | None = None) -> Configuration:
-        """The last finalized configuration, asked of the servers: a new connection knows but the first one."""
-        await self._runner.run(read_config(self._view), f"read-config of {self.name!r}", self._timeout(timeout_s))
-        return self.configuration
-
     async def reconfigure(
         self,
         configuration: Configuration,
@@ -178,6 +196,9 @@ class ObjectStore:
         cannot be moved, when all others were; :class:`ares.ConfigurationRefused` if a server that it names does not answer; and
         :class:`ares.ConsensusUnavailable`.
         """
+        if isinstance(configuration, Configuration) and configuration.dap == "chain":
+            why = "a chain is for a log, which `store.log(NAME, create=...)` makes. Nothing was changed"
+            raise ConfigurationRefused(f"domain {self.name!r} holds objects, and its configurations are abd or ec: {why}")
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         move = reconfigure(self._view, await self._identify(configuration), throttle, skip_undecodable)
         return await self._run(move, f"reconfiguration of {self.name!r}", progress, timeout_s)
@@ -187,13 +208,6 @@ class ObjectStore:
     ) -> Result:
         """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
         return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
-
-    async def _run(
-        self, operation: Operation[Result], label: object, progress: Callable[[Any], None] | None, timeout_s: float | None, key: Key | None = None
-    ) -> Result:
-        if progress is not None and not callable(progress):  # found out now: the first call may come when something was changed
-            raise BadInput(f"progress is a function to call, not {type(progress).__name__}; nothing was sent")
-        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
         """The file ``name`` whose blocks are objects of this domain; see :class:`ares.File`.
@@ -222,13 +236,6 @@ class ObjectStore:
         """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
         key = (self.name, queue) if queue is not None else None
         return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key)
-
-    def _timeout(self, timeout_s: float | None) -> float:
-        if timeout_s is None:
-            return self._timeout_s
-        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
-            raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
-        return timeout_s
 
 
 def checked_value(value: bytes | bytearray | memoryview) -> bytes:

@@ -28,6 +28,8 @@ class CertifiedConsensus:
     async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
         """See the port. Also raises :class:`ConfigurationRefused`."""
         self._require_ours(configuration)
+        if configuration.index > 0:
+            await self._require_same_kind(configuration, timeout_s)
         decided = await self._consensus.propose(replace(configuration, certificate=b""), proposer, timeout_s)
         self._require_ours(decided.configuration)
         return replace(decided, configuration=self._signer.certified(decided.configuration))
@@ -59,5 +61,15 @@ class CertifiedConsensus:
             raise ConfigurationRefused("that configuration is of another cluster, and is not decided here: is this the right cluster file?")
         if configuration.domain == DEFAULT_DOMAIN and configuration.index == 0:
             raise ConfigurationRefused("where the domain 'default' begins stands in the cluster file, and is not decided")
-        if configuration.dap == "chain":  # decided for a domain, it would leave that without servers
-            raise ConfigurationRefused("servers do not keep logs yet, so no chain is decided; nothing was changed")
+        if configuration.dap == "chain" and configuration.domain == DEFAULT_DOMAIN:
+            raise ConfigurationRefused("the domain 'default' holds objects, and no chain is decided for it; nothing was changed")
+
+    async def _require_same_kind(self, configuration: Configuration, timeout_s: float) -> None:
+        """A log stays a log, and a domain of objects one: what was decided otherwise would leave it without servers. The hint tells which it is: of a
+        log there is one from its creation on, and again before each seal.
+        """
+        last = await self._consensus.hint(configuration.domain, timeout_s)
+        is_log = last is not None and last.dap == "chain"
+        if is_log != (configuration.dap == "chain"):
+            kind = "is a log, and only chains follow its chains" if is_log else "is not known as a log, and no chain is decided for it"
+            raise ConfigurationRefused(f"domain {configuration.domain!r} {kind}; nothing was changed")

@@ -128,7 +128,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
         """This configuration, or :class:`ConfigurationRefused` when it survives no crash and that was not asked for."""
         if self.crashes_survived == 0 and not allow_no_faults:
-            raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers or a smaller k, or say --allow-no-faults")
+            smaller = " or a smaller k" if self.dap == "ec" else ""
+            raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers{smaller}, or say --allow-no-faults")
         return self
 
     def check_bounds(self) -> None:
@@ -188,7 +189,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         """One line for a person: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
         shape = f"EC n={self.n} k={self.k} delta={self.delta}" if self.dap == "ec" else f"ABD n={self.n}"
         if self.dap == "chain":
-            shape = f"chain n={self.n} from position {self.start}"
+            shape = f"chain n={self.n}" + ("" if self.index == UNPLACED else f" from position {self.start}")
         crashes = f"{self.crashes_survived} crash" + ("" if self.crashes_survived == 1 else "es")
         return f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
 

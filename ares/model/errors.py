@@ -131,6 +131,15 @@ class DomainNotFound(_Detailed, KeyError):
         return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {shlex.quote(self.domain)}` makes it"
 
 
+class LogNotFound(DomainNotFound):
+    """No log of that name was created in this cluster."""
+
+    def __str__(self) -> str:
+        return (
+            f"no log {self.domain!r} in this cluster; `ares-cli log create {shlex.quote(self.domain)} --servers s0,s1,s2` makes one of these servers"
+        )
+
+
 class DecodeFailed(_Detailed, Uncertain):
     """A quorum answered, but no version that may be returned could be put together (ARES II section 6.1; more than delta writers at once)."""
 

@@ -5,6 +5,7 @@ that comes from a peer is bounded while it is decoded.
 """
 
 import enum
+from struct import Struct as Layout
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -48,11 +49,22 @@ class LogRecord(Struct, frozen=True, array_like=True, gc=False):
         """Bytes of data."""
         return sum(map(len, self.entries))
 
-    def checksum(self) -> int:
-        """64 bits (XXH3), the lengths of the entries included."""
-        lengths = b",".join(b"%d" % len(entry) for entry in self.entries)
-        names = b"%d,%d,%d,%d;%b" % (self.first, self.client, self.number, self.lowest, lengths)
-        return xxh3_64_intdigest(b"".join(self.entries), xxh3_64_intdigest(names))
+    @property
+    def is_sound(self) -> bool:
+        """Whether the head made it so."""
+        return self.seal == seal_of(self.first, self.client, self.number, self.lowest, self.entries)
+
+
+_names = Layout("<QQQQQ").pack
+_length = Layout("<Q").pack
+
+
+def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[bytes, ...]) -> int:
+    """64 bits (XXH3) of the fields of a record, the lengths of its entries included."""
+    if len(entries) == 1:
+        return xxh3_64_intdigest(entries[0], xxh3_64_intdigest(_names(first, client, number, lowest, len(entries[0]))))
+    lengths = b"".join([_length(len(entry)) for entry in entries])
+    return xxh3_64_intdigest(b"".join(entries), xxh3_64_intdigest(_names(first, client, number, lowest, 0) + lengths))
 
 
 PIECE_BYTES = 1024 * 1024

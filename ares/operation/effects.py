@@ -58,9 +58,13 @@ class Agree(Struct, frozen=True):
 
 
 class Announce(Struct, frozen=True):
-    """Tell the consensus service that ``configuration`` is finalized (a hint); continue with True if it heard."""
+    """Tell the consensus service that ``configuration`` is finalized (a hint); continue with True if it heard.
+
+    ``must``: throw why it did not hear into the operation, if that is known.
+    """
 
     configuration: Configuration
+    must: bool = False
 
 
 class Together(Struct, frozen=True):

@@ -113,7 +113,7 @@ class View:
         self.sequence = ConfigurationSequence(first)
         self.tags = TagSource(client)
         self.memory = Memory()
-        self._readiness = readiness or Readiness()
+        self.readiness = readiness or Readiness()
         self._coding = coding
         self._daps: dict[ConfigurationId, DataAccess] = {}
 
@@ -123,5 +123,5 @@ class View:
         if dap is None:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
-            dap = self._daps[configuration.id] = DataAccess(configuration, self._readiness, self._coding)
+            dap = self._daps[configuration.id] = DataAccess(configuration, self.readiness, self._coding)
         return dap

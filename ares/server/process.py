@@ -155,7 +155,7 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
     key = None if settings.security is None else settings.security.process_key(member.id, member.public_key)
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
-        manager = manager_of(settings, connections(key, settings.transport), consensus, Switches(), service="ares-autopilot")
+        manager = manager_of(settings, lambda: connections(key, settings.transport), consensus, Switches(), service="ares-autopilot")
         return Autopilot(manager, settings.book(), leads, asked)
 
     return make

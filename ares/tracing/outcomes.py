@@ -28,7 +28,7 @@ PHASE_1, PHASE_2, BEFORE = "phase1", "phase2", ""
 _FIRST, _SECOND = ("query", "_first_phase"), ("propagate",)
 _PHASES = dict.fromkeys(_FIRST, PHASE_1) | dict.fromkeys(_SECOND, PHASE_2)
 _WAITS = ("round", "consensus", "pause", "queue")
-_CHANGING = ("write", "put", "delete", "reconfigure")
+_CHANGING = ("write", "put", "delete", "reconfigure", "append", "trim")
 
 OPERATIONS = {"reconfiguration": "reconfigure", "deletion": "delete", "listing": "list"}
 """Operations whose label begins with another word than their name."""

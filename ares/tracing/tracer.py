@@ -31,8 +31,8 @@ from ares.tracing.spans import SAMPLED, Span, TracedOperation, span_of, spans_of
 WAITING_PARTS_MAX = 8_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
-PARTS_PER_S = 5_000.0
-"""Of recordings: some 500 operations of a client, 2,500 requests to a server. An operation that is traced costs client and servers some 0.3 ms."""
+PARTS_PER_S = 2_000.0
+"""Of recordings: some 200 operations of a client, 1,000 requests to a server. An operation that is traced costs client and servers some 0.5 ms."""
 
 EXPORT_SPANS = 512
 EXPORT_S = 1.0
@@ -52,7 +52,7 @@ SERVED_PARTS = 2
 """Spans of a request, at most: its own, and its wait for the disk."""
 
 LEFT_OUT = (
-    "a client traces some 500 in a second, and as many as its exporter keeps up with; OTEL_TRACES_SAMPLER=traceidratio with "
+    "a client traces some 200 in a second, and as many as its exporter keeps up with; OTEL_TRACES_SAMPLER=traceidratio with "
     "OTEL_TRACES_SAMPLER_ARG=0.1 traces a tenth, evenly"
 )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ares.client.manager import Manager
@@ -48,8 +49,8 @@ class Cluster:
 
     def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None, book: Any = None) -> Manager:
         client = ClientId(len(self.managers) + 1)
-        connections = InprocConnections(self.network)
-        manager = Manager(connections, consensus or self.consensus, self.initial, book or self.book, client, switches or Switches(), timeout_s)
+        connect = partial(InprocConnections, self.network)
+        manager = Manager(connect, consensus or self.consensus, self.initial, book or self.book, client, switches or Switches(), timeout_s)
         self.managers.append(manager)
         return manager
 

@@ -69,7 +69,7 @@ class Cluster:
 
     def manager(self, timeout_s=10.0):
         number = len(self.open) + 1
-        manager = Manager(InprocConnections(self.network), self.consensus, self.initial, self.book, ClientId(number), Switches(), timeout_s)
+        manager = Manager(lambda: InprocConnections(self.network), self.consensus, self.initial, self.book, ClientId(number), Switches(), timeout_s)
         self.open.append(manager)
         return manager
 

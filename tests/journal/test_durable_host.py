@@ -160,7 +160,7 @@ class Cluster:
 
     def manager(self, timeout_s=10.0):
         client = ClientId(len(self.managers) + 1)
-        manager = Manager(InprocConnections(self.network), self.consensus, self.initial, self.book, client, Switches(), timeout_s)
+        manager = Manager(lambda: InprocConnections(self.network), self.consensus, self.initial, self.book, client, Switches(), timeout_s)
         self.managers.append(manager)
         return manager
 

@@ -5,7 +5,33 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from ares.model.codec import DETACHED_BYTES_MIN
-from ares.model.configuration import BACKENDS, DELTA_MAX, Configuration, Server, Status, Successor
+from ares.model.configuration import BACKENDS, DELTA_MAX, POSITION_MAX, Configuration, Server, Status, Successor
+from ares.model.log_messages import (
+    FOLLOW_S_MAX,
+    RANGE_MAX,
+    READ_BYTES_MAX,
+    Append,
+    Appended,
+    AppendOutcome,
+    Committed,
+    Fetch,
+    Fetched,
+    Forward,
+    LogEntries,
+    LogRecord,
+    Look,
+    LookDone,
+    LookRow,
+    ReadLog,
+    RowFound,
+    RowPlace,
+    Seal,
+    SealDone,
+    Stand,
+    Stood,
+    Trim,
+    TrimDone,
+)
 from ares.model.messages import (
     Ack,
     AnyMessage,
@@ -76,7 +102,30 @@ listed = st.builds(Listed, texts, any_tags, st.booleans())
 hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
 stored = st.builds(Stored, integers, integers, integers, integers)
 
+numbers = st.integers(1, POSITION_MAX)
+entries = st.lists(st.binary(max_size=20), min_size=1, max_size=4).map(tuple)
+records = st.lists(st.builds(LogRecord, places, integers, numbers, numbers, entries, integers), max_size=3).map(tuple)
+row_places = st.lists(st.builds(RowPlace, numbers, places, places), max_size=3).map(tuple)
+
 FIELDS = {
+    Append: (ids, integers, numbers, numbers, places, entries, st.none() | places),
+    ReadLog: (ids, places, st.integers(0, RANGE_MAX), st.integers(0, READ_BYTES_MAX), st.booleans(), st.floats(0, FOLLOW_S_MAX)),
+    Look: (ids,),
+    Trim: (ids, places),
+    Seal: (ids,),
+    Stand: (ids,),
+    Forward: (ids, texts, places, records, places),
+    Committed: (ids, texts, places, places, places, st.booleans()),
+    LookRow: (ids, integers, places, maybe),
+    Fetch: (ids, places, maybe),
+    Appended: (numbers, st.sampled_from(AppendOutcome), places, maybe),
+    LogEntries: (places, entries, places, places, st.lists(texts, max_size=3).map(tuple), maybe),
+    LookDone: (st.booleans(), places, places, maybe),
+    TrimDone: (st.booleans(), places, maybe),
+    SealDone: (places, maybe),
+    Stood: (st.booleans(), places, maybe),
+    RowFound: (st.booleans(), places, row_places, st.booleans(), st.booleans(), places),
+    Fetched: (places, records, places),
     GetTag: (ids, texts),
     GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe, st.none() | any_tags),
     PutData: (ids, texts, any_tags, elements),

@@ -150,12 +150,30 @@ async def test_nothing_of_another_cluster_and_no_second_c0_is_signed(member: Cer
 
 
 @pytest.mark.parametrize("domain", [DEFAULT_DOMAIN, FILES])
-async def test_no_chain_is_decided_while_servers_keep_no_logs(member: CertifiedConsensus, table: LocalConsensus, domain: DomainName) -> None:
-    """Servers would refuse it, and whoever proposed it, past the client's own check, would have stopped the domain."""
-    with pytest.raises(ConfigurationRefused, match="do not keep logs"):
-        await member.propose(Configuration.chain(SERVERS).at(domain, 1, C0.id), ME, 1)
-    decided = await table.propose(Configuration.abd(SERVERS).at(domain, 1, C0.id), ME, 1)
+@pytest.mark.parametrize("moved", [False, True])
+async def test_no_chain_is_decided_for_a_domain_of_objects(
+    member: CertifiedConsensus, table: LocalConsensus, domain: DomainName, moved: bool
+) -> None:
+    """Whoever proposed it, past the client's own check, would have stopped the domain."""
+    if moved:
+        await table.tell_finalized(Configuration.abd(SERVERS).at(domain, 1, C0.id), 1)
+    with pytest.raises(ConfigurationRefused, match="no chain is decided"):
+        await member.propose(Configuration.chain(SERVERS).at(domain, 2, C0.id), ME, 1)
+    decided = await member.propose(Configuration.abd(SERVERS).at(domain, 2, C0.id), ME, 1)
     assert decided.configuration.dap == "abd", "nothing was decided before"
+
+
+async def test_a_log_stays_a_log(member: CertifiedConsensus, table: LocalConsensus) -> None:
+    chain = Configuration.chain(SERVERS)
+    first = (await member.propose(chain.at(FILES, 0, C0.id), ME, 1)).configuration
+    with pytest.raises(ConfigurationRefused, match="not known as a log"):
+        await member.propose(chain.at(FILES, 1, C0.id), ME, 1)
+    await member.tell_finalized(first, 1)
+    with pytest.raises(ConfigurationRefused, match="is a log, and only chains follow"):
+        await member.propose(Configuration.abd(SERVERS).at(FILES, 1, C0.id), ME, 1)
+    assert (await member.propose(chain.at(FILES, 1, C0.id), ME, 1)).configuration.dap == "chain"
+    with pytest.raises(ConfigurationRefused, match="no chain is decided"):
+        await member.propose(chain.at(DEFAULT_DOMAIN, 1, C0.id), ME, 1)
 
 
 async def test_what_was_decided_for_another_cluster_is_not_signed(member: CertifiedConsensus, table: LocalConsensus) -> None:

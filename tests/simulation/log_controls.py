@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from ares.chain import log_operations
 from ares.chain.appending import Appender
 from ares.chain.entries import Rows
@@ -17,7 +19,7 @@ from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
 from ares.model.identity import NO_CALL
-from ares.model.log_messages import AppendOutcome, Forward, LogRecord, Look, LookDone, SealDone
+from ares.model.log_messages import AppendOutcome, Forward, LogRecord, Look, LookDone, SealDone, seal_of
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.traversal import detour
 from tests.simulation.patches import together
@@ -74,7 +76,7 @@ def ends_inside_an_append() -> Any:
         first, records = stretch.length, []
         for offset, entry in enumerate(request.entries):
             record = LogRecord(first + offset, request.client, request.number, request.lowest, (entry,))
-            records.append(LogRecord(*(getattr(record, name) for name in record.__struct_fields__[:5]), record.checksum()))
+            records.append(structs.replace(record, seal=seal_of(*structs.astuple(record)[:5])))
         self._await(stretch, sender, request, first, first + len(request.entries))
         self._take_records(stretch, tuple(records))
 

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from ares.model.messages import TRACE_BYTES
+from ares.model.message import TRACE_BYTES
 from ares.operation.recording import Recording
 from ares.operation.session import Session
 from ares.testing.sim.plan import SCENARIOS, draw

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.cluster.tables import TracingSettings
-from ares.model.messages import TRACE_BYTES, GetTag
+from ares.model.message import TRACE_BYTES
+from ares.model.messages import GetTag
 from ares.objects.operations import write
 from ares.replica.unsynced import served_of
 from ares.tracing import backlog as subject

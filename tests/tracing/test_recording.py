@@ -7,7 +7,8 @@ import pytest
 from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ConfigurationId
-from ares.model.messages import TRACE_BYTES, GetTag, Introduce, PutData
+from ares.model.message import TRACE_BYTES
+from ares.model.messages import GetTag, Introduce, PutData
 from ares.objects.operations import read, write
 from ares.operation import recording as subject
 from ares.operation.effects import Agree, Pause, Together

@@ -42,15 +42,15 @@ def test_an_operation_is_a_span_of_its_own_and_a_failed_one_says_why():
     assert (len(one.trace), len(one.id), one.trace != other.trace) == (16, 8, True)
 
 
-@pytest.mark.parametrize(("share", "all"), [(0.0, 0), (1.0, 500)])
+@pytest.mark.parametrize(("share", "all"), [(0.0, 0), (1.0, 100)])
 def test_a_share_of_the_operations_is_traced(share, all):
     tracer = Tracer(TracingSettings(exporter="console", share=share), lambda spans: None)
-    assert sum(traced(tracer) for _ in range(500)) == all
+    assert sum(traced(tracer) for _ in range(100)) == all
 
 
 def test_some_of_them():
     tracer = Tracer(TracingSettings(exporter="console", share=0.5), lambda spans: None)
-    assert 300 < sum(traced(tracer) for _ in range(1000)) < 700
+    assert 60 < sum(traced(tracer) for _ in range(200)) < 140
 
 
 @pytest.mark.parametrize("sampled", [True, False])

@@ -138,8 +138,10 @@ class ServersRun:
         return KeeperTally(done["write"], done["delete"], done["read"], large, errors + self._unanswered)
 
     def _client(self) -> Manager:
-        witness = Witness(connections_of(self._settings), self._promises)
-        return manager_of(self._settings, witness, consensus_of(self._settings), Switches())
+        def connect() -> Witness:
+            return Witness(connections_of(self._settings), self._promises)
+
+        return manager_of(self._settings, connect, consensus_of(self._settings), Switches())
 
     async def _keep_reconfiguring(self, store: Manager) -> None:
         """Each with its collection, which is a promise too."""

@@ -71,7 +71,7 @@ ROLES = (
 )
 
 
-class Log:
+class RecordLog:
     """The file of records at ``path``, and how many there are. Use it as a context manager."""
 
     def __init__(self, path: str) -> None:
@@ -177,7 +177,7 @@ async def run_clients(plan: TrafficPlan) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     settings = Settings.load(plan.cluster)
     cold, shares = cold_keys(plan.host), sum(role.share for role in ROLES)
-    with Log(plan.out) as log:
+    with RecordLog(plan.out) as log:
         reporter = asyncio.create_task(_report(log))
         kinds = [structs.replace(settings.client, **role.switches) for role in ROLES]
         stores = [await connect(structs.replace(settings, client=client)) for client in kinds]
@@ -198,14 +198,14 @@ async def run_clients(plan: TrafficPlan) -> None:
 async def run_final_reader(plan: TrafficPlan) -> None:
     """Read every key once, with a client that knows nothing; ``plan.host``: a letter for each process of clients there was."""
     keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
-    with Log(plan.out) as log:
+    with RecordLog(plan.out) as log:
         async with connect(Settings.load(plan.cluster)) as store:
             client = RecordedClient("final", store, Random(plan.seed), log.add, plan.timeout_s)
             for key in keys:
                 await client.operate("read", key)
 
 
-async def _report(log: Log) -> None:
+async def _report(log: RecordLog) -> None:
     while True:
         await asyncio.sleep(REPORT_S)
         log.report()

@@ -1,0 +1,64 @@
+"""A cluster of real servers in one event loop, which keep logs in memory; closed afterwards."""
+
+import asyncio
+
+import pytest
+
+from ares.client.manager import Manager
+from ares.consensus.local import LocalConsensus
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.reconfig.view import Switches
+from ares.server.serving import run_server
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
+
+
+class LogCluster:
+    """Servers s0 to s5, of which the first three make c0. ``stop`` and ``restart``: what becomes of their messages."""
+
+    def __init__(self) -> None:
+        self.network, self.consensus = InprocNetwork(), LocalConsensus()
+        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(6))}
+        self.initial = Configuration.abd([self.book[f"s{number}"] for number in range(3)]).at(DEFAULT_DOMAIN, 0)
+        self.managers = []
+        self._stops = []
+        self._tasks = []
+
+    async def start(self) -> None:
+        for server in self.book.values():
+            stop, links = asyncio.Event(), InprocConnections(self.network)
+            listener = InprocListener(self.network, server.address)
+            self._tasks.append(asyncio.create_task(run_server(server.id, server.identity, self.initial, listener, stop, links=links)))
+            self._stops.append(stop)
+        await asyncio.sleep(0.01)
+
+    def manager(self, timeout_s=10.0, tracer=None) -> Manager:
+        client, connect = ClientId(len(self.managers) + 1), lambda: InprocConnections(self.network)
+        self.managers.append(Manager(connect, self.consensus, self.initial, self.book, client, Switches(), timeout_s, tracer=tracer))
+        return self.managers[-1]
+
+    async def log(self, name="events", servers=("s0", "s1", "s2"), **options):
+        return await self.manager(**options).log(name, Configuration.chain(servers))
+
+    def stop(self, *names) -> None:
+        for name in names:
+            self.network.stop(self.book[name].address)
+
+    def restart(self, *names) -> None:
+        for name in names:
+            self.network.restart(self.book[name].address)
+
+    async def close(self) -> None:
+        for manager in self.managers:
+            await manager.close()
+        for stop in self._stops:
+            stop.set()
+        await asyncio.gather(*self._tasks)
+
+
+@pytest.fixture
+async def cluster():
+    cluster = LogCluster()
+    await cluster.start()
+    yield cluster
+    await cluster.close()
