@@ -128,6 +128,17 @@ class LogNode:
     def has_output(self) -> bool:
         return bool(self._facts or self._taking or self._outbox)
 
+    @property
+    def waiting(self) -> list[Append]:
+        """Appends that may be taken at any moment, when more is known."""
+        return [append for stretch in self.state.stretches.values() for _, append in stretch.conditional] + self._looks.waiting
+
+    def forget_waiting(self) -> None:
+        """Their clients send them again."""
+        for stretch in self.state.stretches.values():
+            stretch.conditional.clear()
+        self._looks.forget()
+
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""
         self._end_taking()
@@ -347,8 +358,7 @@ class LogNode:
 
     def _forward(self, stretch: Stretch, first: int) -> None:
         """One message from ``first`` on; what is beyond it follows when it is confirmed, or later."""
-        upto = stretch.entries.reach(first, self._may_forward(stretch), PIECE_BYTES)
-        records = tuple(stretch.entries.records(first, upto)[:RECORDS_MAX])
+        records = tuple(self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][:RECORDS_MAX])
         stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
         stretch.resend_at = self.now + RESEND_S
         self._send(stretch.after, Forward(self._next_call(), stretch.configuration.id, self.server, first, records, self._trimmed_durably))
