@@ -75,6 +75,7 @@ class LogOperations:
         self.reads_from_tail = reads_from_tail
         self._turn = turn
         self._sealed: Configuration | None = None
+        self._missing: dict[ServerId, str] = {}
 
     # -- evidence -------------------------------------------------------------------------------------------------------
 
@@ -117,9 +118,11 @@ class LogOperations:
             raise
 
     def _say_sealed(self, error: Unavailable) -> None:
-        """At the deadline: raises :class:`LogSealed` if the last look found that."""
+        """At the deadline: raises :class:`LogSealed` if the last look found that, and names the servers that said nothing."""
         if self._sealed is not None:
             raise LogSealed(self._sealed.domain, self._sealed.index) from error
+        if self._missing:
+            raise Unavailable(1, 0, dict(self._missing), error.story) from error
 
     def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
         """A successor is entered when a majority of ``chain`` knows it (R3)."""
@@ -190,8 +193,10 @@ class LogOperations:
             if not error.needed:  # the time of the whole operation is over
                 self._say_sealed(error)
                 raise
+            self._missing |= error.missing
             yield from self._pause()
             return None
+        self._missing.pop(server, None)
         yield from self._learn(chain, answers[server].successor)
         return answers[server]
 
@@ -309,6 +314,7 @@ class LogOperations:
                 if not error.needed:
                     raise
                 yield from read_config(self.view)
+                yield from self._pause()  # and no progress
                 continue
             yield from self._learn(target, latest([stood.successor for stood in answers.values()]))
             reached = [stood.upto for stood in answers.values()]

@@ -74,7 +74,7 @@ class LogSession:
             elif message.call < READ_CALLS:
                 rest.append(message)
             elif isinstance(message, LogEntries):
-                self.reads.receive(message, now)
+                self.reads.receive(server, message, now)
             elif isinstance(message, Refused):
                 self._refused(server, message, now)
         if rest:

@@ -74,7 +74,8 @@ class Log(Domain):
     def _append(self, entries: tuple[bytes, ...], at: int | None, timeout_s: float | None) -> asyncio.Future[int]:
         if at is not None:
             check_position(at)
-        future = self._runner.begin("append", self.name, self._submit, entries, at, self._timeout(timeout_s))
+        timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
+        future = self._runner.begin("append", self.name, self._submit, entries, at, timeout_s)
         if (waiting := self._session.appender.waiting) is not None:
 
             def tell(ended: asyncio.Future[int]) -> None:

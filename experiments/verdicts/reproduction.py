@@ -28,6 +28,8 @@ _READING = f"""
   *Cannot be tested here*: with the reason. *{NOT_YET.capitalize()}*: with the command that measures it.
 - {FEW_MARK}: one side rests on fewer than {FEW} operations. All clients and servers share one machine, where two cores cannot tell what a network of
   many machines would.
+- Clients pause between operations for a random time from 0 to the interval of the round; the papers' wait at least a second. At the quick scale a
+  round is carried out once, so a ratio near its limit may lie on the other side the next time.
 """
 
 

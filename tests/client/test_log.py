@@ -169,6 +169,18 @@ async def test_a_log_moves_while_it_is_appended_to_and_followed(cluster):
     assert [entry for _, entry in await log.read_range(0, count)] == [b"%d" % number for number in range(count)]
 
 
+async def test_a_move_to_a_server_that_dies_ends_in_time_and_is_finished_later(cluster):
+    log = await cluster.log()
+    await log.append(b"a")
+    mover = cluster.manager()
+    with pytest.raises(ares.Unavailable, match="chain 1 is decided"):
+        stop = lambda now: now.stage == "seal" and cluster.stop("s5")  # noqa: E731
+        await mover.reconfigure(SPARES, domain="events", timeout_s=1.0, progress=stop)
+    cluster.restart("s5")
+    assert (await mover.reconfigure(SPARES, domain="events")).configuration.index == 1
+    assert await log.append(b"b") == 1
+
+
 async def test_a_new_client_appends_to_a_log_that_was_moved_and_trimmed(cluster):
     """What it knows at first was trimmed, and copies to chains that were left count as ones that may have been taken."""
     log = await cluster.log()
@@ -219,8 +231,9 @@ async def test_a_log_whose_servers_are_all_gone(cluster, monkeypatch):
     cluster.stop("s0", "s1", "s2")
     follower = log.follow(1, timeout_s=0.5)
     for ask in (log.read(0, timeout_s=0.3), log.tail(timeout_s=0.3), log.trim(1, timeout_s=0.3), anext(follower)):
-        with pytest.raises(ares.Unavailable):
+        with pytest.raises(ares.Unavailable) as silent:
             await ask
+        assert "(no answer)" in str(silent.value)
     cluster.restart("s0", "s1", "s2")
     assert await log.read(0) == b"a"
 
