@@ -18,7 +18,7 @@ import msgspec
 
 from ares.chain.entries import Entries, MemoryEntries
 from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
-from ares.chain.node import LogNode
+from ares.chain.node import OUTBOX_BYTES_MAX, LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
 from ares.chain.stretch import Sender, Stretch
 from ares.model.configuration import Configuration
@@ -222,8 +222,12 @@ class Logs:
                 self._respond(sender, [Refused(message.call, Reason.STORAGE, _FULL)])
             return
         if isinstance(message, Forward | Committed):
-            self._heard[message.server] = sender
-            sender = message.server
+            stretch = self.hosted.get(message.configuration)
+            if stretch is not None:  # else the refusal goes to whoever sent it
+                if message.server not in stretch.servers:
+                    return
+                self._heard[message.server] = sender
+                sender = message.server
         self._hand(hosted, sender, message)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
@@ -246,7 +250,10 @@ class Logs:
             hosted.node.handle(sender, message, self._loop.time())
         except StoreDamaged as error:
             log.error("%s cannot be answered: %s; other servers of its chain have it", type(message).__name__, error)
-        self._wake(hosted)
+        if hosted.node.outbox_bytes > OUTBOX_BYTES_MAX:
+            self._put_out(hosted)
+        else:
+            self._wake(hosted)
 
     def _introduce(self, sender: Sender, message: Introduce) -> None:
         """A log begins here if one of its chains names this server."""
