@@ -27,7 +27,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSucc
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogEntries, LogRecord, ReadLog
-from ares.model.messages import Hosted
+from ares.model.messages import Hosted, Reason
 
 
 class UnknownChain(BadInput):
@@ -40,6 +40,16 @@ class OtherChain(BadInput):
 
 class NotInChain(BadInput):
     """None of the chains that were introduced names this server."""
+
+
+REASONS = {
+    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
+    UnknownChain: Reason.UNKNOWN_CONFIGURATION,
+    OtherChain: Reason.OTHER_CLUSTER,
+    NotInChain: Reason.NOT_A_MEMBER,
+    BadInput: Reason.BAD_REQUEST,
+}
+"""How a peer is told of an error; the first that fits."""
 
 
 def check_one_log(chains: Sequence[Configuration]) -> None:
@@ -265,6 +275,13 @@ class LogState:
                 return ()
             entries, upto = pointed[0].entries, pointed[0].length
         return self.read(entries, first, upto, bytes_max)[0][:records_max]
+
+    def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
+        """As :meth:`holds_row`; in the chain of a head itself: the rows below its start, if everything is here."""
+        stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
+        if holds is None and stretch is not None and stretch.live and self.base_upto >= stretch.start:
+            holds = self.base_rows, True
+        return holds
 
     def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
         """The rows that answer for the stretch of ``chain``, and whether they answer for all below it; None if this node lacks some of it."""

@@ -18,7 +18,7 @@ import msgspec
 
 from ares.chain.entries import Entries, MemoryEntries
 from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
-from ares.chain.node import LogNode
+from ares.chain.node import OUTBOX_BYTES_MAX, LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
 from ares.chain.stretch import Sender, Stretch
 from ares.model.configuration import Configuration
@@ -38,6 +38,9 @@ FULL_SHARE = 0.75
 
 DISCARDED_MAX = 32
 """Places that one batch gives back: it tells them where next to no room may be left."""
+
+PENDING_BYTES_MAX = 1024 * 1024
+"""What a node is given before its facts are gathered."""
 
 LOGS_MAX = 10_000
 _NODE_CALLS = 1 << 40
@@ -59,6 +62,7 @@ class HostedLog:
 
     ``known``: how many chains the server heard of. ``standings``: places that begin with all that is known; ``stands``: the last one does.
     ``committing``: a commit is under way; ``appended``: there is something for the next. ``outbox``: messages that may leave.
+    ``pending``: bytes of what the node was given since facts were gathered.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class HostedLog:
         self.journal: OrderedJournal | None = None
         self.shelf = Shelf(self)
         self.node = make_node(MemoryEntries if journal is None else partial(StoredEntries, self.shelf))
-        self.place = self.place_bytes = self.known = 0
+        self.place = self.place_bytes = self.known = self.pending = 0
         self.standings: list[int] = []
         self.stands = True
         self.committing = self.appended = False
@@ -137,7 +141,7 @@ class HostedLog:
             self.shelf.forget_below(gone[-1] + 1)
 
     def has_room(self, bytes: int, use: Use = Use.DATA) -> bool:
-        return self.journal is None or self._reserve(self.journal, bytes + _FACT_BYTES, use)
+        return self.journal is None or self._reserve(self.journal, bytes + self.pending + _FACT_BYTES, use)
 
     def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
         place = journal.reserve(bytes, use)
@@ -150,8 +154,9 @@ class HostedLog:
     def gather(self) -> bool:
         """Take what the node gives out, and append the facts; False when the disk has no room for them, which it had when they were asked for.
 
-        After whatever was given to the node: when a commit ends, all that the node knows is in the journal.
+        Before a commit begins, and when one ends: then all that the node knows is in the journal.
         """
+        self.pending = 0
         facts, messages = self.node.take()
         self.outbox += messages
         if self.journal is None:
@@ -193,8 +198,10 @@ class HostedLog:
         def ended(error: OSError | None, moved: object) -> None:
             self.committing = False
             if error is None:
-                self._settle(max(journal.places(), default=0))
                 try:
+                    if not self.gather():
+                        raise OSError(0, _FULL)
+                    self._settle(max(journal.places(), default=0))
                     self._give_back(journal, begin)
                 except OSError as failed:
                     error = failed
@@ -284,8 +291,12 @@ class Logs:
             self._respond(sender, [Refused(message.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")])
             return
         if isinstance(message, Forward | Committed):
-            self._heard[message.server] = sender
-            sender = message.server
+            stretch = self.hosted.get(message.configuration)
+            if stretch is not None:  # else the refusal goes to whoever sent it
+                if message.server not in stretch.servers:
+                    return
+                self._heard[message.server] = sender
+                sender = message.server
         self._hand(hosted, sender, message)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
@@ -307,6 +318,8 @@ class Logs:
             self._fail(error)
             return
         if fitting is not None:
+            if isinstance(fitting, Append | Forward | Fetched):
+                hosted.pending += _room_for(fitting)
             self._do(hosted, hosted.node.handle, sender, fitting, self._loop.time())
         elif isinstance(message, Append | Trim | Introduce):
             self._respond(sender, [Refused(message.call, Reason.STORAGE, _FULL)])
@@ -319,7 +332,7 @@ class Logs:
             if waiting and not hosted.has_room(sum(_FACT_BYTES + _room_for(append) for append in waiting)):
                 node.forget_waiting()
             action(*arguments)
-            if not hosted.gather():
+            if (waiting or hosted.pending > PENDING_BYTES_MAX) and not hosted.gather():
                 raise OSError(0, _FULL)
         except OSError as error:
             self._fail(error)
@@ -327,7 +340,9 @@ class Logs:
         if node.state.damage is not None:
             log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
             node.state.damage = None
-        if hosted.outbox or hosted.appended:
+        if node.outbox_bytes > OUTBOX_BYTES_MAX:
+            self._put_out(hosted)
+        elif node.has_output or hosted.outbox or hosted.appended:
             self._wake(hosted)
 
     def _introduce(self, sender: Sender, message: Introduce) -> None:
@@ -392,8 +407,11 @@ class Logs:
             self._put_out(hosted)
 
     def _put_out(self, hosted: HostedLog) -> None:
-        """Send what may leave, and store what is to be stored."""
+        """Send what may leave, and store what is to be stored: what came within one turn of the event loop is one fact."""
         node, journal = hosted.node, hosted.journal
+        if not hosted.gather():
+            self._fail(OSError(0, _FULL))
+            return
         if len(node.state.chains) != hosted.known:
             hosted.known = len(node.state.chains)
             self._know(hosted)
