@@ -9,9 +9,11 @@ another one is begun, with all that is known but the records: a log is put toget
 """
 
 import logging
+import resource
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, get_args
 
 import msgspec
@@ -22,7 +24,7 @@ from ares.chain.node import OUTBOX_BYTES_MAX, LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
 from ares.chain.stretch import Sender, Stretch
 from ares.model.configuration import Configuration
-from ares.model.errors import StoreDamaged
+from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import Append, ChainReply, ChainRequest, Committed, Fetched, Forward, LogRecord
 from ares.model.messages import AnyMessage, CollectConfig, Hosted, Introduce, ReadConfig, Reason, Refused, WriteConfig
@@ -37,6 +39,7 @@ FULL_SHARE = 0.75
 """From this part of PLACE_BYTES on another place is begun."""
 
 LOGS_MAX = 10_000
+FILES_EACH = 3
 _NODE_CALLS = 1 << 40
 _RECORD_BYTES, _ENTRY_BYTES, _FACT_BYTES = 64, 5, 256
 _encode = msgspec.msgpack.Encoder().encode
@@ -46,6 +49,7 @@ OF_EITHER: frozenset[type] = frozenset([Introduce, ReadConfig, WriteConfig, Coll
 """Requests about configurations, of objects and of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
+_NO_MORE = "it has no room for one more log: its disk is full, or it keeps as many logs as it can (docs/limits.md)"
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 
 log = logging.getLogger(__name__)
@@ -263,16 +267,30 @@ class Logs:
             self._respond(sender, [Refused(message.call, Reason.OTHER_CLUSTER, "that chain is of another cluster: is this the right cluster file?")])
             return
         hosted = self._by_name.get(name)
-        if hosted is None and len(self._logs) < LOGS_MAX:
+        if hosted is None:
             trial = self._made(None)
             trial.node.handle(sender, message, self._loop.time())
             if not trial.node.state.stretches:
                 self._put_out(trial)
                 return
-            hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
-            self._add(hosted)
+            hosted = self._begun(name)
         if hosted is not None:
             self._hand(hosted, sender, message)
+        else:
+            self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
+
+    def _begun(self, name: DomainName) -> HostedLog | None:
+        """A log that is new here, if there is room for it: one on a disk keeps FILES_EACH files open, and clients need some, too."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if len(self._logs) >= (LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))):
+            return None
+        hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
+        try:
+            self._add(hosted)
+        except (OSError, BadInput) as error:
+            log.error("log %r cannot begin here: %s", name, error)
+            return None
+        return hosted
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
         def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
@@ -287,12 +305,14 @@ class Logs:
 
     def _know(self, hosted: HostedLog) -> None:
         """Chains of the log that are new: where their servers are."""
-        for id, stretch in hosted.node.state.stretches.items():
-            self.hosted[id] = stretch
-        for chain in hosted.node.state.chains.values():
+        state = hosted.node.state
+        for chain in islice(state.chains.values(), hosted.known, None):
+            if chain.id in state.stretches:
+                self.hosted[chain.id] = state.stretches[chain.id]
             self._by_name[chain.domain] = self._by_chain[chain.id] = hosted  # it may be asked for what it fetched of chains that it was not in
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
+        hosted.known = len(state.chains)
 
     # -- what leaves ------------------------------------------------------------------------------------------------------
 
@@ -320,7 +340,6 @@ class Logs:
             self._fail(OSError(0, _FULL))
             return
         if len(node.state.chains) != hosted.known:
-            hosted.known = len(node.state.chains)
             self._know(hosted)
         self._send(messages)
         if journal is not None and hosted.appended and not hosted.committing:
