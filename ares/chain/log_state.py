@@ -159,8 +159,9 @@ class LogState:
                 self._merge()
 
     def _merge(self) -> None:
-        for stretch in sorted(self.stretches.values(), key=lambda stretch: stretch.configuration.index):
-            if stretch.end is not None and not stretch.merged and stretch.start <= self.base_upto:
+        ended = [stretch for stretch in self.stretches.values() if stretch.end is not None and not stretch.merged]
+        for stretch in sorted(ended, key=lambda stretch: stretch.configuration.index):
+            if stretch.start <= self.base_upto:
                 self.base.adopt(stretch.entries, self.base_upto, stretch.length)
                 self.base_rows.adopt(stretch.rows)
                 self.base_upto = max(self.base_upto, stretch.length)
@@ -205,12 +206,9 @@ class LogState:
 
     def unpointed(self) -> list[tuple[Stretch, Successor]]:
         """Stretches whose successor is among the chains known, and was not told: who hears of c' knows the successor of c."""
-        found = []
-        for one, other in pairwise(sorted(self.chains)):
-            stretch = self.stretches.get(self.chains[one].id)
-            if stretch is not None and stretch.successor is None and other == one + 1:
-                found.append((stretch, Successor(self.chains[other], Status.PENDING)))
-        return found
+        open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
+        found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
+        return [(stretch, Successor(chain, Status.PENDING)) for stretch, chain in found if chain is not None]
 
     def chain_of(self, position: int) -> Configuration | None:
         """The chain in whose stretch a position is, as far as this node knows: the last one that starts there or before."""

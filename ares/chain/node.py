@@ -60,7 +60,7 @@ OUTBOX_BYTES_MAX = 4 * 1024 * 1024
 class LogNode:
     """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call.
 
-    ``calls_from``: its calls are above this number. ``outbox_bytes``: of entries and records in the messages that :meth:`take` gives next.
+    ``calls_from``: its calls are above this number. ``outbox_bytes``: of entries and records that :meth:`take` gives next.
     """
 
     def __init__(
@@ -184,10 +184,11 @@ class LogNode:
                     self._forward(stretch, stretch.durable)
                 elif first < stretch.durable or stretch.trim_confirmed < self._trimmed_durably:
                     self._forward(stretch, first)
-            late = [held for held in stretch.asking if now >= held.until]
-            stretch.asking = [held for held in stretch.asking if now < held.until]
-            for held in late:
-                self._show(held.sender, self.state.answer(stretch, held.request))
+            if stretch.asking:
+                late = [held for held in stretch.asking if now >= held.until]
+                stretch.asking = [held for held in stretch.asking if now < held.until]
+                for held in late:
+                    self._show(held.sender, self.state.answer(stretch, held.request))
         late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
         for held in late:
             self._show(held.sender, self.state.answer(self._stretch(held.request), held.request))

@@ -9,9 +9,11 @@ another one is begun, with all that is known but the records: a log is put toget
 """
 
 import logging
+import resource
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, get_args
 
 import msgspec
@@ -43,6 +45,10 @@ PENDING_BYTES_MAX = 1024 * 1024
 """What a node is given before its facts are gathered."""
 
 LOGS_MAX = 10_000
+FILES_EACH = 3
+NEW_LOG_BYTES = 64 * 1024
+"""What a log that is new finds room for: chains, and what is known of them."""
+
 _NODE_CALLS = 1 << 40
 _RECORD_BYTES, _ENTRY_BYTES, _FACT_BYTES = 64, 5, 256
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,6 +58,7 @@ OF_EITHER: frozenset[type] = frozenset([Introduce, ReadConfig, WriteConfig, Coll
 """Requests about configurations, of objects and of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
+_NO_MORE = "it has no room for one more log: its disk is full, or it keeps as many logs as it can (docs/limits.md)"
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 
 log = logging.getLogger(__name__)
@@ -353,28 +360,37 @@ class Logs:
             self._respond(sender, [Refused(message.call, Reason.OTHER_CLUSTER, "that chain is of another cluster: is this the right cluster file?")])
             return
         hosted = self._by_name.get(name)
-        if hosted is None and len(self._logs) < LOGS_MAX:
+        if hosted is None:
             trial = self._made(None)
             trial.node.handle(sender, message, self._loop.time())
             if not trial.node.state.stretches:
                 trial.gather()
                 self._put_out(trial)
                 return
-            hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
-            try:
-                hosted.begin()
-                room = hosted.has_room(len(_encode(message)))
-            except (OSError, BadInput) as error:
-                log.error("a log cannot be kept: %s", error)
-                room = False
-            if not room:
-                if hosted.journal is not None:
-                    hosted.journal.close()
-                self._respond(sender, [Refused(message.call, Reason.STORAGE, "it cannot keep another log: its disk is full, or fails")])
-                return
-            self._add(hosted)
+            hosted = self._begun(name)
         if hosted is not None:
             self._hand(hosted, sender, message)
+        else:
+            self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
+
+    def _begun(self, name: DomainName) -> HostedLog | None:
+        """A log that is new here, if there is room for it: one on a disk keeps FILES_EACH files open, and clients need some, too."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if len(self._logs) >= (LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))):
+            return None
+        hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
+        try:
+            hosted.begin()
+            room = hosted.has_room(NEW_LOG_BYTES)
+        except (OSError, BadInput) as error:
+            log.error("log %r cannot begin here: %s", name, error)
+            room = False
+        if room:
+            self._add(hosted)
+            return hosted
+        if hosted.journal is not None:
+            hosted.journal.close()
+        return None
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
         def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
@@ -387,12 +403,15 @@ class Logs:
         self._know(hosted)
 
     def _know(self, hosted: HostedLog) -> None:
-        """Chains of the log that are new: where their servers are. It answers for old records of any of them."""
-        self.hosted.update(hosted.node.state.stretches)
-        for chain in hosted.node.state.chains.values():
-            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted
+        """Chains of the log that are new: where their servers are."""
+        state = hosted.node.state
+        for chain in islice(state.chains.values(), hosted.known, None):
+            if chain.id in state.stretches:
+                self.hosted[chain.id] = state.stretches[chain.id]
+            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted  # it may be asked for what it fetched of chains that it was not in
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
+        hosted.known = len(state.chains)
 
     # -- what leaves ------------------------------------------------------------------------------------------------------
 
@@ -413,7 +432,6 @@ class Logs:
             self._fail(OSError(0, _FULL))
             return
         if len(node.state.chains) != hosted.known:
-            hosted.known = len(node.state.chains)
             self._know(hosted)
         messages, hosted.outbox = hosted.outbox, []
         self._send(messages)

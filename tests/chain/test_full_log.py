@@ -1,4 +1,4 @@
-"""A server of logs whose disk is full: it refuses appends and other logs in words, passes trims on, and goes on after them (docs/log.md, On a disk)."""
+"""A log whose disk is full refuses what brings data, passes trims on, and goes on after them (docs/log.md, On a disk)."""
 
 import random
 from pathlib import Path
@@ -10,8 +10,8 @@ from ares.model.log_messages import Append, AppendOutcome, Committed, Forward, L
 from ares.model.messages import Introduce, Reason, Refused
 from ares.server.hosted_logs import Logs
 from ares.store.journal.log import LogJournal
-from ares.testing.sim.log_disk_server import SimLinks
 from ares.testing.sim.model_disk import ModelDisk
+from ares.testing.sim.of_logs.log_disk_server import SimLinks
 
 from .chains import CLIENT, call, chain
 from .hosted import OWNER, InTime

@@ -149,6 +149,7 @@ class Nemesis:
     """``problems`` are findings, in words: what went wrong although the ledger says that it should not.
 
     ``log``: it is reconfigured, instead of the objects. ``spared``: servers that are never hurt, and in no configuration that is wished for.
+    ``between_s``: how long it waits between two faults.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class Nemesis:
         chance: Random,
         log: str = "",
         spared: Sequence[ServerId] = (),
+        between_s: tuple[float, float] = BETWEEN_FAULTS_S,
     ) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
@@ -174,6 +176,7 @@ class Nemesis:
         self._deadly = False
         self._log = log
         self._spared = frozenset(spared)
+        self._between_s = between_s
 
     async def rage(self, seconds: float) -> None:
         """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
@@ -211,7 +214,7 @@ class Nemesis:
 
     async def _keep_hurting(self, end: float) -> None:
         while self._now() < end:
-            pause = QUICKLY_S if self._deadly else BETWEEN_FAULTS_S
+            pause = QUICKLY_S if self._deadly else self._between_s
             await asyncio.sleep(min(self._chance.uniform(*pause), max(0.0, end - self._now())))
             self._notice_ended()
             self.strike()

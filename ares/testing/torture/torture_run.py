@@ -25,7 +25,7 @@ from ares.model.identity import DomainName, ServerId
 from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, Helper, etcd_ids, etcd_members
 from ares.testing.torture.log_clients import LOG, first_chain
-from ares.testing.torture.nemesis import Nemesis, NemesisLedger
+from ares.testing.torture.nemesis import BETWEEN_FAULTS_S, Nemesis, NemesisLedger
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
 from ares.testing.torture.records import Counts, Recorded, Seen, Timeline, encoder, load_log_records, load_records
@@ -45,8 +45,9 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Workload = Literal["objects", "log"]
 DIRECTORY_SERVERS = 3
-LOST_FOR_S = 4.0
-"""With everything in memory a server may be gone for good, and the move to its chain stands still: then the next one is tried."""
+LOST_FOR_S, BETWEEN_LOSSES_S = 1.5, (1.0, 5.0)
+"""With everything in memory who was killed is gone for good, and a log stands still until its chain is replaced: a move gives up after so long a
+standstill, and there is time for one between faults."""
 
 
 class Options(Struct, frozen=True):
@@ -86,7 +87,8 @@ class TortureRun:
         self._timeline = Timeline()
         self._cluster = cluster
         self._of_log = options.workload == "log"
-        self._reconfigurers = Reconfigurers(self._cluster, LOST_FOR_S if self._of_log and options.durability == "memory" else TIMEOUT_S)
+        self._losing = self._of_log and options.durability == "memory"
+        self._reconfigurers = Reconfigurers(self._cluster, LOST_FOR_S if self._losing else TIMEOUT_S)
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
         self._problems: list[str] = []
@@ -127,7 +129,16 @@ class TortureRun:
             await self._end(CLIENTS[0])
         self._timeline.reigns_now(first, None)
         ledger, chance = NemesisLedger(first, identities, self._cluster.deciders), Random(f"{self._options.seed} nemesis")
-        return Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._timeline, chance, log, spared)
+        return Nemesis(
+            self._cluster,
+            self._reconfigurers.reconfigure,
+            ledger,
+            self._timeline,
+            chance,
+            log,
+            spared,
+            BETWEEN_LOSSES_S if self._losing else BETWEEN_FAULTS_S,
+        )
 
     def _listen_for_endings(self) -> None:
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
