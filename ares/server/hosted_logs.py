@@ -20,9 +20,9 @@ import msgspec
 
 from ares.chain.entries import Entries, MemoryEntries
 from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
-from ares.chain.node import OUTBOX_BYTES_MAX, LogNode
+from ares.chain.node import LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
-from ares.chain.stretch import Sender, Stretch
+from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
