@@ -107,7 +107,7 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
     number, _ = fill(alone)
     other = chain().__class__("chain", alone.chain.servers).at("other", 0, b"cluster")
     (reply,) = alone.ask(Introduce(call(), other))
-    assert (reply.reason, "cannot keep another log" in reply.detail) == (Reason.STORAGE, True)
+    assert (reply.reason, "no room for one more log" in reply.detail) == (Reason.STORAGE, True)
     assert len(alone.logs.nodes) == 1
     assert isinstance(alone.append(number)[0], Refused)
 
