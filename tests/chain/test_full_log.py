@@ -1,4 +1,4 @@
-"""A server of logs whose disk is full: it refuses appends and other logs in words, passes trims on, and goes on after them (docs/log.md, On a disk)."""
+"""A server of logs whose disk is full: it refuses appends and other logs in words, and passes trims on, after which it goes on (docs/log.md)."""
 
 import random
 from pathlib import Path
