@@ -27,7 +27,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSucc
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogEntries, LogRecord, ReadLog
-from ares.model.messages import Hosted
+from ares.model.messages import Hosted, Reason
 
 
 class UnknownChain(BadInput):
@@ -40,6 +40,16 @@ class OtherChain(BadInput):
 
 class NotInChain(BadInput):
     """None of the chains that were introduced names this server."""
+
+
+REASONS = {
+    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
+    UnknownChain: Reason.UNKNOWN_CONFIGURATION,
+    OtherChain: Reason.OTHER_CLUSTER,
+    NotInChain: Reason.NOT_A_MEMBER,
+    BadInput: Reason.BAD_REQUEST,
+}
+"""How a peer is told of an error; the first that fits."""
 
 
 def check_one_log(chains: Sequence[Configuration]) -> None:
@@ -149,8 +159,9 @@ class LogState:
                 self._merge()
 
     def _merge(self) -> None:
-        for stretch in sorted(self.stretches.values(), key=lambda stretch: stretch.configuration.index):
-            if stretch.end is not None and not stretch.merged and stretch.start <= self.base_upto:
+        ended = [stretch for stretch in self.stretches.values() if stretch.end is not None and not stretch.merged]
+        for stretch in sorted(ended, key=lambda stretch: stretch.configuration.index):
+            if stretch.start <= self.base_upto:
                 self.base.adopt(stretch.entries, self.base_upto, stretch.length)
                 self.base_rows.adopt(stretch.rows)
                 self.base_upto = max(self.base_upto, stretch.length)
@@ -195,12 +206,9 @@ class LogState:
 
     def unpointed(self) -> list[tuple[Stretch, Successor]]:
         """Stretches whose successor is among the chains known, and was not told: who hears of c' knows the successor of c."""
-        found = []
-        for one, other in pairwise(sorted(self.chains)):
-            stretch = self.stretches.get(self.chains[one].id)
-            if stretch is not None and stretch.successor is None and other == one + 1:
-                found.append((stretch, Successor(self.chains[other], Status.PENDING)))
-        return found
+        open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
+        found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
+        return [(stretch, Successor(chain, Status.PENDING)) for stretch, chain in found if chain is not None]
 
     def chain_of(self, position: int) -> Configuration | None:
         """The chain in whose stretch a position is, as far as this node knows: the last one that starts there or before."""
@@ -265,6 +273,13 @@ class LogState:
                 return ()
             entries, upto = pointed[0].entries, pointed[0].length
         return self.read(entries, first, upto, bytes_max)[0][:records_max]
+
+    def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
+        """As :meth:`holds_row`; in the chain of a head itself: the rows below its start, if everything is here."""
+        stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
+        if holds is None and stretch is not None and stretch.live and self.base_upto >= stretch.start:
+            holds = self.base_rows, True
+        return holds
 
     def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
         """The rows that answer for the stretch of ``chain``, and whether they answer for all below it; None if this node lacks some of it."""

@@ -18,6 +18,9 @@ DIRTY_S = 1.0
 HELD_MAX = 1000
 """Reads that wait at once; one more is answered with what there is."""
 
+CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
+"""Conditional appends that wait at once; more are dropped, and sent again by their clients."""
+
 Sender = Hashable
 """Whoever is to be answered: a client as the transport names it, or the id of a server."""
 
@@ -109,6 +112,13 @@ class Stretch:
                 for record in self.entries.records(first, reached):
                     self.rows.commit(record)
                 first = reached
+
+    def wait_for_position(self, sender: Sender, request: Append) -> None:
+        """Until what is at the position that ``request`` wants is committed, or cut. One of each client."""
+        others = [pair for pair in self.conditional if pair[0] != sender]
+        size = sum(len(entry) for _, waiting in others for entry in waiting.entries)
+        if len(others) < CONDITIONAL_MAX and size < CONDITIONAL_BYTES_MAX:
+            self.conditional = [*others, (sender, request)]
 
     def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
         """``answer`` leaves when the log is committed up to ``end``."""

@@ -1,4 +1,4 @@
-"""A server of logs whose disk is full: it refuses appends and other logs in words, and passes trims on, after which it goes on (docs/log.md)."""
+"""A log whose disk is full refuses what brings data, passes trims on, and goes on after them (docs/log.md, On a disk)."""
 
 import random
 from pathlib import Path
@@ -10,8 +10,8 @@ from ares.model.log_messages import Append, AppendOutcome, Committed, Forward, L
 from ares.model.messages import Introduce, Reason, Refused
 from ares.server.hosted_logs import Logs
 from ares.store.journal.log import LogJournal
-from ares.testing.sim.log_disk_server import SimLinks
 from ares.testing.sim.model_disk import ModelDisk
+from ares.testing.sim.of_logs.log_disk_server import SimLinks
 
 from .chains import CLIENT, call, chain
 from .hosted import OWNER, InTime
@@ -107,7 +107,7 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
     number, _ = fill(alone)
     other = chain().__class__("chain", alone.chain.servers).at("other", 0, b"cluster")
     (reply,) = alone.ask(Introduce(call(), other))
-    assert (reply.reason, "cannot keep another log" in reply.detail) == (Reason.STORAGE, True)
+    assert (reply.reason, "no room for one more log" in reply.detail) == (Reason.STORAGE, True)
     assert len(alone.logs.nodes) == 1
     assert isinstance(alone.append(number)[0], Refused)
 
