@@ -128,6 +128,7 @@ class RowLooks:
 
     def forget(self) -> None:
         self._looks.clear()
+        self._bytes = 0
 
     def receive(self, reply: RowFound, now: float) -> None:
         """An answer; of a node that cannot answer, ask another one, when its turn comes."""
