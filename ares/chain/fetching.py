@@ -41,13 +41,14 @@ class Fetcher:
     def go_on(self, now: float, stored: int) -> None:
         """Ask for what comes next, if a chain that this server is in needs it. Chains that are sealed may stop fetching."""
         state, first = self._state, self._state.base_upto
-        wanting = any(stretch.live and stretch.start > first for stretch in state.stretches.values())
+        if not any(stretch.live and stretch.start > first for stretch in state.stretches.values()):
+            return
         waiting = self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]
         sources = state.holders(first)
-        if wanting and self._paused[0] != first:
+        if self._paused[0] != first:
             self._paused = (first, now + self.pause_s)
         free = self._throttle is None or self._throttle.busy_s(now) == 0
-        if wanting and free and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
+        if free and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
             self._source += 1
             chain = state.chain_of(first) or state.chains[min(state.chains)]
             following = state.chains.get(chain.index + 1)

@@ -91,7 +91,7 @@ async def run_server(
         replica = restored(server, identity, initial, journal, time.time)
         if links is not None:
             loop = asyncio.get_running_loop()
-            logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s)
+            logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s=fetch_bytes_per_s)
             logs.restore()
         host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs)
         address = await listener.serve(host.handler)
