@@ -42,6 +42,9 @@ FOLLOW_S = 2.0
 EMPTY_MAX = 3
 """Empty answers of one server, before a follower asks others."""
 
+INSPECT_S = 0.3
+"""How long an inspection waits for nodes beyond a majority."""
+
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
 """How long the servers of a new chain have to say that they are up, before anything is sealed."""
@@ -238,13 +241,37 @@ class LogOperations:
         while target.servers != wished.servers:
             target = yield from self._replace(wished)
         try:
-            yield from announce_successor(view, target)
-            yield from self._finalize(target)
+            yield from self.finish_move(target)
         except Uncertain as error:
             error.may_have_taken_effect = True
             error.advice = f"chain {target.index} is decided and takes appends; older entries still move to it: reconfigure again to see the end"
             raise
         return target
+
+    def inspect(self) -> Operation[bool]:
+        """Learn of chains that followed; whether a node of the last one says that it is sealed, and none what comes next: appends stand still."""
+        chain = self.view.sequence.last_known
+        try:
+            answers = yield Gather(
+                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda _: INSPECT_S, arguments=(chain.id,), reply=LookDone
+            )  # fmt: skip
+        except Superseded as superseded:
+            detour(self.view, superseded)
+            return False
+        yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
+        return self.view.sequence.last_known == chain and any(seen.sealed for seen in answers.values())
+
+    def replace_chain(self, last: Configuration, wished: Configuration) -> Operation[Configuration | None]:
+        """What comes after ``last``; appends go on there, and what is older has not moved yet. None if ``last`` is not the last chain any more: a
+        change that somebody else made is never undone. Raises what :meth:`reconfigure` does.
+        """
+        yield from read_config(self.view)
+        return (yield from self._replace(wished)) if self.view.sequence.last_known == last else None
+
+    def finish_move(self, target: Configuration) -> Operation[None]:
+        """See to it that ``target``, which was decided, is finalized."""
+        yield from announce_successor(self.view, target)
+        yield from self._finalize(target)
 
     def _replace(self, wished: Configuration) -> Operation[Configuration]:
         """What comes after the last chain known, and a majority of that one knows it."""

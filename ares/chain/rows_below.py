@@ -122,6 +122,14 @@ class RowLooks:
         for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
             self._done(look.stretch, sender, append, found)
 
+    @property
+    def waiting(self) -> list[Append]:
+        return [append for look in self._looks.values() for append in look.waiting.values()]
+
+    def forget(self) -> None:
+        self._looks.clear()
+        self._bytes = 0
+
     def receive(self, reply: RowFound, now: float) -> None:
         """An answer; of a node that cannot answer, ask another one, when its turn comes."""
         for key, look in self._looks.items():

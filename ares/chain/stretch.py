@@ -1,5 +1,6 @@
 """A node's part of one configuration of a log: a prefix of its records, and what it knows of the chain (docs/log.md, Terms)."""
 
+import contextlib
 from collections.abc import Hashable
 from heapq import heappop, heappush
 
@@ -7,8 +8,9 @@ from msgspec import Struct
 
 from ares.chain.entries import Entries, Rows
 from ares.model.configuration import Configuration, Successor
+from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import Append, Appended, LogRecord, ReadLog, Trim
+from ares.model.log_messages import PIECE_BYTES, Append, Appended, LogRecord, ReadLog, Trim
 
 DIRTY_S = 1.0
 """How long a dirty read waits for the tail."""
@@ -103,10 +105,13 @@ class Stretch:
         self.durable = self.committed = self.length
 
     def settled(self, upto: int) -> None:
-        """So much is committed."""
-        for record in self.entries.records(self.committed, upto):
-            self.rows.commit(record)
-        self.committed = upto
+        """So much is committed. What cannot be read any more leaves rows with more numbers than they need."""
+        first, self.committed = self.committed, upto
+        with contextlib.suppress(StoreDamaged):
+            while (reached := self.entries.reach(first, upto, PIECE_BYTES)) > first:
+                for record in self.entries.records(first, reached):
+                    self.rows.commit(record)
+                first = reached
 
     def wait_for_position(self, sender: Sender, request: Append) -> None:
         """Until what is at the position that ``request`` wants is committed, or cut. One of each client."""

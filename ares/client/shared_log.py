@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
-from ares.chain.log_operations import FOLLOW_S, Follower, check_position
+from ares.chain.log_operations import FOLLOW_S, Follower, LogOperations, check_position
 from ares.chain.log_session import LogSession
 from ares.client.runner import Runner
 from ares.client.store import Domain, Identify
@@ -172,6 +172,10 @@ class Log(Domain):
         wished = await self._identify(configuration)
         chain = await self._run(self._session.operations.reconfigure(wished), f"reconfiguration of {self.name!r}", progress, timeout_s)
         return Reconfigured(chain, True, 0, 0, 0, [])
+
+    async def operate(self, make: Callable[[LogOperations], Operation[Result]], what: str, timeout_s: float | None = None) -> Result:
+        """Run an operation on the log as this client knows it; ``timeout_s`` bounds a standstill."""
+        return await self._run(make(self._session.operations), f"{what} of {self.name!r}", None, timeout_s)
 
     def _started(self, operation: Operation[Result], what: str, timeout_s: float | None) -> Coroutine[Any, Any, Result]:
         self._runner.check_loop()

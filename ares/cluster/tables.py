@@ -101,18 +101,22 @@ class AutopilotSettings(Table, frozen=True):
     """Where the table is, servers that are gone are replaced by others (docs/autopilot.md).
 
     ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
+    ``log_after_s``: how long a server of a log's chain must have been silent; it is asked four times in that.
     """
 
     after_s: float = 60.0
     every_s: float = 5.0
     bytes_per_s: int = 32 * MIB
+    log_after_s: float = 1.5
 
     def checks(self) -> Checks:
-        every_s, after_s = self.every_s, self.after_s
+        every_s, after_s, log_after_s = self.every_s, self.after_s, self.log_after_s
         yield "every_s", EVERY_S_MIN <= every_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}"
         why = f"no fewer than every_s: one look is not enough to replace a server (at least {every_s:g})"
         yield "after_s", every_s <= after_s < math.inf, f"expected seconds, {why}, found {after_s:g}"
         yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes per second, more than 0, found {self.bytes_per_s}"
+        low = 4 * EVERY_S_MIN
+        yield "log_after_s", low <= log_after_s < math.inf, f"expected seconds (at least {low:g}), found {log_after_s:g}"
 
 
 class ScrubSettings(Table, frozen=True):

@@ -259,6 +259,11 @@ class Host:
                 return self.scrub(message)
         return Refused(message.call, Reason.BAD_REQUEST, f"{type(message).__name__} is no request to a storage server")
 
+    @property
+    def log_journals(self) -> Sequence[Journal]:
+        """Those of its logs."""
+        return self._logs.journals if self._logs is not None else ()
+
     # -- how it is ------------------------------------------------------------------------------------------------------
 
     def vitals(self) -> Vitals:

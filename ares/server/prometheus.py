@@ -97,6 +97,7 @@ def of_member(description: ConsensusDescription, under_way: int, unknown_keys: i
     if autopilot is not None:
         yield Gauge("ares_autopilot_absent_servers", "Members of configurations that do not answer the autopilot here.", autopilot.absent)
         yield Gauge("ares_autopilot_troubled_domains", "Domains for which something should be done, and cannot be.", autopilot.troubled)
+        yield Gauge("ares_autopilot_troubled_logs", "Logs for which something should be done, and cannot be.", autopilot.troubled_logs)
         yield Gauge("ares_autopilot_move_objects", "Objects of the domain that it moves now, as far as known; 0: it moves none.", autopilot.total)
         yield Gauge("ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen)
         yield Counter("ares_autopilot_moves", "Moves that it has completed.", autopilot.done)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.codec import encode
+from ares.model.errors import StoreDamaged
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
@@ -64,7 +65,7 @@ def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
         run.chaos()
         run.heal()
         run.look_back()
-    except (PromiseBroken, AssertionError) as broken:
+    except (PromiseBroken, AssertionError, StoreDamaged) as broken:
         violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
         run.world.tell(f"VIOLATION: {violation}")
     reconfigurations = run.consensus.table.count
