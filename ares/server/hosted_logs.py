@@ -338,6 +338,8 @@ class Logs:
         if node.state.damage is not None:
             log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
             node.state.damage = None
+        if len(node.state.chains) != hosted.known:
+            self._know(hosted)
         if hosted.outbox_bytes > OUTBOX_BYTES_MAX:
             self._put_out(hosted)
         elif hosted.outbox or hosted.appended:
@@ -416,13 +418,11 @@ class Logs:
 
     def _put_out(self, hosted: HostedLog) -> None:
         """Send what may leave, and store what is to be stored."""
-        node, journal = hosted.node, hosted.journal
-        if len(node.state.chains) != hosted.known:
-            self._know(hosted)
+        journal = hosted.journal
         messages, hosted.outbox, hosted.outbox_bytes = hosted.outbox, [], 0
         self._send(messages)
         if journal is not None and hosted.appended and not hosted.committing:
-            hosted.commit(journal, partial(self._committed, hosted, node.told))
+            hosted.commit(journal, partial(self._committed, hosted, hosted.node.told))
 
     def _committed(self, hosted: HostedLog, count: int, error: OSError | None = None) -> None:
         if error is not None:
