@@ -96,6 +96,12 @@ def held_logs(states: "Iterable[LogState]") -> HeldLogs:
     return HeldLogs(logs, entries, committed, sealed, fetching, to_fetch, fetched)
 
 
+def tells(reply: LogEntries) -> bool:
+    """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
+    ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
+    return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
+
+
 class LogState:
     """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone.
 
@@ -164,6 +170,16 @@ class LogState:
         self.chains[chain.index] = chain
         if self.is_member(chain) and chain.id not in self.stretches:
             self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries(chain.id))
+
+    def check_introduced(self, chains: Sequence[Configuration]) -> None:
+        """Raises what :func:`check_one_log` does, :class:`OtherChain` or :class:`NotInChain`."""
+        check_one_log(chains)
+        for chain in chains:
+            known = self.chains.get(chain.index)
+            if (known is not None and known.id != chain.id) or chain.cluster_id != chains[-1].cluster_id:
+                raise OtherChain(f"index {chain.index} of this log is another chain here")
+        if not any(map(self.is_member, chains)):
+            raise NotInChain(f"{self.server} is not in {chains[-1].describe()} under this identity")
 
     def is_member(self, chain: Configuration) -> bool:
         """Whether the chain names this server under its present identity."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ares.chain.entries import Entries, MemoryEntries, check_batch, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
-from ares.chain.log_state import REASONS, LogState, NotInChain, OtherChain, UnknownChain, check_one_log
+from ares.chain.log_state import REASONS, LogState, UnknownChain, tells
 from ares.chain.rows_below import RowBelow, RowLooks
 from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Held, Sender, Stretch
 from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor
@@ -405,7 +405,7 @@ class LogNode:
         held, self._held = self._held, []
         for one in held:
             reply = self.state.answer(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
-            if reply is not None and self._tells(reply):
+            if reply is not None and tells(reply):
                 self._show(one.sender, reply, stretch.pointed)
             else:
                 self._held.append(one)
@@ -416,7 +416,7 @@ class LogNode:
         """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
         stretch = self._stretch(request)
         reply = self.state.answer(stretch, request)
-        if self._tells(reply):
+        if tells(reply):
             self._show(sender, reply, stretch.pointed)
         elif request.wait_s > 0 and len(self._held) < HELD_MAX:
             self._held.append(Held(sender, request, self.now + request.wait_s))
@@ -427,11 +427,6 @@ class LogNode:
                 self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
         else:
             self._show(sender, reply, stretch.pointed)
-
-    def _tells(self, reply: LogEntries) -> bool:
-        """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
-        ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
-        return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
 
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""
@@ -484,13 +479,7 @@ class LogNode:
     def introduce(self, sender: Sender, request: Introduce) -> None:
         """A chain, with those of its log that come before it. Who hears of c' knows the successor of c."""
         chains = [*request.earlier, request.configuration]
-        check_one_log(chains)
-        for chain in chains:
-            known = self.state.chains.get(chain.index)
-            if (known is not None and known.id != chain.id) or chain.cluster_id != request.configuration.cluster_id:
-                raise OtherChain(f"index {chain.index} of this log is another chain here")
-        if not any(self.state.is_member(chain) for chain in chains):
-            raise NotInChain(f"{self.server} is not in {request.configuration.describe()} under this identity")
+        self.state.check_introduced(chains)
         for one, other in pairwise([*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]):
             if one.id in self.state.stretches:
                 self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))

@@ -357,6 +357,8 @@ class Logs:
         if node.state.damage is not None:
             log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
             node.state.damage = None
+        if len(node.state.chains) != hosted.known:
+            self._know(hosted)
         if node.outbox_bytes > OUTBOX_BYTES_MAX:
             self._put_out(hosted)
         elif node.has_output or hosted.outbox or hosted.appended:
@@ -374,7 +376,6 @@ class Logs:
             trial = self._made(None)
             trial.node.handle(sender, message, self._loop.time())
             if not trial.node.state.stretches:
-                trial.gather()
                 self._put_out(trial)
                 return
             hosted = self._begun(name)
@@ -446,7 +447,7 @@ class Logs:
         messages, hosted.outbox = hosted.outbox, []
         self._send(messages)
         if journal is not None and hosted.appended and not hosted.committing:
-            hosted.commit(journal, partial(self._committed, hosted, node.told))
+            hosted.commit(journal, partial(self._committed, hosted, hosted.node.told))
 
     def _committed(self, hosted: HostedLog, count: int, error: OSError | None = None) -> None:
         if error is not None:
