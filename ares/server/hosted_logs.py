@@ -217,7 +217,7 @@ class Logs:
         if hosted is None:
             self._respond(sender, [Refused(message.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")])
             return
-        if isinstance(message, Append | Forward) and not hosted.has_room(_room_for(message)):
+        if hosted.journal is not None and isinstance(message, Append | Forward) and not hosted.has_room(_room_for(message)):
             if isinstance(message, Append):
                 self._respond(sender, [Refused(message.call, Reason.STORAGE, _FULL)])
             return
