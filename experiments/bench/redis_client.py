@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
             data = b"".join(self._parts)
         if self._reading:
             self._read(data)
-        elif data.count(_CRLF) < self._lines:
+        elif data.count(_CRLF) < self._lines_of(data):
             self._parts, self._size, self._needed = [data], len(data), len(data) + 1
         else:
             self._written(data)
@@ -77,6 +77,10 @@ class Connection(asyncio.Protocol):
             self.transport.write(b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key))
         else:
             self.transport.writelines((self._head(key, value), value, _CRLF + self._waiting))
+
+    def _lines_of(self, data: bytes) -> int:
+        """How many lines the answer to a write has that begins like this."""
+        return self._lines
 
     def _head(self, key: bytes, value: bytes) -> bytes:
         """What stands before the value of a write."""
@@ -118,9 +122,8 @@ class Connection(asyncio.Protocol):
 class StreamConnection(Connection):
     """Appends to one stream, whatever the key. The server names the entry, in two lines, where it would say OK."""
 
-    def __init__(self, wait: int) -> None:
-        super().__init__(wait)
-        self._lines += 1
+    def _lines_of(self, data: bytes) -> int:
+        return self._lines + (data[:1] == b"$")
 
     def _head(self, key: bytes, value: bytes) -> bytes:
         return b"*5\r\n$4\r\nXADD\r\n$3\r\nlog\r\n$1\r\n*\r\n$1\r\ne\r\n$%d\r\n" % len(value)
