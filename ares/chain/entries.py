@@ -93,7 +93,10 @@ class MemoryEntries:
 
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
         reached, size = first, 0
-        for index in range(index_of(self._records, first), len(self._records)):
+        begin = index_of(self._records, first)
+        if begin < len(self._records) and self._records[begin].first < upto <= self._records[begin].end:
+            return upto
+        for index in range(begin, len(self._records)):
             record = self._records[index]
             size += record.size
             if record.first >= upto or (size > bytes_max and reached > first):
