@@ -329,6 +329,9 @@ class Logs:
             self._do(hosted, hosted.node.tick, self._loop.time())
 
     def _hand(self, hosted: HostedLog, sender: Sender, message: Any) -> None:
+        if hosted.journal is None:
+            self._do(hosted, hosted.node.handle, sender, message, self._loop.time())
+            return
         try:
             fitting = _fitting(hosted, message)
         except OSError as error:
