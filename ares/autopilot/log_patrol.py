@@ -99,6 +99,8 @@ class LogPatrol:
         absent = {server.id for server in self._members() if self._watch.absent_s(server) > self._pace_s}
         if absent and not told:
             told.append(f"absent from chains: {', '.join(sorted(absent))}; left out after {self._settings.log_after_s:g} s")
+        if short := self._named(lambda each: each.active[-1].n < each.length):
+            told.append(f"a chain is shorter than it was, until a spare has answered for {self._settings.after_s:g} s or more ({short})")
         return "; ".join(filter(None, [*told, self._reformed, self._moved])) or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
 
     def _named(self, chosen: Callable[[_Watched], bool]) -> str:
@@ -116,8 +118,7 @@ class LogPatrol:
                     for name, each in self._logs.items():
                         self._see_to(name, each)
                     self._counted.troubled_logs = sum(bool(each.trouble) for each in self._logs.values())
-                    pace_s = self._pace_s if self._logs else self._settings.every_s
-                    await asyncio.sleep(max(begun + pace_s - self._loop.time(), 0.01))
+                    await asyncio.sleep(max(begun + self._pace_s - self._loop.time(), 0.01))
         finally:
             self._counted.troubled_logs = 0
             working = [each.task for each in self._logs.values() if each.task is not None]

@@ -95,6 +95,7 @@ async def test_without_a_spare_the_chain_is_shorter_and_who_comes_back_comes_in(
         cluster.stop("s0")
         await becomes(log, lambda chain: chain.server_ids == ("s1", "s2"))
         assert await log.append(b"second") == 1
+        await until(lambda: "a chain is shorter than it was" in pilot.sentence(), pilot.sentence)
         cluster.restart("s0")
         await becomes(log, lambda chain: sorted(chain.server_ids) == ["s0", "s1", "s2"])
         assert await log.append(b"third") == 2
