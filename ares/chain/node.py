@@ -17,7 +17,7 @@ from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimme
 from ares.chain.fetching import Fetcher
 from ares.chain.log_state import REASONS, LogState, UnknownChain, tells
 from ares.chain.rows_below import RowBelow, RowLooks
-from ares.chain.stretch import DIRTY_S, HELD_MAX, Held, Sender, Stretch
+from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Held, Sender, Stretch
 from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
@@ -51,11 +51,6 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
 
-RESEND_S = 0.2
-
-OUTBOX_BYTES_MAX = 4 * 1024 * 1024
-"""Of entries and records in answers that have not left. Beyond it reads are told nothing, and ask again."""
-
 
 class LogNode:
     """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call.
@@ -74,10 +69,9 @@ class LogNode:
         self.server = server
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
-        self.told = self._stored = 0
+        self.told = self._stored = self.outbox_bytes = 0
         self._facts: list[LogFact] = []
         self._outbox: list[tuple[Sender, AnyMessage]] = []
-        self.outbox_bytes = 0
         self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
         self._taking: tuple[Stretch, list[LogRecord]] | None = None
         self._unsynced: deque[tuple[int, Stretch, int]] = deque()
@@ -101,7 +95,7 @@ class LogNode:
             Fetch: self.fetch,
             ReadConfig: self.read_config,
             WriteConfig: self.write_config,
-            CollectConfig: self.collect,
+            CollectConfig: self.write_config,
             LookDone: self.tail_seen,
             RowFound: self.row_found,
             Fetched: self.fetched,
@@ -178,7 +172,7 @@ class LogNode:
         self.now = now
         for stretch in self.state.stretches.values():
             if stretch.live and not stretch.is_tail and now >= stretch.resend_at:
-                stretch.resend_at = now + RESEND_S
+                stretch.resend_at = now + SEND_AGAIN_S
                 first = max(stretch.confirmed, stretch.committed)
                 if stretch.probing:
                     self._forward(stretch, stretch.durable)
@@ -367,7 +361,7 @@ class LogNode:
         """One message from ``first`` on; what is beyond it follows when it is confirmed, or later."""
         records = tuple(self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][:RECORDS_MAX])
         stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
-        stretch.resend_at = self.now + RESEND_S
+        stretch.resend_at = self.now + SEND_AGAIN_S
         self._send(stretch.after, Forward(self._next_call(), stretch.configuration.id, self.server, first, records, self._trimmed_durably))
 
     def _report(self, stretch: Stretch, missing: bool = False) -> None:
@@ -427,7 +421,7 @@ class LogNode:
         elif stretch.committed <= request.first < stretch.length and not stretch.is_tail and len(stretch.asking) < HELD_MAX:
             stretch.asking.append(Held(sender, request, self.now + DIRTY_S))
             if stretch.asked_tail is None or self.now > stretch.ask_tail_again_at:
-                stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), self.now + RESEND_S
+                stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), self.now + SEND_AGAIN_S
                 self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
         else:
             self._show(sender, reply, stretch.pointed)
@@ -531,15 +525,10 @@ class LogNode:
         stretch = self._stretch(request)
         self._send(sender, Ack(request.call, stretch.successor), stretch.pointed)
 
-    def write_config(self, sender: Sender, request: WriteConfig) -> None:
+    def write_config(self, sender: Sender, request: WriteConfig | CollectConfig) -> None:
+        """Where to go on. Of what is collected the data go; that it was sealed, and where to go on, stays for ever."""
         stretch = self._stretch(request)
-        self._point(stretch, request.successor)
-        self._send(sender, Ack(request.call, stretch.successor), self.told)
-
-    def collect(self, sender: Sender, request: CollectConfig) -> None:
-        """The data go; that it was sealed and where to go on stays for ever."""
-        stretch = self._stretch(request)
-        self._point(stretch, request.successor, collect=True)
+        self._point(stretch, request.successor, isinstance(request, CollectConfig))
         self._send(sender, Ack(request.call, stretch.successor), self.told)
 
     def stand(self, sender: Sender, request: Stand) -> None:

@@ -48,6 +48,8 @@ class Shelf:
             return
         source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
         first = fact.records[0].first
+        if first < self._ends.get(source, 0):  # noted late: they were collected in the same turn, and are fetched once more
+            self.forget(source)
         places = self._places.setdefault(source, [])
         if not places or places[-1][1] != place:
             places.append((first, place))

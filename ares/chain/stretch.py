@@ -12,6 +12,12 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import PIECE_BYTES, Append, Appended, LogRecord, ReadLog, Trim
 
+SEND_AGAIN_S = 0.2
+"""Until a node repeats what the next one has not confirmed."""
+
+OUTBOX_BYTES_MAX = 4 * 1024 * 1024
+"""Of entries and records in answers of a node that have not left. Beyond it reads are told nothing, and ask again."""
+
 DIRTY_S = 1.0
 """How long a dirty read waits for the tail."""
 

@@ -380,7 +380,7 @@ class ScrubReply(Message, frozen=True, tag=38):
 
     ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on the disk that could not be read or were not what was
     written, found by this scrub. ``quarantined``: versions whose element awaits repair; ``repaired``: since the server was started. ``leaving``:
-    damaged places from which what is alive is not copied away yet, for the disk is full.
+    damaged places from which what is alive is not copied away yet, for the disk is full. ``in_logs``: damaged places of logs; they are not repaired.
     """
 
     running: bool
@@ -391,6 +391,7 @@ class ScrubReply(Message, frozen=True, tag=38):
     quarantined: int
     repaired: int
     leaving: int = 0
+    in_logs: int = 0
 
 
 class Done(Message, frozen=True, tag=39):

@@ -20,9 +20,9 @@ import msgspec
 
 from ares.chain.entries import Entries, MemoryEntries
 from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
-from ares.chain.node import OUTBOX_BYTES_MAX, LogNode
+from ares.chain.node import LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
-from ares.chain.stretch import Sender, Stretch
+from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
@@ -41,8 +41,14 @@ FULL_SHARE = 0.75
 DISCARDED_MAX = 32
 """Places that one batch gives back: it tells them where next to no room may be left."""
 
+PENDING_BYTES_MAX = 1024 * 1024
+"""What a node is given before its facts are gathered."""
+
 LOGS_MAX = 10_000
 FILES_EACH = 3
+NEW_LOG_BYTES = 64 * 1024
+"""What a log that is new finds room for: chains, and what is known of them."""
+
 _NODE_CALLS = 1 << 40
 _RECORD_BYTES, _ENTRY_BYTES, _FACT_BYTES = 64, 5, 256
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,6 +58,7 @@ OF_EITHER: frozenset[type] = frozenset([Introduce, ReadConfig, WriteConfig, Coll
 """Requests about configurations, of objects and of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
+_NO_MORE = "it has no room for one more log: its disk is full, or it keeps as many logs as it can (docs/limits.md)"
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 
 log = logging.getLogger(__name__)
@@ -61,8 +68,8 @@ class HostedLog:
     """One log: its node and, unless everything is in memory, its journal. ``place``: where facts are appended, ``place_bytes`` of them so far.
 
     ``known``: how many chains the server heard of. ``standings``: places that begin with all that is known; ``stands``: the last one does.
-    ``committing``: a commit is under way; ``appended``: there is something for the next. ``outbox``: messages that may leave, with so many bytes of
-    entries and records.
+    ``committing``: a commit is under way; ``appended``: there is something for the next. ``outbox``: messages that may leave.
+    ``pending``: bytes of what the node was given since facts were gathered.
     """
 
     def __init__(
@@ -71,12 +78,11 @@ class HostedLog:
         self.journal: OrderedJournal | None = None
         self.shelf = Shelf(self)
         self.node = make_node(MemoryEntries if journal is None else partial(StoredEntries, self.shelf))
-        self.place = self.place_bytes = self.known = 0
+        self.place = self.place_bytes = self.known = self.pending = 0
         self.standings: list[int] = []
         self.stands = True
         self.committing = self.appended = False
         self.outbox: list[tuple[Sender, AnyMessage]] = []
-        self.outbox_bytes = 0
         self._open = journal
         self._size = size
 
@@ -142,7 +148,7 @@ class HostedLog:
             self.shelf.forget_below(gone[-1] + 1)
 
     def has_room(self, bytes: int, use: Use = Use.DATA) -> bool:
-        return self.journal is None or self._reserve(self.journal, bytes + _FACT_BYTES, use)
+        return self.journal is None or self._reserve(self.journal, bytes + self.pending + _FACT_BYTES, use)
 
     def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
         place = journal.reserve(bytes, use)
@@ -155,9 +161,9 @@ class HostedLog:
     def gather(self) -> bool:
         """Take what the node gives out, and append the facts; False when the disk has no room for them, which it had when they were asked for.
 
-        After whatever was given to the node: when a commit ends, all that the node knows is in the journal.
+        Before a commit begins, and when one ends: then all that the node knows is in the journal.
         """
-        self.outbox_bytes += self.node.outbox_bytes
+        self.pending = 0
         facts, messages = self.node.take()
         self.outbox += messages
         if self.journal is None:
@@ -167,7 +173,6 @@ class HostedLog:
     def _remember(self, facts: list[LogFact]) -> bool:
         while facts:
             self.node.stored(self.node.told, self.node.now)
-            self.outbox_bytes += self.node.outbox_bytes
             facts, messages = self.node.take()
             self.outbox += messages
         return True
@@ -200,8 +205,10 @@ class HostedLog:
         def ended(error: OSError | None, moved: object) -> None:
             self.committing = False
             if error is None:
-                self._settle(max(journal.places(), default=0))
                 try:
+                    if not self.gather():
+                        raise OSError(0, _FULL)
+                    self._settle(max(journal.places(), default=0))
                     self._give_back(journal, begin)
                 except OSError as failed:
                     error = failed
@@ -318,6 +325,8 @@ class Logs:
             self._fail(error)
             return
         if fitting is not None:
+            if isinstance(fitting, Append | Forward | Fetched):
+                hosted.pending += _room_for(fitting)
             self._do(hosted, hosted.node.handle, sender, fitting, self._loop.time())
         elif isinstance(message, Append | Trim | Introduce):
             self._respond(sender, [Refused(message.call, Reason.STORAGE, _FULL)])
@@ -330,7 +339,7 @@ class Logs:
             if waiting and not hosted.has_room(sum(_FACT_BYTES + _room_for(append) for append in waiting)):
                 node.forget_waiting()
             action(*arguments)
-            if not hosted.gather():
+            if (waiting or hosted.pending > PENDING_BYTES_MAX) and not hosted.gather():
                 raise OSError(0, _FULL)
         except OSError as error:
             self._fail(error)
@@ -338,11 +347,9 @@ class Logs:
         if node.state.damage is not None:
             log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
             node.state.damage = None
-        if len(node.state.chains) != hosted.known:
-            self._know(hosted)
-        if hosted.outbox_bytes > OUTBOX_BYTES_MAX:
+        if node.outbox_bytes > OUTBOX_BYTES_MAX:
             self._put_out(hosted)
-        elif hosted.outbox or hosted.appended:
+        elif node.has_output or hosted.outbox or hosted.appended:
             self._wake(hosted)
 
     def _introduce(self, sender: Sender, message: Introduce) -> None:
@@ -353,35 +360,37 @@ class Logs:
             self._respond(sender, [Refused(message.call, Reason.OTHER_CLUSTER, "that chain is of another cluster: is this the right cluster file?")])
             return
         hosted = self._by_name.get(name)
-        if hosted is None and len(self._logs) >= self._logs_max():
-            self._respond(sender, [Refused(message.call, Reason.STORAGE, "it keeps as many logs as it can (docs/limits.md)")])
-        elif hosted is None:
+        if hosted is None:
             trial = self._made(None)
             trial.node.handle(sender, message, self._loop.time())
             if not trial.node.state.stretches:
                 trial.gather()
                 self._put_out(trial)
                 return
-            hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
-            try:
-                hosted.begin()
-                room = hosted.has_room(len(_encode(message)))
-            except (OSError, BadInput) as error:
-                log.error("a log cannot be kept: %s", error)
-                room = False
-            if not room:
-                if hosted.journal is not None:
-                    hosted.journal.close()
-                self._respond(sender, [Refused(message.call, Reason.STORAGE, "it cannot keep another log: its disk is full, or fails")])
-                return
-            self._add(hosted)
+            hosted = self._begun(name)
         if hosted is not None:
             self._hand(hosted, sender, message)
+        else:
+            self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
 
-    def _logs_max(self) -> int:
-        """Those on a disk keep FILES_EACH files open each, and clients need some, too."""
+    def _begun(self, name: DomainName) -> HostedLog | None:
+        """A log that is new here, if there is room for it: one on a disk keeps FILES_EACH files open, and clients need some, too."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))
+        if len(self._logs) >= (LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))):
+            return None
+        hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
+        try:
+            hosted.begin()
+            room = hosted.has_room(NEW_LOG_BYTES)
+        except (OSError, BadInput) as error:
+            log.error("log %r cannot begin here: %s", name, error)
+            room = False
+        if room:
+            self._add(hosted)
+            return hosted
+        if hosted.journal is not None:
+            hosted.journal.close()
+        return None
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
         def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
@@ -394,12 +403,12 @@ class Logs:
         self._know(hosted)
 
     def _know(self, hosted: HostedLog) -> None:
-        """Chains of the log that are new: where their servers are. It answers for old records of any of them."""
+        """Chains of the log that are new: where their servers are."""
         state = hosted.node.state
         for chain in islice(state.chains.values(), hosted.known, None):
             if chain.id in state.stretches:
                 self.hosted[chain.id] = state.stretches[chain.id]
-            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted
+            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted  # it may be asked for what it fetched of chains that it was not in
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
         hosted.known = len(state.chains)
@@ -417,12 +426,17 @@ class Logs:
             self._put_out(hosted)
 
     def _put_out(self, hosted: HostedLog) -> None:
-        """Send what may leave, and store what is to be stored."""
-        journal = hosted.journal
-        messages, hosted.outbox, hosted.outbox_bytes = hosted.outbox, [], 0
+        """Send what may leave, and store what is to be stored: what came within one turn of the event loop is one fact."""
+        node, journal = hosted.node, hosted.journal
+        if not hosted.gather():
+            self._fail(OSError(0, _FULL))
+            return
+        if len(node.state.chains) != hosted.known:
+            self._know(hosted)
+        messages, hosted.outbox = hosted.outbox, []
         self._send(messages)
         if journal is not None and hosted.appended and not hosted.committing:
-            hosted.commit(journal, partial(self._committed, hosted, hosted.node.told))
+            hosted.commit(journal, partial(self._committed, hosted, node.told))
 
     def _committed(self, hosted: HostedLog, count: int, error: OSError | None = None) -> None:
         if error is not None:

@@ -176,7 +176,7 @@ class Scrubbing:
         self._running = False
         self._rounds = 0
         self._total = 0
-        self._damaged = 0
+        self._damaged = self._damaged_in_logs = 0
         host.scrub = self.answer
 
     def answer(self, request: Scrub) -> ScrubReply:
@@ -197,10 +197,11 @@ class Scrubbing:
             len(replica.quarantined),
             replica.account.repaired,
             self._host.leaving,
+            self._damaged_in_logs,
         )
 
     def _begin(self) -> None:
-        self._running, self._damaged = True, 0
+        self._running, self._damaged, self._damaged_in_logs = True, 0, 0
         self._pace.begin()
         self._total = sum(sum(journal.durable().values()) for journal in (self._journal, *self._host.log_journals))
 
@@ -279,9 +280,10 @@ class Scrubbing:
             self._damaged += 1
             return
         if not verdict.whole and place in journal.durable():  # it may have been given back meanwhile
-            self._damaged += 1
             if journal is not self._journal:
+                self._damaged_in_logs += 1
                 log.error("scrub: place %d of a log is not what was written, and is not repaired: the servers of its chain have it", place)
                 return
+            self._damaged += 1
             log.error("scrub: place %d is not what was written; damaged elements: %d", place, len(verdict.damaged))
             self._host.leave(place, verdict.readable)

@@ -23,8 +23,8 @@ from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
 from ares.testing.sim.journal_server import JournalServer, Scrubber
 from ares.testing.sim.judgement import judge_files, judge_history
-from ares.testing.sim.log_plan import LogPlan, draw_log
-from ares.testing.sim.log_run import LogRun
+from ares.testing.sim.of_logs.log_plan import LogPlan, draw_log
+from ares.testing.sim.of_logs.log_run import LogRun
 from ares.testing.sim.plan import SCENARIOS, Fault, SimClientPlan, SimPlan, SimStep, draw
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer

@@ -36,7 +36,7 @@ PATIENT = 0.8
 SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
 
 
-class LogClient:
+class LogWorker:
     """``name`` is unique in the run. ``faults``: errors that no client may raise."""
 
     def __init__(self, name: str, log: Log, chance: Random, record: Callable[[LogRecorded], None], timeout_s: float) -> None:
@@ -215,12 +215,12 @@ async def run_log_clients(plan: TrafficPlan) -> None:
     with RecordLog(plan.out) as records:
         reporter = asyncio.create_task(keep_reporting(records))
         stores = [await connect(settings) for _ in ROLES]
-        clients: list[LogClient] = []
+        clients: list[LogWorker] = []
         async with asyncio.TaskGroup() as group:
             for (role, (what, share)), store in zip(ROLES.items(), stores, strict=True):
                 log = await store.log(LOG, timeout_s=plan.timeout_s)
                 name = f"{plan.host}.{role}"
-                client = LogClient(name, log, Random(f"{plan.seed} {name}"), records.add, plan.timeout_s)
+                client = LogWorker(name, log, Random(f"{plan.seed} {name}"), records.add, plan.timeout_s)
                 clients.append(client)
                 if what:
                     group.create_task(_work(client, what, shares / share / plan.operations_per_s, Random(f"{plan.seed} {role}"), over))
@@ -233,7 +233,7 @@ async def run_log_clients(plan: TrafficPlan) -> None:
         raise SystemExit("\n".join(faults[:10]))
 
 
-async def _work(client: LogClient, what: Sequence[str], interval_s: float, chance: Random, over: asyncio.Event) -> None:
+async def _work(client: LogWorker, what: Sequence[str], interval_s: float, chance: Random, over: asyncio.Event) -> None:
     while not over.is_set():
         begin = time.monotonic()
         await getattr(client, chance.choice(what))()
@@ -265,5 +265,5 @@ async def run_final_log_reader(plan: TrafficPlan) -> None:
     """Read all that there is, with a client that knows nothing."""
     with RecordLog(plan.out) as records:
         async with connect(Settings.load(plan.cluster)) as store:
-            client = LogClient("final", await store.log(LOG, timeout_s=plan.timeout_s), Random(plan.seed), records.add, plan.timeout_s)
+            client = LogWorker("final", await store.log(LOG, timeout_s=plan.timeout_s), Random(plan.seed), records.add, plan.timeout_s)
             await client.read_all()

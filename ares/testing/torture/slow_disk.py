@@ -2,10 +2,10 @@
 
 import os
 import random
-import sys
 import time
+from pathlib import Path
 
-from ares.cli.entry import main
+from ares.server.process import run_storage_server
 
 SLOW_S = 0.3
 
@@ -20,5 +20,4 @@ def serve_slowly(words: str) -> None:
 
     setattr(os, "fdatasync", slowed)  # noqa: B010 - for the type checker it is not there to be set
     cluster, _, id = words.rpartition("\n")
-    sys.argv = ["ares", "server", cluster, "--id", id]
-    main()
+    run_storage_server(Path(cluster), id)

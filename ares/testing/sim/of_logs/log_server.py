@@ -16,7 +16,7 @@ from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import member
 
 if TYPE_CHECKING:
-    from ares.testing.sim.log_run import LogRun
+    from ares.testing.sim.of_logs.log_run import LogRun
 
 TICK_S = 0.05
 

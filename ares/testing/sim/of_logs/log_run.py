@@ -8,10 +8,10 @@ from ares.model.log_messages import Append
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.testing.sim.invariants import Places, PromiseBroken
-from ares.testing.sim.log_client import LogClient
-from ares.testing.sim.log_disk_server import DiskLogServer
-from ares.testing.sim.log_plan import LogClientPlan, LogPlan, LogStep
-from ares.testing.sim.log_server import LogServer, LogWatch
+from ares.testing.sim.of_logs.log_client import LogClient
+from ares.testing.sim.of_logs.log_disk_server import DiskLogServer
+from ares.testing.sim.of_logs.log_plan import LogClientPlan, LogPlan, LogStep
+from ares.testing.sim.of_logs.log_server import LogServer, LogWatch
 from ares.testing.sim.plan import Fault
 from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.log_history import LogEvent

@@ -16,12 +16,12 @@ from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.journal_server import AGAIN, Process, disk_changes
-from ares.testing.sim.log_server import TICK_S, LogServer
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
+from ares.testing.sim.of_logs.log_server import TICK_S, LogServer
 from ares.testing.sim.plan import member
 
 if TYPE_CHECKING:
-    from ares.testing.sim.log_run import LogRun
+    from ares.testing.sim.of_logs.log_run import LogRun
 
 DIRECTORY = Path("log")
 LEFT_BYTES_MAX = 4096

@@ -9,13 +9,13 @@ from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTak
 from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.log_plan import LOG, LogClientPlan, LogStep, chain_of
+from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogStep, chain_of
 from ares.testing.sim.simulated_client import FULL, SimCaller
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
 
 if TYPE_CHECKING:
-    from ares.testing.sim.log_run import LogRun
+    from ares.testing.sim.of_logs.log_run import LogRun
 
 PATIENCE_S = 100_000.0
 
