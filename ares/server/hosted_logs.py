@@ -347,6 +347,8 @@ class Logs:
         if node.state.damage is not None:
             log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
             node.state.damage = None
+        if len(node.state.chains) != hosted.known:
+            self._know(hosted)  # at once: the next request may be about it
         if node.outbox_bytes > OUTBOX_BYTES_MAX:
             self._put_out(hosted)
         elif node.has_output or hosted.outbox or hosted.appended:
@@ -431,8 +433,6 @@ class Logs:
         if not hosted.gather():
             self._fail(OSError(0, _FULL))
             return
-        if len(node.state.chains) != hosted.known:
-            self._know(hosted)
         messages, hosted.outbox = hosted.outbox, []
         self._send(messages)
         if journal is not None and hosted.appended and not hosted.committing:
