@@ -46,7 +46,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Workload = Literal["objects", "log"]
 DIRECTORY_SERVERS = 3
 STANDSTILL_S, BETWEEN_FAULTS_OF_LOG_S = 2.0, (0.5, 4.0)
-"""A log takes appends when all servers of its chain are well, and a chain is finalized when all of them have everything: a move to one with a dead server
+"""A log takes appends when all servers of its chain are well, and a chain is finalized when all have everything: a move to one with a dead server
 gives up after so long, and the next one is tried, as the autopilot would. There is time for one between faults."""
 
 
