@@ -12,9 +12,17 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.cluster_file import Plan, create
-from ares.model.identity import ServerId
+from ares.cluster.settings import Settings
+from ares.model.configuration import Configuration
+from ares.model.configuration import Server as Member
+from ares.model.identity import CallId, ClientId, DomainName, ServerId
+from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow, ReadLog, Seal, Trim
+from ares.model.messages import AnyMessage, Introduce, Reason, Refused
+from ares.net.native import ZmtpConnections
+from ares.security.keys import SecretKey, keyed
 from ares.testing.torture.cluster import Cluster
 
+from ..process.command_line import Cli
 from .stranger import (
     ACK,
     APPEND,
@@ -231,3 +239,45 @@ def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: Server)
         while answer[3] == GAP:
             answer = stranger.ask(append(log, answer[4], [b"x"], lowest=answer[4]))
         assert (answer[0], answer[3]) == (APPENDED, DONE)
+
+
+def test_a_key_that_only_reads_makes_no_log_and_changes_none(tmp_path: Path) -> None:
+    """With keys: what is sent in a server's name, what no consensus decided, and all that changes a log is refused, whoever asks."""
+    settings = create(tmp_path / "c", Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"))
+    assert settings.security is not None
+    made = Cli(tmp_path / "c").json("keys", "new", "reader", "--role", "read")
+    secret = settings.security.client_key(made["secret"])
+    asyncio.run(_refused_a_reader(settings, secret))
+
+
+async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
+    cluster, server = Cluster(settings, None), settings.servers[ServerId("s0")]
+    try:
+        await cluster.start()
+        log = Configuration.chain([Member(server.id, server.address, cluster.identity(server.id))], allow_no_faults=True)
+        log = log.at(DomainName("stolen"), 0, settings.initial.id)
+        told: asyncio.Queue[AnyMessage] = asyncio.Queue()
+        connections = ZmtpConnections(secret)
+        connections.open(lambda _, messages: [told.put_nowait(message) for message in messages] and None)
+        connections.learn(server.id, keyed(server.address, server.public_key))
+        questions = {
+            Reason.NOT_CERTIFIED: [Introduce(CallId(1), log)],
+            Reason.NOT_AUTHORIZED: [
+                Forward(CallId(2), log.id, server.id, 0, (), 0),
+                Committed(CallId(3), log.id, server.id, 0, 0, 0),
+                Append(CallId(4), log.id, ClientId(1), 1, 1, 0, (b"x",)),
+                Trim(CallId(5), log.id, 1),
+                Seal(CallId(6), log.id),
+            ],
+            Reason.UNKNOWN_CONFIGURATION: [ReadLog(CallId(7), log.id, 0), Fetch(CallId(8), log.id, 0, None), LookRow(CallId(9), log.id, 1, 0, None)],
+        }
+        for reason, asked in questions.items():
+            for question in asked:
+                connections.post(server.id, [question])
+                refusal = await asyncio.wait_for(told.get(), 20)
+                assert isinstance(refusal, Refused), question
+                assert (refusal.call, refusal.reason) == (question.call, reason), question
+        await connections.close()
+        assert cluster.ended() == []
+    finally:
+        cluster.stop()
