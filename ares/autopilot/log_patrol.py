@@ -46,6 +46,10 @@ LEFT_OUT_S = 6 * 3600.0
 log = logging.getLogger(__name__)
 
 
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 class _Watched(Struct):
     """A log. ``length``: how many servers its chain is to have, as decided for ``chain``; ``sealed_at``, ``pending_at``: since when the last one is.
 
@@ -82,7 +86,7 @@ class LogPatrol:
         self._others: set[DomainName] = set()
         self._left_out: list[tuple[float, ServerId]] = []
         self._turn = asyncio.Semaphore(AT_ONCE)
-        self._did = ""
+        self._reformed = self._moved = ""
 
     def sentence(self) -> str:
         """What cannot be done, what is done now, and what was done last; nothing where there are no logs."""
@@ -92,10 +96,10 @@ class LogPatrol:
         told = [f"{why} ({self._named(lambda each, why=why: each.trouble == why)})" for why in troubles]  # type: ignore[misc]
         if finishing := self._named(lambda each: each.task is not None and each.finishing):
             told.append(f"older entries move to the new chain ({finishing})")
-        absent = {server.id for server in self._members() if not self._watch.is_here(server)}
+        absent = {server.id for server in self._members() if self._watch.absent_s(server) > self._pace_s}
         if absent and not told:
             told.append(f"absent from chains: {', '.join(sorted(absent))}; left out after {self._settings.log_after_s:g} s")
-        return "; ".join([*told, *([self._did] if self._did else [])]) or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
+        return "; ".join(filter(None, [*told, self._reformed, self._moved])) or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
 
     def _named(self, chosen: Callable[[_Watched], bool]) -> str:
         names = [name for name, each in self._logs.items() if chosen(each)]
@@ -244,7 +248,7 @@ class LogPatrol:
         now = self._loop.time()
         self._left_out += [(now, id) for id in verdict.gone]
         self._counted.done += 1
-        self._did = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: log {name}: {verdict.describe()}"
+        self._reformed = f"{_now()}: log {name}: {verdict.describe()}"
         more = {"domain": name, "index": chain.index, "start": chain.start, "servers": chain.server_ids}
         log.info("log %s takes appends again, from position %d on", name, chain.start, extra=more)
 
@@ -256,6 +260,7 @@ class LogPatrol:
             return
         each.trouble, each.wait_s = "", AGAIN_S
         self._note(each, False)
+        self._moved = f"{_now()}: log {name}: chain {target.index} has all older entries"
         log.info("log %s: chain %d has all older entries, and the chains before it are collected", name, target.index, extra={"domain": name})
 
     def _failed(self, name: DomainName, each: _Watched, error: AresError, what: type) -> None:

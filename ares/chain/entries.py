@@ -59,7 +59,16 @@ class Entries(Protocol):
         """Take over the records that ``later`` has in [first, upto)."""
 
 
-_first, _end = attrgetter("first"), attrgetter("end")
+_first = attrgetter("first")
+
+
+def index_of(records: Sequence[LogRecord], position: int) -> int:
+    """The index of the first record that ends beyond ``position``."""
+    at = position - records[0].first if records else 0
+    if 0 <= at < len(records) and records[at].first == position:  # as it is where records have one entry each
+        return at
+    at = bisect_right(records, position, key=_first)
+    return at - 1 if at and records[at - 1].end > position else at
 
 
 class MemoryEntries:
@@ -79,11 +88,16 @@ class MemoryEntries:
     def records(self, first: int, upto: int) -> Sequence[LogRecord]:
         if first >= upto:
             return ()
-        return self._records[bisect_right(self._records, first, key=_end) : bisect_left(self._records, upto, key=_first)]
+        begin = index_of(self._records, first)
+        end = index_of(self._records, upto)
+        return self._records[begin : end + 1 if end < len(self._records) and self._records[end].first < upto else end]
 
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
         reached, size = first, 0
-        for index in range(bisect_right(self._records, first, key=_end), len(self._records)):
+        begin = index_of(self._records, first)
+        if begin < len(self._records) and self._records[begin].first < upto <= self._records[begin].end:
+            return upto
+        for index in range(begin, len(self._records)):
             record = self._records[index]
             size += record.size
             if record.first >= upto or (size > bytes_max and reached > first):
@@ -95,7 +109,7 @@ class MemoryEntries:
         del self._records[bisect_left(self._records, end, key=_first) :]
 
     def drop(self, upto: int) -> None:
-        del self._records[: bisect_right(self._records, upto, key=_end)]
+        del self._records[: index_of(self._records, upto)]
 
     def adopt(self, later: Entries, first: int, upto: int) -> None:
         self._records.extend(later.records(first, upto))

@@ -7,6 +7,7 @@ soon as the old part reaches its start. So a node of a new chain is complete whe
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.chain.entries import Entries, MemoryEntries, Rows
@@ -27,7 +28,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSucc
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogEntries, LogRecord, ReadLog
-from ares.model.messages import Hosted, Reason
+from ares.model.messages import Hosted, HostedChain, Reason
 
 
 class UnknownChain(BadInput):
@@ -60,6 +61,39 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
             raise BadInput("the chains of one log are introduced together, in their order")
     if any(other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)):
         raise BadInput("the chains of one log are introduced without gaps, and none starts before the one before it")
+
+
+class HeldLogs(Struct, frozen=True):
+    """What a server holds of all its logs. ``entries``: those here; ``committed``: positions known to be; ``sealed``: logs whose last chain is, with
+    nothing decided. ``fetching``: logs that fetch old entries; ``to_fetch``: how many, of which ``fetched`` are here.
+    """
+
+    logs: int
+    entries: int
+    committed: int
+    sealed: int
+    fetching: int
+    to_fetch: int
+    fetched: int
+
+
+def held_logs(states: "Iterable[LogState]") -> HeldLogs:
+    """Summed up."""
+    logs = entries = committed = sealed = fetching = to_fetch = fetched = 0
+    for state in states:
+        hosted = state.describe()
+        if not hosted or hosted[-1].chain is None:
+            continue
+        last, part = hosted[-1].configuration, hosted[-1].chain
+        logs += 1
+        entries += sum(each.objects for each in hosted)
+        committed += part.committed
+        sealed += part.sealed and hosted[-1].successor is None
+        if not part.sealed and part.fetched < last.start:
+            fetching += 1
+            to_fetch += last.start - part.trimmed
+            fetched += max(part.fetched - part.trimmed, 0)
+    return HeldLogs(logs, entries, committed, sealed, fetching, to_fetch, fetched)
 
 
 def tells(reply: LogEntries) -> bool:
@@ -200,7 +234,8 @@ class LogState:
         told = []
         for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
             here = 0 if stretch.collected or stretch.merged else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
-            told.append(Hosted(stretch.configuration, here, 0, stretch.collected, stretch.successor))
+            part = HostedChain(not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto)
+            told.append(Hosted(stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part))
         if told and not told[-1].collected:
             old = max(0, self.base_upto - self.trimmed)
             told[-1] = replace(told[-1], objects=told[-1].objects + old)

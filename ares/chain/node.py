@@ -50,12 +50,13 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
+from ares.reconfig.throttle import Throttle
 
 
 class LogNode:
     """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call.
 
-    ``calls_from``: its calls are above this number. ``outbox_bytes``: of entries and records that :meth:`take` gives next.
+    ``calls_from``: its calls are above this number. ``outbox_bytes``: of entries and records that :meth:`take` gives next. ``throttle``: of fetches.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LogNode:
         make_entries: Callable[[bytes], Entries] = MemoryEntries,
         fetch_pause_s: float = 0.0,
         calls_from: int = 0,
+        throttle: Throttle | None = None,
     ) -> None:
         self.server = server
         self.state = LogState(server, identity, make_entries)
@@ -80,7 +82,7 @@ class LogNode:
         self._calls = calls_from
         self._held: list[Held] = []
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
-        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s)
+        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             Append: self.append,
             Introduce: self.introduce,
@@ -572,7 +574,7 @@ class LogNode:
         self._send(sender, Fetched(request.call, request.first, tuple(records), self.state.trimmed), self.told)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
-        fact = self._fetcher.accept(reply)
+        fact = self._fetcher.accept(reply, self.now)
         if isinstance(fact, LogTrimmed):
             self._record_trim(fact.upto)
         elif fact is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter, itemgetter
 from typing import Protocol
 
-from ares.chain.entries import Entries, MemoryEntries
+from ares.chain.entries import Entries, MemoryEntries, index_of
 from ares.chain.facts_of_log import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
 from ares.model.configuration import POSITION_MAX
 from ares.model.errors import StoreDamaged
@@ -99,7 +99,7 @@ class Shelf:
             begin = first
             index = self._index.get(source, [])
             at = max(0, bisect_right(index, first, key=_first_of) - 1)
-            for record in self._scanned(source, index[at][1]) if index else ():
+            for record in self._scanned(source, index[at][1], first) if index else ():
                 if record.end <= first:
                     continue
                 if record.first >= upto:
@@ -111,14 +111,15 @@ class Shelf:
             if first == begin:
                 raise StoreDamaged("of a log", f"position {first} was put down there, and cannot be read")
 
-    def _scanned(self, source: Source, mark: BatchPlace) -> Iterator[LogRecord]:
+    def _scanned(self, source: Source, mark: BatchPlace, first: int) -> Iterator[LogRecord]:
+        """Those that end beyond ``first``."""
         for facts in self._reader.scan(mark):
             for fact in facts:
                 if isinstance(fact, RecordsTaken):
                     if fact.configuration == source:
-                        yield from fact.records
+                        yield from fact.records[index_of(fact.records, first) :]
                 elif isinstance(fact, PieceFetched) and source == PIECES:
-                    yield from fact.records
+                    yield from fact.records[index_of(fact.records, first) :]
 
 
 class RecordSpan:

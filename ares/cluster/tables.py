@@ -130,6 +130,15 @@ class ScrubSettings(Table, frozen=True):
         yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
 
 
+class LogSettings(Table, frozen=True):
+    """How fast a server that joins the chain of a log fetches what is older from the others, all its logs together (docs/log.md)."""
+
+    fetch_bytes_per_s: int = 64 * MIB
+
+    def checks(self) -> Checks:
+        yield "fetch_bytes_per_s", self.fetch_bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.fetch_bytes_per_s}"
+
+
 class TracingSettings(Table, frozen=True):
     """What becomes of traces (docs/tracing.md). OpenTelemetry's variables win over these (ares/tracing/variables.py).
 
@@ -268,6 +277,7 @@ class FileTable(Table, frozen=True, kw_only=True):
     etcd: EtcdTable | None = None
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
+    logs: LogSettings = LogSettings()
     tracing: TracingSettings | None = None
     autopilot: AutopilotSettings | None = None
     client: ClientSettings = ClientSettings()

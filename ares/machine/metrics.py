@@ -9,6 +9,7 @@ from typing import get_args
 
 from msgspec import Struct
 
+from ares.chain.log_state import HeldLogs
 from ares.model.configuration import SERVERS_MAX
 from ares.model.messages import (
     Ack,
@@ -149,12 +150,15 @@ class Holding(Struct, frozen=True):
 
 
 class Vitals(Struct, frozen=True):
-    """How a server is. ``trouble``: why it cannot do all that it is for, in a sentence; empty if it can. ``commits``: None with all in memory."""
+    """How a server is. ``trouble``: why it cannot do all that it is for, in a sentence; empty if it can. ``commits``: None with all in memory.
+    ``logs``: None where it keeps none.
+    """
 
     description: Description
     holding: Holding
     trouble: str
     commits: Histogram | None
+    logs: HeldLogs | None = None
 
 
 def holding(hosted: Iterable[Hosting]) -> Holding:

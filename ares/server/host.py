@@ -270,7 +270,9 @@ class Host:
         """How it is now, for whoever watches the process."""
         description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
         commits = self._commit_times if self.replica.journaled else None
-        return Vitals(description, holding(self.replica.hosted.values()), self._trouble(), commits)
+        return Vitals(
+            description, holding(self.replica.hosted.values()), self._trouble(), commits, self._logs.held() if self._logs is not None else None
+        )
 
     def _described(self, description: Description, request: Request) -> Description:
         if self._logs is not None and isinstance(request, Describe) and not request.brief:

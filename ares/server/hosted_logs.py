@@ -9,6 +9,7 @@ another one is begun, with all that is known but the records: a log is put toget
 """
 
 import logging
+import math
 import resource
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ import msgspec
 
 from ares.chain.entries import Entries, MemoryEntries
 from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
+from ares.chain.log_state import HeldLogs, held_logs
 from ares.chain.node import LogNode
 from ares.chain.stored_entries import Shelf, StoredEntries
 from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
@@ -29,6 +31,7 @@ from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import Append, ChainReply, ChainRequest, Committed, Fetched, Forward, LogRecord, Trim
 from ares.model.messages import AnyMessage, CollectConfig, Hosted, Introduce, ReadConfig, Reason, Refused, WriteConfig
 from ares.net.port import Connections, Loop
+from ares.reconfig.throttle import Throttle
 from ares.store.port import LogJournals, OrderedJournal, Use
 
 TICK_S = 0.05
@@ -221,7 +224,8 @@ class HostedLog:
 class Logs:
     """``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: told that the disk failed. ``links``: to other servers.
 
-    ``journals``: None keeps everything in memory; else their places have ``place_bytes``. ``hosted``: what it keeps, by chain; for looking at.
+    ``journals``: None keeps everything in memory; else their places have ``place_bytes``. ``fetch_bytes_per_s``: of all nodes together.
+    ``hosted``: what it keeps, by chain; for looking at.
     """
 
     def __init__(
@@ -235,11 +239,13 @@ class Logs:
         links: Connections,
         journals: LogJournals | None = None,
         place_bytes: int = PLACE_BYTES,
+        fetch_bytes_per_s: float = math.inf,
     ) -> None:
         self._server = server
         self._identity = identity
         self._cluster = initial.cluster_id
         self._links = links
+        self._throttle = Throttle(fetch_bytes_per_s)
         self._respond = respond
         self._fail = fail
         self._loop = loop
@@ -267,6 +273,10 @@ class Logs:
     def describe(self) -> list[Hosted]:
         """A description for each chain: entries of its stretch, and of all old ones with the last one."""
         return [hosted for one in self._logs for hosted in one.node.state.describe()]
+
+    def held(self) -> HeldLogs:
+        """Summed up."""
+        return held_logs([one.node.state for one in self._logs])
 
     @property
     def bytes_on_disk(self) -> int:
@@ -319,6 +329,9 @@ class Logs:
             self._do(hosted, hosted.node.tick, self._loop.time())
 
     def _hand(self, hosted: HostedLog, sender: Sender, message: Any) -> None:
+        if hosted.journal is None:
+            self._do(hosted, hosted.node.handle, sender, message, self._loop.time())
+            return
         try:
             fitting = _fitting(hosted, message)
         except OSError as error:
@@ -366,7 +379,6 @@ class Logs:
             trial = self._made(None)
             trial.node.handle(sender, message, self._loop.time())
             if not trial.node.state.stretches:
-                trial.gather()
                 self._put_out(trial)
                 return
             hosted = self._begun(name)
@@ -396,7 +408,7 @@ class Logs:
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
         def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
-            return LogNode(self._server, self._identity, make_entries, calls_from=len(self._logs) * _NODE_CALLS)
+            return LogNode(self._server, self._identity, make_entries, 0.0, len(self._logs) * _NODE_CALLS, self._throttle)
 
         return HostedLog(node, journal, self._place_bytes)
 

@@ -286,7 +286,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
                 plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
             await run_server(
                 *(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic),
-                *(links, log_journals),
+                *(links, log_journals, settings.logs.fetch_bytes_per_s),
             )
 
 

@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
             data = b"".join(self._parts)
         if self._reading:
             self._read(data)
-        elif data.count(_CRLF) < self._lines:
+        elif data.count(_CRLF) < self._lines_of(data):
             self._parts, self._size, self._needed = [data], len(data), len(data) + 1
         else:
             self._written(data)
@@ -76,8 +76,15 @@ class Connection(asyncio.Protocol):
         if value is None:
             self.transport.write(b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key))
         else:
-            head = b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n" % (len(key), key, len(value))
-            self.transport.writelines((head, value, _CRLF + self._waiting))
+            self.transport.writelines((self._head(key, value), value, _CRLF + self._waiting))
+
+    def _lines_of(self, data: bytes) -> int:
+        """How many lines the answer to a write has that begins like this."""
+        return self._lines
+
+    def _head(self, key: bytes, value: bytes) -> bytes:
+        """What stands before the value of a write."""
+        return b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n" % (len(key), key, len(value))
 
     def _read(self, data: bytes) -> None:
         assert self._loop is not None
@@ -112,6 +119,20 @@ class Connection(asyncio.Protocol):
         self._next()
 
 
+class StreamConnection(Connection):
+    """Appends to one stream, whatever the key. The server names the entry, in two lines, where it would say OK."""
+
+    def _lines_of(self, data: bytes) -> int:
+        return self._lines + (data[:1] == b"$")
+
+    def _head(self, key: bytes, value: bytes) -> bytes:
+        return b"*5\r\n$4\r\nXADD\r\n$3\r\nlog\r\n$1\r\n*\r\n$1\r\ne\r\n$%d\r\n" % len(value)
+
+    def _written(self, data: bytes) -> None:
+        length, _, rest = data.partition(_CRLF)
+        super()._written(b"+OK" + rest[rest.find(_CRLF) :] if length[:1] == b"$" else data)
+
+
 class Connections:
     """The connections of one generator."""
 
@@ -133,8 +154,8 @@ class Connections:
             connection.transport.close()
 
 
-async def redis_clients(store: RedisStore, count: int) -> Connections:
+async def redis_clients(store: RedisStore, count: int, kind: type[Connection] = Connection) -> Connections:
     """``count`` connections to the primary."""
     host, port = store.address.split(":")
     make = asyncio.get_running_loop().create_connection
-    return Connections([(await make(lambda: Connection(store.wait), host, int(port)))[1] for _ in range(count)])
+    return Connections([(await make(lambda: kind(store.wait), host, int(port)))[1] for _ in range(count)])

@@ -28,7 +28,7 @@ _ACKNOWLEDGED = f"""SELECT op, avg(coalesce(json_extract(more, '$.wait_acks'), 0
 _QUORUMS = f"""SELECT op, began_s, json_extract(more, '$.quorum_phase1_servers') FROM {_OPERATIONS} AND ok AND began_s IS NOT NULL
     AND json_extract(more, '$.quorum_phase1_servers') IS NOT NULL"""
 _OF_LOAD = (
-    *("clients", "mode", "read_share", "per_s", "kept", "longest_pause_s"),
+    *("clients", "mode", "read_share", "per_s", "kept", "longest_pause_s", "figures"),
     *(f"{op}_{name}" for op in ("read", "write") for name in ("count", *_SECONDS)),
 )
 _OF_LOAD_FILES = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load') ORDER BY file_id, number"
@@ -122,8 +122,10 @@ def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]
     for values in database.execute(f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)).fetchall():
         point = dict(zip(_OF_LOAD, values, strict=True))
         parameters = parameters_of(run) | {name: point[name] for name in ("clients", "mode", "read_share")}
+        others = json.loads(point["figures"] or "{}")
         for op in ("all", "read", "write"):
-            figures = {name: point[name] for name in ("per_s", "kept", "longest_pause_s")} | {name: point.get(f"{op}_{name}") for name in _SECONDS}
+            figures = others | {name: point[name] for name in ("per_s", "kept", "longest_pause_s")}
+            figures |= {name: point.get(f"{op}_{name}") for name in _SECONDS}
             figures["operations"] = point["read_count"] + point["write_count"] if op == "all" else point[f"{op}_count"]
             yield Row(run["scenario"], run["algorithm"] or "", op, parameters, figures, run["iteration"], _short(run["name"]))
 

@@ -12,6 +12,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.results.summary import COLUMNS
 from experiments.__main__ import main
+from experiments.logs import log_plan
 from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, Source, sources
 from experiments.verdicts.commands import check, scale_of
@@ -38,10 +39,17 @@ IN_THE_SOURCES = {
         *("Hardware", "Latencies and bandwidth", "Testing Correctness"),
         *("Plots of latency and throughput", "Percentiles", "Graph of QPS"),
     },
+    "Ikaria": {"Fig. 2.1", "Fig. 4.1", *(f"Fig. 3.{n}" for n in range(1, 10)), *(f"Fig. 5.{n}" for n in range(1, 9))}
+    | {"Section 5.1", "Section 5.2", "Section 5.4", "Section 5.5"},
 }
 """Figures and tables as their sources number them; of the register report, which numbers none, what they show."""
 
-DRAWINGS = {"Report": numbered("Fig.", 4), "ARES II": {"Fig. 1", "Fig. 15", "Fig. 16"}, "Register report": set()}
+DRAWINGS = {
+    "Report": numbered("Fig.", 4),
+    "ARES II": {"Fig. 1", "Fig. 15", "Fig. 16"},
+    "Register report": set(),
+    "Ikaria": {"Fig. 2.1", "Fig. 4.1", *(f"Fig. 3.{n}" for n in range(1, 10))},
+}
 """Architecture, configurations, and screens of other programs."""
 
 
@@ -59,12 +67,23 @@ def test_a_claim_names_what_there_is(claim):
         test, _, name = claim.shown_by.partition("::")
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
-    scenario = scenarios()[claim.scenario]
+    protocols = log_plan.PROTOCOLS if claim.scenario == log_plan.SCENARIO else scenarios()[claim.scenario].protocols
     quotients = [Quotient(claim.where | claim.of, claim.to), *([claim.beside] if claim.beside else [])]
     filters = [each for quotient in quotients for each in (quotient.of, quotient.to) if each] + [*claim.each_where, *claim.each_to]
     algorithms = {each["algorithm"] for each in filters if "algorithm" in each} | {*claim.each, *(name for pair in claim.each_pair for name in pair)}
-    assert algorithms <= set(scenario.protocols) <= set(PROTOCOLS)
-    known = {*Parameters.__struct_fields__, "algorithm", "op", "statistic", "k", "m", "topology", "clients", "mode"}
+    assert algorithms <= set(protocols) <= {*PROTOCOLS, *log_plan.PROTOCOLS}
+    known = {
+        *Parameters.__struct_fields__,
+        *log_plan.LogRun("CR").parameters(),
+        "algorithm",
+        "op",
+        "statistic",
+        "k",
+        "m",
+        "topology",
+        "clients",
+        "mode",
+    }
     assert {key for each in filters for key in each} <= known
     words = [value for each in filters for key, value in each.items() if isinstance(value, str) and key in NUMBERS]
     assert set(words) <= set(EXTREMES)
@@ -85,6 +104,10 @@ def rows_of(scale):
             points = [{}] if each.parameters.load is None else [{"clients": 2**number, "mode": "closed"} for number in range(4)]
             for op, point in itertools.product(("read", "write", "recon", "all"), points):
                 yield Row(each.scenario, each.protocol, op, told | point, dict.fromkeys(STATISTICS, 1.0), each.iteration, each.name)
+    for each in log_plan.runs(scale):
+        for op, window in itertools.product(("read", "write", "all"), each.windows):
+            told = each.parameters() | {"clients": window, "mode": "closed"}
+            yield Row(log_plan.SCENARIO, each.protocol, op, told, dict.fromkeys(STATISTICS, 1.0), 1, each.name)
 
 
 @pytest.mark.parametrize("scale", SCALES)

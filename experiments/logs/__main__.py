@@ -1,0 +1,47 @@
+"""The shared log measured: speed, the figures of Ikaria's thesis, peers, faults. Loads are bounded in count and in time.
+
+    python -m experiments.logs [--scale quick|paper] [--only speed,figures,peers,faults]
+
+The quick scale takes about three minutes, the paper's about twenty. Compare figures of one run. What claims are judged by goes into the results that
+`python -m experiments verdicts` reads. Peers that are not installed are left out, and that is said.
+"""
+
+import argparse
+from pathlib import Path
+
+from experiments.bench.processes import end_on_sigterm
+from experiments.logs.log_faults import measure_faults
+from experiments.logs.log_figures import measure_figures
+from experiments.logs.log_peers import measure_peers
+from experiments.logs.log_speed import measure_speed
+from experiments.measuring import Table
+from experiments.rounds.commands import RESULTS
+from experiments.rounds.scenario import SCALES
+
+PARTS = ("speed", "peers", "faults", "figures")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", choices=SCALES, default="quick")
+    parser.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where the figures go (default: {RESULTS})")
+    given = parser.parse_args()
+    chosen = given.only.split(",")
+    if unknown := set(chosen) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    end_on_sigterm()
+    table = Table()
+    if "speed" in chosen:
+        measure_speed(table, given.scale)
+    if "peers" in chosen:
+        measure_peers(table, given.scale)
+    if "faults" in chosen:
+        measure_faults(table, given.scale)
+    if "figures" in chosen:
+        measure_figures(table, given.scale, given.results)
+    table.close()
+
+
+if __name__ == "__main__":
+    main()

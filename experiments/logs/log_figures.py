@@ -1,0 +1,128 @@
+"""The figures of the thesis: points of load of logs on one cluster, and what came of them as runs that claims are judged by (docs/reproduction.md).
+
+A machine with two processors is no chain of machines: whoever answers, all take turns on them. So beside the rate there is what the chain could do
+with a processor for each server and clients elsewhere: operations in a second of work of the busiest server (`busiest_per_s`).
+"""
+
+import subprocess
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from ares.client.connect import Connecting
+from ares.client.shared_log import Log
+from ares.cluster.settings import Settings
+from ares.machine.interpreter import python
+from ares.machine.loop import run
+from ares.model.configuration import Configuration
+from ares.model.errors import AresError
+from ares.results.load_points import LoadFile, LoadPoint
+from experiments.bench.measured_points import began, write_load
+from experiments.bench.stores import Coroutines
+from experiments.cluster import local_cluster
+from experiments.logs.log_plan import EXTENTS, SCENARIO, SERVERS, Extent, LogRun, runs
+from experiments.logs.log_work import LogWork, OurLog, Together, go_through, latency
+from experiments.measuring import Table
+from experiments.rounds.provenance import provenance
+
+KEPT = 4000
+"""Entries of a log that are there before a point."""
+
+
+def pids_of(file: Path) -> dict[str, int]:
+    """Of the cluster's servers."""
+    return {str(id): int((file.parent / "run" / f"{id}.pid").read_text()) for id in Settings.load(file).servers}
+
+
+def measure_figures(table: Table, scale: str, results: Path) -> None:
+    """All points of the scale, in runs under ``results``, and in its database."""
+    table.section("What the thesis draws: windows, shares of reads, chains, intervals, sizes")
+    made = []
+    with local_cluster(SERVERS, "abd", consensus=1) as file:
+        for iteration in range(1, EXTENTS[scale].iterations + 1):
+            for each in runs(scale):
+                file_of_run = run(_measured(table, file, each, EXTENTS[scale]))
+                made.append(_written(results, each, iteration, file_of_run))
+    subprocess.run(python("-m", "ares", "results", "import", *made, "--into", results / "results.db"), check=True, stdout=subprocess.DEVNULL)
+
+
+def _written(results: Path, each: LogRun, iteration: int, file: LoadFile) -> Path:
+    directory = results / SCENARIO / f"{each.name}_{iteration}"
+    directory.mkdir(parents=True, exist_ok=True)
+    about = {"scenario": SCENARIO, "algorithm": each.protocol, "iteration": iteration, "servers": each.servers, "object_size": each.object_size}
+    origin = provenance("processes", 0) | {"began": file.points[0].began}
+    (directory / "run.json").write_bytes(msgspec.json.encode(about | {"parameters": each.parameters(), "provenance": origin}))
+    (directory / "outcome.json").write_bytes(msgspec.json.encode({"ended": datetime.now(UTC).isoformat()}))
+    write_load(directory, file)
+    return directory
+
+
+async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> LoadFile:
+    servers = {name: pid for name, pid in pids_of(file).items() if int(name[1:]) < each.servers}
+    points = []
+    async with AsyncExitStack() as closing:
+        logs = [await opened(closing, file, f"log-{each.servers}-{each.object_size}", list(servers), number) for number in range(each.servers)]
+        for window in each.windows:
+            points.append(await _point(table, file, logs, each, window, extent, servers))
+    return LoadFile(points, each.protocol, f"{each.object_size} B, {each.read_share:.0%} reads")
+
+
+async def opened(closing: AsyncExitStack, file: Path, name: str, servers: list[str], number: int = 0) -> Log:
+    """A connection of its own that asks the server of this ``number`` for what any may answer: chance would make one busier than the others."""
+    store = await closing.enter_async_context(Connecting(Settings.load(file)))
+    log = await store.log(name, create=Configuration.chain(servers=servers))
+    log._session.operations._turn = number
+    return log
+
+
+async def _point(table: Table, file: Path, logs: list[Log], each: LogRun, window: int, extent: Extent, servers: Mapping[str, int]) -> LoadPoint:
+    entry, log = bytes(each.object_size), logs[0]
+    tail = await log.tail()
+    while tail < KEPT or tail % KEPT:
+        count = min(500, KEPT - tail % KEPT)
+        tail = await log.append_many([entry] * count) + count
+    await log.trim(tail - KEPT)
+    begin_s, asked = time.perf_counter(), states_asked(file)
+    work = LogWork(entry, extent.operations, begin_s + extent.seconds, each.read_share, each.interval, tail - KEPT, tail - 1)
+    clients = [Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close) for log in logs]
+    spent = await go_through(Together(clients), work, window * len(clients), servers)
+    reads, appends = latency(work.reads), latency(work.appends)
+    figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
+    if reads:
+        figures["states_per_read"] = (states_asked(file) - asked) / reads.count
+    told = f"{each.protocol}, chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} reads, {window} in flight"
+    table.line(told + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
+    for name, found in (("append", appends), ("read", reads)):
+        if found:
+            table.note(f"    {name} p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")
+    table.note(f"    {figures['busiest_per_s']:,.0f}/s of the busiest server; us: {spent.told}")
+    return LoadPoint(
+        clients=window,
+        read_share=each.read_share,
+        seconds=spent.seconds,
+        per_s=spent.per_s,
+        read=reads,
+        write=appends,
+        failed=sum(work.troubles.values()),
+        server_cpu={name: spent_s / spent.seconds for name, spent_s in spent.servers_s.items()},
+        figures=figures,
+        began=began(begin_s),
+    )
+
+
+def states_asked(file: Path) -> float:
+    """How often servers were asked how far they are, all together: that is what a node asks the tail before it answers a dirty read."""
+    return sum(_looks(server.http) for server in Settings.load(file).servers.values() if server.http)
+
+
+def _looks(address: str) -> float:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://{address}/metrics", timeout=5.0) as page:
+        families = text_string_to_metric_families(page.read().decode())
+        return sum(sample.value for family in families for sample in family.samples if sample.labels.get("kind") == "look")

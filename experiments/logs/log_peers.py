@@ -1,0 +1,119 @@
+"""Other stores as logs beside the shared log: three servers each, one client process, entries of 256 B, everything on the same disk.
+
+etcd: a key for every entry. Redis: a stream, and WAIT for one replica; replicas acknowledge what they have in memory. NATS JetStream: a stream of
+three replicas, synced for every message. Kafka is not measured.
+"""
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+from ares.machine.loop import run
+from ares.model.errors import AresError
+from experiments.bench.etcd import Etcd
+from experiments.bench.etcd_client import etcd_clients
+from experiments.bench.peers import Durability
+from experiments.bench.processes import NotStarted
+from experiments.bench.redis import Redis
+from experiments.bench.redis_client import StreamConnection, redis_clients
+from experiments.bench.stores import Clients, Coroutines, EtcdStore, RedisStore
+from experiments.cluster import local_cluster
+from experiments.logs import nats
+from experiments.logs.log_figures import opened, pids_of
+from experiments.logs.log_work import LogWork, OurLog, go_through, latency
+from experiments.logs.nats_client import nats_clients
+from experiments.measuring import Table, ratios
+
+OURS = "shared log"
+PEERS: dict[Durability, tuple[str, ...]] = {"fsync": (OURS, "etcd", "redis-stream", "nats"), "memory": (OURS, "redis-stream")}
+IN_FLIGHT = (1, 100)
+SECONDS = {"quick": 1.0, "paper": 5.0}
+ROUNDS = {"quick": 3, "paper": 5}
+COUNT_MAX = 60_000
+ENTRY = bytes(256)
+Server = tuple[object, dict[str, int]]
+
+
+def measure_peers(table: Table, scale: str) -> None:
+    """By turns, round after round: a ratio is of one round. One that is missing, or does not start, is left out with a notice."""
+    for durability, names in PEERS.items():
+        table.section(f"Appends beside other stores, three servers each, {durability}")
+        with ExitStack() as closing:
+            directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="ares-logs-")))
+            stores: dict[str, Server] = {}
+            for name in names:
+                try:
+                    if why := _missing(name, durability):
+                        raise NotStarted(why)
+                    (directory / name).mkdir()
+                    stores[name] = closing.enter_context(_running(name, directory / name, durability))
+                except NotStarted as error:
+                    table.note(f"without {name}: {error}")
+            for in_flight in IN_FLIGHT:
+                run(_measured(table, stores, in_flight, SECONDS[scale], ROUNDS[scale]))
+
+
+async def _measured(table: Table, stores: dict[str, Server], in_flight: int, seconds: float, rounds: int) -> None:
+    rates, delays = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    async with AsyncExitStack() as closing:
+        for number in range(rounds + 1):
+            for name, (store, servers) in stores.items():
+                work = LogWork(ENTRY, COUNT_MAX, time.perf_counter() + (seconds if number else 0.3))
+                clients = await closing.enter_async_context(_connected(name, store, work, in_flight))
+                work.end_s = time.perf_counter() + (seconds if number else 0.3)
+                spent = await go_through(clients, work, in_flight, servers)
+                if work.troubles:
+                    table.note(f"{name}: {work.troubles.most_common(1)[0]}")
+                if number and work.appends:  # the first round warms up
+                    rates[name].append(spent.per_s)
+                    delays[name] += work.appends
+    for name, per_s in rates.items():
+        table.line(f"{name}, {in_flight} in flight", per_s, "/s")
+        if (found := latency(delays[name])) is not None:
+            table.note(f"    p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")
+    for name, per_s in rates.items():
+        if name != OURS and len(per_s) == len(rates[OURS]):
+            table.line(f"shared log : {name}, {in_flight} in flight", ratios(rates[OURS], per_s))
+
+
+def _missing(name: str, durability: Durability) -> str | None:
+    if name == "nats":
+        return nats.missing()
+    return None if name == OURS else (Etcd(n=3).missing() if name == "etcd" else _redis(durability).missing())
+
+
+def _redis(durability: Durability) -> Redis:
+    return Redis("redis-stream", wait=1, durability=durability, n=3)
+
+
+@contextmanager
+def _running(name: str, directory: Path, durability: Durability) -> Iterator[Server]:
+    if name == OURS:
+        with local_cluster(3, "abd", consensus=1, durability=durability) as file:
+            yield file, pids_of(file)
+    elif name == "nats":
+        with nats.running(directory) as server:
+            yield server
+    else:
+        with (Etcd(n=3) if name == "etcd" else _redis(durability)).running(directory) as peer:
+            yield peer.store, peer.servers
+
+
+@asynccontextmanager
+async def _connected(name: str, store: object, work: LogWork, count: int) -> AsyncIterator[Clients]:
+    async with AsyncExitStack() as closing:
+        if isinstance(store, Path):
+            log = await opened(closing, store, "events", ["s0", "s1", "s2"])
+            yield Coroutines(OurLog(log, work), (AresError,), log.close)
+            return
+        if isinstance(store, EtcdStore):
+            clients: Clients = await etcd_clients(store)
+        elif isinstance(store, RedisStore):
+            clients = await redis_clients(store, count, StreamConnection)
+        else:
+            clients = await nats_clients(str(store))
+        closing.push_async_callback(clients.close)
+        yield clients

@@ -1,0 +1,84 @@
+"""Which points of load of the shared log are measured: those of the thesis' figures, by scale."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from experiments.rounds.scenario import SCALES
+
+SCENARIO = "log"
+SERVERS = 5
+Protocol = Literal["CR", "CRAQ", "UCRAQ"]
+PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
+"""Who answers a read: the tail; any server, what is committed; any server, whatever it has."""
+
+
+class LogRun(Struct, frozen=True):
+    """Points of load, one for each of ``windows``: operations in flight of a connection. There are as many connections as ``servers`` in the chain.
+
+    ``interval``: reads are of so many of the newest entries; 0: of all that are there.
+    """
+
+    protocol: Protocol
+    servers: int = 3
+    object_size: int = 256
+    read_share: float = 0.0
+    interval: int = 0
+    windows: tuple[int, ...] = (50,)
+
+    @property
+    def name(self) -> str:
+        return f"{self.protocol}_{self.servers}_{self.object_size}_{self.read_share:g}_{self.interval}"
+
+    def parameters(self) -> dict[str, Any]:
+        """What a claim can name beside ``clients``, the window."""
+        return {"servers": self.servers, "object_size": self.object_size, "read_share": self.read_share, "interval": self.interval}
+
+
+class Extent(Struct, frozen=True):
+    """What a scale varies. A point ends after ``operations`` or ``seconds``."""
+
+    windows: tuple[int, ...]
+    chains: tuple[int, ...]
+    shares: tuple[float, ...]
+    intervals: tuple[int, ...]
+    sizes: tuple[int, ...]
+    operations: int
+    seconds: float
+    iterations: int
+
+
+EXTENTS = {
+    "quick": Extent((50, 500), (3, 5), (0.0, 0.5, 0.9, 0.95, 1.0), (16, 1024), (64, 256, 4096), 10_000, 2.5, 1),
+    "paper": Extent(
+        (50, 100, 200, 300, 400, 500),
+        (3, 4, 5),
+        (0.0, 0.5, 0.75, 0.9, 0.95, 1.0),
+        (1, 16, 64, 256, 1024, 2048),
+        (64, 128, 256, 512, 1024, 2048, 4096),
+        20_000,
+        4.0,
+        2,
+    ),
+}
+assert set(EXTENTS) == set(SCALES)
+
+
+def runs(scale: str) -> Sequence[LogRun]:
+    """All of a scale, none twice."""
+    return list(dict.fromkeys(_runs(EXTENTS[scale])))
+
+
+def _runs(extent: Extent) -> Iterator[LogRun]:
+    """Figs. 5.1 and 5.2; 5.3 to 5.5; 5.6; 5.8."""
+    for protocol, servers, share in itertools.product(("CR", "CRAQ"), extent.chains, (0.0, 1.0)):
+        yield LogRun(protocol, servers, read_share=share, windows=extent.windows)  # type: ignore[arg-type]
+    for protocol, servers, share in itertools.product(PROTOCOLS, extent.chains, extent.shares):
+        if share not in (0.0, 1.0) or protocol == "UCRAQ":
+            yield LogRun(protocol, servers, read_share=share)
+    for protocol, interval in itertools.product(PROTOCOLS, extent.intervals):
+        yield LogRun(protocol, read_share=0.5, interval=interval)
+    for protocol, size, share in itertools.product(PROTOCOLS, extent.sizes, (0.5, 0.95)):
+        yield LogRun(protocol, 4, size, share)

@@ -1,0 +1,102 @@
+"""How fast the shared log is for one client process and where the processors' time goes; reads, follow, and what entries take in memory."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+from ares.client.shared_log import Log
+from ares.machine.loop import run
+from ares.model.errors import AresError
+from experiments.bench.processes import resident_bytes
+from experiments.bench.stores import Coroutines
+from experiments.cluster import local_cluster
+from experiments.logs.log_figures import opened, pids_of
+from experiments.logs.log_work import LogWork, OurLog, Spending, Spent, go_through, latency
+from experiments.measuring import Goal, Table
+
+ENTRY = bytes(256)
+IN_FLIGHT = 100
+COUNT = {"quick": 20_000, "paper": 100_000}
+LIMIT_S = {"quick": 4.0, "paper": 20.0}
+CHAIN = ["s0", "s1", "s2"]
+APPENDS = {"memory": Goal(40_000, at_most=False), "fsync": Goal(15_000, at_most=False)}
+READS = Goal(60_000, at_most=False)
+FOLLOWED = Goal(1_000_000, at_most=False)
+
+
+def measure_speed(table: Table, scale: str) -> None:
+    """Chains of three, in memory and with fsync."""
+    for durability in APPENDS:
+        table.section(f"One client process, chain of 3, 256 B, {IN_FLIGHT} in flight, {durability}")
+        with local_cluster(3, "abd", consensus=1, durability=durability) as file:
+            run(_speed(table, file, durability, scale))  # type: ignore[arg-type]
+
+
+async def _speed(table: Table, file: Path, durability: Literal["memory", "fsync"], scale: str) -> None:
+    servers = pids_of(file)
+    async with AsyncExitStack() as closing:
+        log = await opened(closing, file, "speed", CHAIN)
+        await _load(log, servers, 0.0, 0.5, COUNT[scale])
+        before, tail = sum(map(resident_bytes, servers.values())), await log.tail()
+        spent, work = await _load(log, servers, 0.0, LIMIT_S[scale], COUNT[scale])
+        grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
+        _tell(table, "appends", spent, APPENDS[durability])
+        table.note(f"    a server grew by {grown:.0f} B an entry, to {max(map(resident_bytes, servers.values())) >> 20} MiB")
+        _tell_latency(table, work.appends)
+        table.line("appends, one at a time", [(await _load(log, servers, 0.0, 1.0, COUNT[scale], 1))[0].per_s], "/s")
+        tail = await log.tail()
+        spent, work = await _load(log, servers, 1.0, LIMIT_S[scale], COUNT[scale], newest=tail - 1)
+        _tell(table, "reads", spent)
+        _tell_latency(table, work.reads)
+        ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMIT_S[scale])
+        _tell(table, "reads in ranges of one", await _spent(servers, ranges.go, lambda: ranges.done), READS)
+        _tell(table, "entries followed", await _spent(servers, lambda: _follow(log, tail), lambda: tail), FOLLOWED)
+
+
+async def _load(
+    log: Log, servers: Mapping[str, int], share: float, seconds: float, count: int, at_once: int = IN_FLIGHT, newest: int = 0
+) -> tuple[Spent, LogWork]:
+    work = LogWork(ENTRY, count, time.perf_counter() + seconds, share, newest=newest)
+    return await go_through(Coroutines(OurLog(log, work), (AresError,), log.close), work, at_once, servers), work
+
+
+async def _spent(servers: Mapping[str, int], go: Callable[[], Coroutine[Any, Any, None]], count: Callable[[], int]) -> Spent:
+    with Spending(servers) as spending:
+        await go()
+    return spending.of(count())
+
+
+class _Ranges:
+    """Ranges of one entry, each as soon as another was answered."""
+
+    def __init__(self, log: Log, tail: int, most: int, end_s: float) -> None:
+        self._log, self._tail, self._most, self._end_s = log, tail, most, end_s
+        self.done = 0
+
+    async def go(self) -> None:
+        await asyncio.gather(*(self._through(number) for number in range(IN_FLIGHT)))
+
+    async def _through(self, position: int) -> None:
+        while self.done < self._most and time.perf_counter() < self._end_s:
+            position = (position + 7919) % self._tail
+            await self._log.read_range(position, position + 1)
+            self.done += 1
+
+
+async def _follow(log: Log, tail: int) -> None:
+    async for position, _ in log.follow(0):
+        if position == tail - 1:
+            return
+
+
+def _tell(table: Table, what: str, spent: Spent, goal: Goal | None = None) -> None:
+    table.line(what, [spent.per_s], "/s", goal)
+    table.note(f"    us of processors: {spent.told}")
+
+
+def _tell_latency(table: Table, seconds: list[float]) -> None:
+    if (found := latency(seconds)) is not None:
+        table.note(f"    p50 {1e3 * found.p50_s:.3g} ms, p99 {1e3 * found.p99_s:.3g} ms")

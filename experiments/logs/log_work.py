@@ -1,0 +1,171 @@
+"""The load of a log: closed loops of appends and reads, of the shared log and of other stores alike (experiments/bench/closed_loop.py)."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from ares.client.shared_log import Log
+from ares.model.errors import NotWritten, Trimmed
+from ares.results.load_points import LoadLatency
+from experiments.bench.closed_loop import Asked, Loop
+from experiments.bench.stores import Clients, Coroutines
+
+
+class LogWork(Struct):
+    """What loops share. ``newest``: the last position that an append was told; ``oldest``: the first that is there. Latencies in seconds.
+
+    ``interval``: see :class:`experiments.logs.log_plan.LogRun`.
+    """
+
+    entry: bytes
+    left: int
+    end_s: float
+    read_share: float = 0.0
+    interval: int = 0
+    oldest: int = 0
+    newest: int = 0
+    reads: list[float] = field(default_factory=list)
+    appends: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    troubles: Counter[str] = field(default_factory=Counter)
+
+    def position(self) -> int:
+        """One to read."""
+        first = max(self.oldest, self.newest - self.interval) if self.interval else self.oldest
+        return first + int(random.random() * (self.newest - first + 1))
+
+
+class LogLoop:
+    """An :class:`experiments.bench.closed_loop.Loop`: one operation after the other until the work is over. A key is a position."""
+
+    def __init__(self, work: LogWork) -> None:
+        self._work = work
+        self._reading = False
+        self._began_s = 0.0
+
+    def ask(self) -> Asked | None:
+        work = self._work
+        self._began_s = time.perf_counter()
+        if work.left <= 0 or self._began_s >= work.end_s:
+            return None
+        work.left -= 1
+        self._reading = random.random() < work.read_share
+        return (str(work.position()), None) if self._reading else (str(work.left), work.entry)
+
+    def answered(self, value: bytes | None = None) -> None:
+        now = time.perf_counter()
+        if self._reading:
+            self._work.reads.append(now - self._began_s)
+        else:
+            self._work.appends.append(now - self._began_s)
+            self._work.ends.append(now)
+
+    def failed(self, why: str) -> None:
+        self._work.troubles[why] += 1
+
+
+class OurLog:
+    """The shared log as a store of keys: a key is a position. ``protocol``: who answers reads."""
+
+    def __init__(self, log: Log, work: LogWork, protocol: str = "CRAQ") -> None:
+        self._log, self._work, self._protocol = log, work, protocol
+
+    async def read(self, key: str) -> bytes | None:
+        """The entry; None if the server that was asked has none."""
+        try:
+            if self._protocol == "UCRAQ":
+                return await self._log.read(int(key), uncommitted=True)
+            return await self._log.read(int(key), reads="cr" if self._protocol == "CR" else "craq")
+        except (NotWritten, Trimmed):
+            return None
+
+    async def write(self, _key: str, value: bytes) -> int:
+        """Append it."""
+        position = await self._log.append(value)
+        self._work.newest = max(self._work.newest, position)
+        return position
+
+
+class Together:
+    """Clients of several connections, each with its share of the loops."""
+
+    def __init__(self, clients: list[Coroutines]) -> None:
+        self._clients = clients
+
+    async def run(self, loops: Sequence[Loop]) -> None:
+        count = len(self._clients)
+        await asyncio.gather(*(clients.run(loops[number::count]) for number, clients in enumerate(self._clients)))
+
+    async def close(self) -> None:
+        """Whoever opened them closes them."""
+
+
+class Spent(Struct, frozen=True):
+    """What a load took: ``seconds``, those of the client's processor, and of each server's."""
+
+    count: int
+    seconds: float
+    client_s: float
+    servers_s: dict[str, float]
+
+    @property
+    def per_s(self) -> float:
+        return self.count / self.seconds
+
+    @property
+    def busiest_s(self) -> float:
+        """Processor time of the server that worked most."""
+        return max(self.servers_s.values())
+
+    @property
+    def told(self) -> str:
+        """Microseconds of processors an operation."""
+        return f"client {1e6 * self.client_s / self.count:.3g}, " + ", ".join(
+            f"{name} {1e6 * spent / self.count:.3g}" for name, spent in self.servers_s.items()
+        )
+
+
+def worked_s(pids: Iterable[int]) -> dict[int, float]:
+    """Processor time of each, all threads, in nanoseconds where /proc/PID/stat has hundredths of a second."""
+    return {pid: sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9 for pid in pids}
+
+
+class Spending:
+    """Around a load: ``with``, then :meth:`of`."""
+
+    def __init__(self, servers: Mapping[str, int]) -> None:
+        self._servers = servers
+
+    def __enter__(self) -> "Spending":
+        self._before = worked_s(self._servers.values())
+        self._client_s, self._begin_s = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds, self._client_s = time.perf_counter() - self._begin_s, time.process_time() - self._client_s
+        self._after = worked_s(self._servers.values())
+
+    def of(self, count: int) -> Spent:
+        """Of so many operations."""
+        servers = {name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()}
+        return Spent(count, self._seconds, self._client_s, servers)
+
+
+async def go_through(clients: Clients, work: LogWork, window: int, servers: Mapping[str, int]) -> Spent:
+    """The work, with ``window`` operations in flight."""
+    with Spending(servers) as spending:
+        await clients.run([LogLoop(work) for _ in range(window)])
+    return spending.of(len(work.reads) + len(work.appends))
+
+
+def latency(seconds: Sequence[float]) -> LoadLatency | None:
+    """None of none."""
+    if not seconds:
+        return None
+    ordered, count = sorted(seconds), len(seconds)
+    return LoadLatency(count, ordered[count // 2], ordered[min(count - 1, int(0.99 * count))], sum(ordered) / count)

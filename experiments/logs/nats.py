@@ -1,0 +1,39 @@
+"""NATS JetStream: three servers, a stream of three replicas, every message synced to disk by each before it is acknowledged.
+
+Debian has no package of it. `experiments/build_nats.sh` builds it with Go, once, into a cache.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.bench.processes import await_that, free_ports, programs
+
+VERSION = "v2.15.2"
+N = 3
+START_S = 20.0
+
+
+def binary() -> Path:
+    """Where the program is to be."""
+    return Path.home() / ".cache" / "ares" / f"nats-server-{VERSION}"
+
+
+def missing() -> str | None:
+    """What is not there, and how to get it."""
+    return None if binary().is_file() else "NATS is not here: experiments/build_nats.sh builds it (Go, two minutes)"
+
+
+@contextlib.contextmanager
+def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """The address of one of three servers, and the pids of all."""
+    ports, names = free_ports(2 * N), [f"n{number}" for number in range(N)]
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports[N:])
+    for name, port, route in zip(names, ports[:N], ports[N:], strict=True):
+        cluster = f'cluster {{ name: measured, listen: "127.0.0.1:{route}", routes: [{routes}] }}'
+        store = f'jetstream {{ store_dir: "{directory / name}", sync_interval: always }}'
+        (directory / f"{name}.conf").write_text(f'server_name: {name}\nlisten: "127.0.0.1:{port}"\n{store}\n{cluster}\n')
+    with programs(directory, {name: [str(binary()), "-c", str(directory / f"{name}.conf")] for name in names}) as servers:
+        log = directory / "n0.log"
+        await_that(lambda: log.exists() and b"Server is ready" in log.read_bytes(), "that NATS serves", START_S, log)
+        yield f"127.0.0.1:{ports[0]}", servers

@@ -1,0 +1,106 @@
+"""The measurement's client of NATS JetStream: its text protocol over one connection, a future for every message, and nothing in between."""
+
+import asyncio
+import itertools
+import json
+from typing import Any, cast
+
+from experiments.bench.processes import NotStarted
+from experiments.bench.stores import Coroutines
+
+STREAM, SUBJECT, REPLICAS = "measured", "entries", 3
+READY_S = 20.0
+_CRLF = b"\r\n"
+
+
+class NatsError(Exception):
+    """What a server answered instead of doing it."""
+
+
+class NatsConnection(asyncio.Protocol):
+    """Requests by number; an answer's subject ends in it."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._rest = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(b'CONNECT {"verbose":false,"pedantic":false,"headers":false}\r\nSUB answers.* 1\r\n')
+
+    def data_received(self, data: bytes) -> None:
+        data, at = self._rest + data, 0
+        while (end := data.find(_CRLF, at)) >= 0:
+            line, begin = data[at:end], end + 2
+            if line.startswith(b"MSG "):
+                _, subject, _, size = line.split()
+                if len(data) < (begin := begin + int(size) + 2):
+                    break
+                self._answered(int(subject[8:]), data[end + 2 : begin - 2])
+            elif line == b"PING":
+                self._transport.write(b"PONG\r\n")
+            elif line.startswith(b"-ERR"):
+                self.connection_lost(NatsError(line.decode()))
+            at = begin
+        self._rest = data[at:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(NatsError(f"the connection ended: {error}"))
+
+    def ask(self, subject: str, content: bytes) -> "asyncio.Future[Any]":
+        """The answer; :class:`NatsError` if it is a refusal."""
+        number, future = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._transport.writelines((b"PUB %b answers.%d %d\r\n" % (subject.encode(), number, len(content)), content, _CRLF))
+        return future
+
+    async def read(self, key: str) -> bytes | None:
+        """Nobody reads here."""
+        raise NatsError(f"{key} is not read")
+
+    async def write(self, _key: str, value: bytes) -> object:
+        """Append to the stream; its number there."""
+        return (await self.ask(SUBJECT, value))["seq"]
+
+    async def close(self) -> None:
+        self._transport.close()
+
+    def _answered(self, number: int, content: bytes) -> None:
+        future = self._waiting.pop(number, None)
+        if future is None or future.done():
+            return
+        answer = json.loads(content) if content else {"error": "nobody answers"}
+        if "error" in answer:
+            future.set_exception(NatsError(str(answer["error"])))
+        else:
+            future.set_result(answer)
+
+
+async def nats_clients(address: str) -> Coroutines:
+    """Clients of one connection, when the stream is there with all replicas. Raises :class:`NotStarted`."""
+    host, port = address.split(":")
+    _, connection = await asyncio.get_running_loop().create_connection(NatsConnection, host, int(port))
+    wished = {"name": STREAM, "subjects": [SUBJECT], "num_replicas": REPLICAS, "storage": "file"}
+    try:
+        async with asyncio.timeout(READY_S):
+            await _until(connection, f"$JS.API.STREAM.CREATE.{STREAM}", json.dumps(wished).encode())
+            await _until(connection, SUBJECT, b"first")
+    except TimeoutError as error:
+        raise NotStarted("NATS made no stream of three replicas in time") from error
+    return Coroutines(connection, (NatsError,), connection.close)
+
+
+async def _until(connection: NatsConnection, subject: str, content: bytes) -> None:
+    """Ask until it is done: servers that have just met have no leader yet."""
+    while True:
+        try:
+            await asyncio.wait_for(connection.ask(subject, content), 2.0)
+        except (NatsError, TimeoutError):
+            await asyncio.sleep(0.2)
+        else:
+            return
