@@ -361,7 +361,7 @@ class Logs:
             log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
             node.state.damage = None
         if len(node.state.chains) != hosted.known:
-            self._know(hosted)
+            self._know(hosted)  # at once: the next request may be about it
         if node.outbox_bytes > OUTBOX_BYTES_MAX:
             self._put_out(hosted)
         elif node.has_output or hosted.outbox or hosted.appended:
@@ -445,12 +445,10 @@ class Logs:
         if not hosted.gather():
             self._fail(OSError(0, _FULL))
             return
-        if len(node.state.chains) != hosted.known:
-            self._know(hosted)
         messages, hosted.outbox = hosted.outbox, []
         self._send(messages)
         if journal is not None and hosted.appended and not hosted.committing:
-            hosted.commit(journal, partial(self._committed, hosted, hosted.node.told))
+            hosted.commit(journal, partial(self._committed, hosted, node.told))
 
     def _committed(self, hosted: HostedLog, count: int, error: OSError | None = None) -> None:
         if error is not None:

@@ -79,7 +79,7 @@ class World:
     def mend(self, id):
         self.ailing.remove(id)
 
-    async def launch(self, id):
+    async def launch(self, id, slow=False):
         await asyncio.sleep(self.chance.uniform(0.2, 2))
         self.ailing.remove(id)
 

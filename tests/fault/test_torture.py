@@ -8,13 +8,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from ares.machine.interpreter import python
 from ares.testing.torture.partition import obstacle
-from ares.testing.torture.records import Record
-from ares.testing.torture.verdict import judge
+from ares.testing.torture.records import LogRecorded, Record
+from ares.testing.torture.verdict import judge, judge_log
 from ares.testing.verify.history import load
 from ares.testing.verify.linearizability import check
+from ares.testing.verify.log_history import load_log
 
 from .histories import with_stale_read
 
@@ -67,6 +69,21 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
     assert {event.client for event in events} >= {"a.writer", "b.reader", "a.slow-reader", "b.plain", "a.mixed", "b.deleter", "final"}
     stale = with_stale_read(events)
     assert judge([Record(event, event.responded or event.invoked) for event in stale]).violations
+
+
+def test_a_short_run_with_a_log_is_clean_and_its_history_is_judged(tmp_path):
+    arguments = ("--workload", "log", "--minutes", "0.25", "--seed", "21", "--servers", "5", "--no-partitions", "--durability", "memory", "--json")
+    report = finished(start(tmp_path, *arguments), tmp_path)
+    assert report["faults"]["kill"] > 0
+    assert report["reconfigurations"]["done"] > 0
+    events = load_log(Path(report["history"]).read_bytes(), "history")
+    assert {event.operation for event in events} >= {"append", "read", "tail", "follow"}
+    assert {event.client.partition("/")[0] for event in events} >= {"a.appender", "b.batcher", "a.conditional", "b.follower", "final"}
+    last = max((event for event in events if event.client == "final" and event.entries), key=lambda event: event.position)
+    assert last.position + len(last.entries) == max(event.position for event in events if event.client == "final" and event.operation == "tail")
+    lost = next(event for event in events if event.operation == "append" and event.outcome == "ok" and event.entries[0] in last.entries)
+    moved = [structs.replace(event, position=event.position + 1) if event is lost else event for event in events]
+    assert judge_log([LogRecorded(event, event.responded or event.invoked) for event in moved]).violations
 
 
 @pytest.mark.skipif(shutil.which("etcd") is None, reason="etcd is not installed")

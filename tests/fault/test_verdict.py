@@ -4,9 +4,10 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ares.testing.torture.records import Record, Spell, Timeline, load_records, name_of, value_of
-from ares.testing.torture.verdict import Latency, Summary, count_operations, judge, latencies, longest_pause_s
+from ares.testing.torture.records import LogRecorded, Record, Spell, Timeline, load_log_records, load_records, name_of, value_of
+from ares.testing.torture.verdict import Latency, Summary, count_operations, judge, judge_log, latencies, longest_pause_s
 from ares.testing.verify.history import Event
+from ares.testing.verify.log_history import LogEvent
 
 from .histories import records, with_lost_write, with_stale_read
 
@@ -84,3 +85,37 @@ def test_records_are_read_back_in_order_without_a_torn_line(tmp_path):
     assert load_records([tmp_path / "one", tmp_path / "other"], 0.0) == records(3)
     [moved, *_] = load_records([tmp_path / "one"], -100.0)
     assert (moved.event.invoked, moved.event.responded, moved.ended) == (100.0, 100.1, 100.1)
+
+
+def log_records():
+    """Two appends, one of two entries; both are read, and the log is asked where it ends."""
+    told = [("w", "append", 0, ("a",)), ("w", "append", 1, ("b", "c")), ("r", "read", 0, ("a", "b", "c")), ("r", "tail", 3, ())]
+    events = [LogEvent(client, kind, "events", place, at, at + 0.5, entries) for at, (client, kind, place, entries) in enumerate(told)]
+    return [LogRecorded(event, event.responded) for event in events]
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "finding"),
+    [
+        (2, {"entries": ("a",), "position": 1}, "position 0 and at 1"),
+        (2, {"entries": ("a", "b", "x")}, "nobody appended it"),
+        (3, {"position": 1}, "at most 1 entries"),
+        (0, {"position": 1}, "position 1 belongs to two appends"),
+    ],
+)
+def test_what_a_log_lost_or_doubled_is_a_violation(number, changes, finding):
+    records = log_records()
+    assert judge_log(records).violations == []
+    records[number] = structs.replace(records[number], event=structs.replace(records[number].event, **changes))
+    assert finding in judge_log(records).violations[0]
+
+
+def test_records_of_a_log_are_read_back_and_a_failure_names_its_position(tmp_path):
+    silent = LogRecorded(LogEvent("w", "append", "events", None, 1.0, None, ("d",), "unknown", 7), 21.0, "Unavailable: nobody")
+    file = tmp_path / "log.jsonl"
+    file.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in [*log_records(), silent]) + b'{"event"')
+    found = load_log_records([file], 0.0)
+    assert (len(found), silent in found) == (5, True)
+    [failure] = judge_log(found).liveness_failures
+    assert "w append 'events/7': Unavailable: nobody" in failure
+    assert "append lost" in summary(operations=count_operations(found)).verdict

@@ -1,13 +1,18 @@
 """The codec under whatever may come: messages, or BadMessage and nothing else; and what it takes it can send again."""
 
 import random
+from typing import get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ares.model.codec import VERSION, decode, encode
+from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
+from ares.model.identity import DomainName, ServerId
+from ares.model.log_messages import ChainRequest, Seal
+from ares.model.messages import Introduce
 from ares.testing.fuzz.fuzz_attacks import Mint
 
 from ..property.strategies import messages
@@ -69,6 +74,16 @@ def test_every_kind_of_message_is_made() -> None:
         if taken(batch):
             kinds |= {type(message) for message in decode(batch)}
     assert len(kinds) > 20
+
+
+def test_every_request_about_logs_is_made_of_a_chain_that_the_server_takes() -> None:
+    chain = Configuration.chain([Server(ServerId(name), "127.0.0.1:9", "0" * 32) for name in ("s0", "s1", "s2")]).at(DomainName("x"), 0, b"c" * 16)
+    mint, kinds = Mint(random.Random(13), b"c" * 16, chain), set()
+    for _ in range(RUNS):
+        batch = mint.batch()
+        if taken(batch):
+            kinds |= {type(message) for message in decode(batch) if getattr(message, "configuration", None) in (chain, chain.id)}
+    assert kinds >= {Introduce, *get_args(ChainRequest)} - {Seal}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

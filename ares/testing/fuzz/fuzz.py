@@ -24,11 +24,12 @@ from msgspec import Struct
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
+from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Describe, DescribeConsensus, Description, Reason, Refused
 from ares.net.libzmq import ZmqConnections
 from ares.security.keys import SecretKey, keyed
-from ares.testing.fuzz.fuzz_attacks import Attacker, Mint
+from ares.testing.fuzz.fuzz_attacks import LOG, Attacker, Mint
 from ares.testing.torture.cluster import Cluster
 
 AT_ONCE = 8
@@ -47,6 +48,7 @@ SERVES_S = 30.0
 ANSWER_S = 30.0
 _ASK_AGAIN_S = 0.05
 _TARGET = ServerId("target")
+_NOBODY = Server(ServerId("nobody"), "127.0.0.1:9", "0" * 32)
 _BAD_BATCHES = re.compile(r"^ares_bad_batches_total(?:{.*})? ([0-9.e+]+)$", re.MULTILINE)
 
 
@@ -143,12 +145,16 @@ def held(target: FuzzTarget) -> ProcessSize:
 async def fuzz(target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS) -> PortReport:
     """Throw so many at one port; if it asks for keys, try so many of one's own making."""
     description = await serves(target, SERVES_S)
-    known = description.cluster if isinstance(description, Description) else None
+    known = log = None
+    if isinstance(description, Description):
+        itself = Server(description.server, target.address, description.identity)
+        known, chain = description.cluster, Configuration.chain([itself, _NOBODY], allow_no_faults=True)
+        log = chain.at(LOG, 0, known)
     descriptors_max = (await asyncio.to_thread(held, target)).descriptors + DESCRIPTORS_MORE_MAX
-    await _throw(target, max(1, round(frames * WARM_UP_SHARE)), seed, known)
+    await _throw(target, max(1, round(frames * WARM_UP_SHARE)), seed, known, log)
     before = await asyncio.to_thread(_settled, target, descriptors_max)
     begin_s = time.monotonic()
-    thrown = await _throw(target, frames, seed + 1, known)
+    thrown = await _throw(target, frames, seed + 1, known, log)
     refused = await _strangers(target, strangers) if target.key else 0
     seconds = time.monotonic() - begin_s
     answers = await serves(target, SERVES_S) is not None
@@ -159,11 +165,11 @@ async def fuzz(target: FuzzTarget, frames: int, seed: int, strangers: int = STRA
     return PortReport(f"{target.kind} at {target.address}", thrown.total(), dict(thrown), refused, round(seconds, 1), before, after, findings)
 
 
-async def _throw(target: FuzzTarget, frames: int, seed: int, known: bytes | None) -> Counter[str]:
+async def _throw(target: FuzzTarget, frames: int, seed: int, known: bytes | None, log: Configuration | None) -> Counter[str]:
     attackers = []
     for number in range(AT_ONCE):
         chance = random.Random(f"{seed} {number}")
-        attackers.append(Attacker(target.address, chance, Mint(chance, known), bool(target.key)))
+        attackers.append(Attacker(target.address, chance, Mint(chance, known, log), bool(target.key)))
     results = await asyncio.gather(*(attacker.attack(frames // AT_ONCE + 1) for attacker in attackers), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, OSError | TimeoutError):  # those: it does not take connections any more

@@ -19,8 +19,9 @@ from msgspec import inspect
 
 from ares.model.codec import VERSION
 from ares.model.configuration import Configuration, Server
-from ares.model.identity import DEFAULT_DOMAIN, ServerId
-from ares.model.messages import AnyMessage, GetData, GetTag, ListObjects, PutData, ReadConfig, SetLogLevel
+from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
+from ares.model.log_messages import Append, Committed, Fetch, Forward, Look, LookRow, ReadLog, Stand, Trim
+from ares.model.messages import AnyMessage, GetData, GetTag, Introduce, ListObjects, PutData, ReadConfig, SetLogLevel
 
 _SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 _METADATA = b"\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
@@ -45,10 +46,15 @@ _PREFIX = bytes([VERSION])
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about one configuration that need no successor."""
 
+_ABOUT_LOGS = (Append, ReadLog, Look, Trim, Stand, Forward, Committed, LookRow, Fetch)
+"""The same about a chain; but not Seal, for it ends what can be done to the log."""
+
+LOG = DomainName("fuzzed")
+
 _SERVERS = [Server(ServerId(f"s{index}"), f"127.0.0.1:{7000 + index}", f"{index:032x}") for index in range(5)]
 _CONFIGURATIONS: list[object] = [
     msgspec.msgpack.decode(msgspec.msgpack.encode(configuration.at(DEFAULT_DOMAIN, index)))
-    for configuration in (Configuration.abd(_SERVERS[:3]), Configuration.ec(_SERVERS, k=3))
+    for configuration in (Configuration.abd(_SERVERS[:3]), Configuration.ec(_SERVERS, k=3), Configuration.chain(_SERVERS[:3]))
     for index in (0, 1, 7)
 ]
 """Made up, but possible: most that chance makes are not."""
@@ -61,14 +67,16 @@ _KINDS = [
 
 
 class Mint:
-    """Makes batches (their frames). ``known``: the id of a configuration that the server serves, so that some requests get further than its door.
+    """Makes batches (their frames). ``known``: the id of a configuration that the server serves, so that some requests get further than its door;
+    ``log``: a chain that it takes when it is introduced.
 
-    Requests about that one carry no successor: a server without keys would believe it, and serve no more.
+    Requests about these carry no successor: a server without keys would believe it, and serve no more.
     """
 
-    def __init__(self, chance: random.Random, known: bytes | None = None) -> None:
+    def __init__(self, chance: random.Random, known: bytes | None = None, log: Configuration | None = None) -> None:
         self._chance = chance
         self._known = known
+        self._log = log
         self._slips = 0.0
         self._makers: Sequence[Callable[[], list[bytes]]] = (self._garbage, self._invented, self._invented, self._damaged, self._damaged)
 
@@ -117,8 +125,14 @@ class Mint:
         kind = self._chance.choice(_KINDS)
         message = self._struct(kind)
         names = [field.name for field in kind.fields]
-        if self._known is not None and kind.cls in _ABOUT_ONE and self._chance.random() < 0.5:
-            message[1 + names.index("configuration")] = self._known
+        if self._log is not None and kind.cls is Introduce and self._chance.random() < 0.5:
+            return [kind.tag, 0, msgspec.msgpack.decode(msgspec.msgpack.encode(self._log)), []]
+        in_log = kind.cls in _ABOUT_LOGS and self._log is not None
+        known = self._log.id if self._log is not None and in_log else self._known if kind.cls in _ABOUT_ONE else None
+        if known is not None and self._chance.random() < 0.5:
+            message[1 + names.index("configuration")] = known
+            if "server" in names and self._log is not None:
+                message[1 + names.index("server")] = self._log.servers[-1].id
             if "successor" in names:
                 message[1 + names.index("successor")] = None
         return message

@@ -45,9 +45,9 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Workload = Literal["objects", "log"]
 DIRECTORY_SERVERS = 3
-LOST_FOR_S, BETWEEN_LOSSES_S = 1.5, (1.0, 5.0)
-"""With everything in memory who was killed is gone for good, and a log stands still until its chain is replaced: a move gives up after so long a
-standstill, and there is time for one between faults."""
+STANDSTILL_S, BETWEEN_FAULTS_OF_LOG_S = 2.0, (0.5, 4.0)
+"""A log takes appends when all servers of its chain are well, and a chain is finalized when all have everything: a move to one with a dead server
+gives up after so long, and the next one is tried, as the autopilot would. There is time for one between faults."""
 
 
 class Options(Struct, frozen=True):
@@ -87,8 +87,7 @@ class TortureRun:
         self._timeline = Timeline()
         self._cluster = cluster
         self._of_log = options.workload == "log"
-        self._losing = self._of_log and options.durability == "memory"
-        self._reconfigurers = Reconfigurers(self._cluster, LOST_FOR_S if self._losing else TIMEOUT_S)
+        self._reconfigurers = Reconfigurers(self._cluster, STANDSTILL_S if self._of_log else TIMEOUT_S)
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
         self._problems: list[str] = []
@@ -137,7 +136,7 @@ class TortureRun:
             chance,
             log,
             spared,
-            BETWEEN_LOSSES_S if self._losing else BETWEEN_FAULTS_S,
+            BETWEEN_FAULTS_OF_LOG_S if self._of_log else BETWEEN_FAULTS_S,
         )
 
     def _listen_for_endings(self) -> None:
