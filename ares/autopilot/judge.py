@@ -14,7 +14,8 @@ made for one place only. If another decision was first, that one is completed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +31,8 @@ from ares.reconfig.view import View
 
 Member = tuple[ServerId, str]
 """A server and its identity."""
+
+STEADY_S_MAX = 3600.0
 
 
 class Watch:
@@ -77,9 +80,13 @@ class Watch:
         """Whether it answers under another identity, and may soon be relied on. Not for ever: one that starts over and over is no help."""
         return server.id in self._answers and not self.is_here(server) and self.absent_s(server) < 2 * self._after_s
 
-    def steady(self) -> dict[ServerId, str]:
-        """The servers that may be relied on, and the identities under which they answered the last look."""
-        return {id: identity for (id, identity), since_s in self._since_s.items() if self._watched_s - since_s >= self._after_s}
+    def steady(self, doubled: Mapping[ServerId, int] = MappingProxyType({})) -> dict[ServerId, str]:
+        """The servers that may be relied on, and the identities under which they answered the last look.
+
+        ``doubled``: those that must have answered for twice as long, as often as this says; an hour at most.
+        """
+        needed_s = {id: max(self._after_s, min(self._after_s * 2**times, STEADY_S_MAX)) for id, times in doubled.items()}
+        return {id: identity for (id, identity), since_s in self._since_s.items() if self._watched_s - since_s >= needed_s.get(id, self._after_s)}
 
 
 class Sound(Struct, frozen=True):
@@ -161,6 +168,63 @@ def _changes(target: Configuration, gone: list[Server], watch: Watch, roster: Ro
     for server, spare in zip(left, spares, strict=False):
         changes[server] = replace(roster.book[spare], identity=steady[spare])
     return changes
+
+
+class FinishMove(Struct, frozen=True):
+    """``target``, a chain, was decided to follow, and is not finalized: see to that."""
+
+    target: Configuration
+
+
+class Reform(Struct, frozen=True):
+    """Another chain in place of ``last``, whose appends stand still or which is shorter than it was. ``gone``, ``new``: who goes, and who comes."""
+
+    last: Configuration
+    wished: Configuration
+    gone: tuple[ServerId, ...]
+    new: tuple[ServerId, ...]
+
+    def describe(self) -> str:
+        """For a person: ``chain s0 s1 s2 becomes s0 s2: s1 is gone``."""
+        told = [f"{id} is gone" for id in self.gone] + [f"{id} comes in" for id in self.new]
+        chains = [" ".join(chain.server_ids) for chain in (self.last, self.wished)]
+        return f"chain {chains[0]} becomes {chains[1]}: {', '.join(told) or 'it was sealed, and nobody decided what comes next'}"
+
+
+class LogSeen(Struct, frozen=True):
+    """A log. ``active``: its last finalized chain and what follows. ``length``: how many servers its chain is to have.
+
+    ``sealed_s``: for how long the last chain has been seen sealed with nothing decided; ``pending_s``: for how long it has not been finalized.
+    """
+
+    active: Sequence[Configuration]
+    length: int
+    sealed_s: float = 0.0
+    pending_s: float = 0.0
+
+
+def judge_log(seen: LogSeen, watch: Watch, after_s: float, spares: Sequence[Server]) -> Sound | Stuck | FinishMove | Reform:
+    """What to do for a log. One node that is gone stops the appends of its chain: it is left out, or the first of the ``spares`` is in its place.
+
+    A node that is silent, and not yet gone, is waited for: it is neither left out nor relied on. Nothing is sealed unless a majority is there to seal
+    it, and everybody who is to go on. A chain gets longer only when nothing else moves. Newcomers stand before the last node: heads know the
+    clients, and tails the entries.
+    """
+    last = seen.active[-1]
+    gone = [server for server in last.servers if watch.is_gone(server)]
+    kept = [server for server in last.servers if server not in gone]
+    silent = [server.id for server in last.servers if not watch.is_here(server)]
+    stopped = bool(gone) or seen.sealed_s >= after_s
+    if stopped and last.n - len(silent) < last.quorum_size:
+        why = f"only {last.n - len(silent)} of {last.n} servers of the chain answer, and {last.quorum_size} must, to go on without the others"
+        return Stuck(f"{why}: one of {', '.join(silent)} must come back")
+    if not stopped and len(seen.active) > 1:
+        return FinishMove(last) if seen.pending_s >= after_s else Sound()
+    new = [server for server in spares if all(server.id != member.id for member in kept)][: max(seen.length - len(kept), 0)]
+    if any(not watch.is_here(server) for server in kept) or not (stopped or new):
+        return Sound()
+    wished = Configuration("chain", (*kept[:-1], *new, *kept[-1:]))
+    return Reform(last, wished, tuple(server.id for server in gone), tuple(server.id for server in new))
 
 
 def loads_of(domains: Iterable[list[Configuration]]) -> Counter[ServerId]:

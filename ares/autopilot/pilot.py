@@ -4,7 +4,8 @@ One member leads at a time, so one autopilot works at a time. That two do for a 
 leader knows nothing of what the last one saw, and begins to count from nothing.
 
 A leader looks at the servers, asking every one who it is, and makes rounds: a round looks every domain up and then sees to those that need it, one
-after the other. The two run side by side, so that what a long round does is judged by who is there now.
+after the other. The two run side by side, so that what a long round does is judged by who is there now. Logs are seen to by a patrol of their own
+(ares/autopilot/log_patrol.py).
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
+from ares.autopilot.log_patrol import LogPatrol
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
@@ -244,7 +246,7 @@ class _Patrol:
             async with turn:
                 try:
                     store = await self._manager.domain_or_log(domain, timeout_s=LOOK_UP_S)
-                    if isinstance(store, Log):  # whose chains it does not mend
+                    if isinstance(store, Log):  # the other patrol sees to those
                         return
                     self._domains[domain], trouble = await store.run(look_up, "read-config", timeout_s=LOOK_UP_S)
                 except AresError as error:
@@ -286,6 +288,12 @@ class _Patrol:
             self._bulletin.trouble(verdict.why, domain)
 
 
+async def _together(*patrols: _Patrol | LogPatrol) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for patrol in patrols:
+            tasks.create_task(patrol.run())
+
+
 class Autopilot:
     """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file."""
 
@@ -294,12 +302,14 @@ class Autopilot:
         self._book = book
         self._leads = leads
         self._settings = settings
-        self._patrol: _Patrol | None = None
+        self._patrols: tuple[_Patrol, LogPatrol] | None = None
         self.counted = Autopiloted()
 
     def sentence(self) -> str:
         """What it does, or did last."""
-        return self._patrol.sentence() if self._patrol is not None else "ready, for when this member leads"
+        if self._patrols is None:
+            return "ready, for when this member leads"
+        return "; ".join(filter(None, [patrol.sentence() for patrol in self._patrols]))
 
     async def run(self) -> None:
         """Work whenever this member leads, until cancelled."""
@@ -314,8 +324,9 @@ class Autopilot:
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
         log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
-        self._patrol = _Patrol(self._manager, self._book, self._settings, self.counted)
-        task = asyncio.create_task(self._patrol.run())
+        common = self._manager, self._book, self._settings, self.counted
+        self._patrols = _Patrol(*common), LogPatrol(*common)
+        task = asyncio.create_task(_together(*self._patrols))
         try:
             while self._leads() and not task.done():
                 await asyncio.wait([task], timeout=min(self._settings.every_s, LEADS_S))
@@ -324,7 +335,7 @@ class Autopilot:
         except Exception:  # a mistake of ours must not leave the cluster without a watch
             log.exception("the autopilot failed, and begins again")
         finally:
-            self._patrol = None
+            self._patrols = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self.counted.absent = self.counted.troubled = self.counted.seen = self.counted.total = 0

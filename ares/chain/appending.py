@@ -14,7 +14,7 @@ from msgspec import Struct
 from ares.chain.entries import check_batch
 from ares.model.configuration import POSITION_MAX, Configuration, Successor
 from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable, Uncertain
-from ares.model.identity import CallId, ClientId, ServerId
+from ares.model.identity import NO_CALL, CallId, ClientId, ServerId
 from ares.model.log_messages import Append, Appended, AppendOutcome
 from ares.model.quorum import NO_TROUBLES
 
@@ -49,7 +49,7 @@ class Flight(Struct, eq=False):
     number: int = 0
     known: int = 0
     copies: int = 0
-    call: int = 0
+    call: CallId = NO_CALL
     declined: int | None = None
     wanted: bool = True
     size: int = 0
@@ -79,6 +79,7 @@ class Appender:
         self._resend_s = RESEND_S
         self._look_at = inf
         self._bytes = 0
+        self._alone = False
         self._sealed = False
         self._trust_s = trust_s
         self._heard_at = -inf
@@ -113,15 +114,20 @@ class Appender:
         check_batch(entries)
         if at is not None and not 0 <= at <= POSITION_MAX:
             raise BadInput(f"a position is from 0 to {POSITION_MAX}, not {at}; nothing was sent")
-        flight = Flight(tuple(entries), at, now + timeout_s, done, size=len(entries[0]) if len(entries) == 1 else sum(map(len, entries)))
-        self._look_at = min(self._look_at, flight.deadline)
-        self._pending.append(flight)
-        self._begin(now)
+        size = len(entries[0]) if len(entries) == 1 else sum(map(len, entries))
+        flight = Flight(tuple(entries), at, now + timeout_s, done, size=size)
+        if flight.deadline < self._look_at:
+            self._look_at = flight.deadline
+        flights = self._flights
+        if flights and at is None and not (self._pending or self._alone) and len(flights) < WINDOW and self._bytes + size <= WINDOW_BYTES:
+            self._launch(flight)  # nearly always
+        else:
+            self._pending.append(flight)
+            self._begin(now)
 
     def _begin(self, now: float) -> None:
         """Send what may be sent. A conditional append goes alone, and never beyond what is known to be committed."""
-        flying = next(iter(self._flights.values()), None)
-        if flying is None and now - self._heard_at > self._trust_s:
+        if not self._flights and now - self._heard_at > self._trust_s:
             self._stale = True
             return
         while self._pending and len(self._flights) < WINDOW:
@@ -129,27 +135,30 @@ class Appender:
             if not flight.wanted:
                 self._pending.popleft()
                 continue
-            if flying is not None and self._bytes + flight.size > WINDOW_BYTES:
+            if self._flights and (self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES):
                 return
-            if (flying is not None and flying.at is not None) or (flight.at is not None and (flying is not None or flight.at > self.known)):
+            if flight.at is not None and flight.at > self.known:
                 return
             self._pending.popleft()
-            self._last += 1
-            flight.number, flight.known = self._last, self.known
             if not self._flights:
                 self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
-            self._flights[flight.number] = flight
-            self._bytes += flight.size
-            self._send(flight)
-            flying = flight
+            self._launch(flight)
+
+    def _launch(self, flight: Flight) -> None:
+        """The first copy."""
+        self._last += 1
+        flight.number, flight.known = self._last, self.known
+        self._flights[self._last] = flight
+        self._bytes += flight.size
+        self._alone = flight.at is not None
+        self._send(flight)
 
     def _send(self, flight: Flight) -> None:
-        self._calls += 1
-        flight.call = self._calls
+        self._calls = flight.call = CallId(self._calls + 1)
         flight.copies += 1
         lowest = self._lowest()
-        call, chain, since = CallId(flight.call), self.chain.id, self._since(flight, lowest)
-        self.outbox.append(Append(call, chain, self.client, flight.number, lowest.number, since, flight.entries, flight.at))
+        since = self._since(flight, lowest)
+        self.outbox.append(Append(flight.call, self.chain.id, self.client, flight.number, lowest.number, since, flight.entries, flight.at))
 
     def _lowest(self) -> Flight:
         return next(iter(self._flights.values()))
@@ -169,7 +178,9 @@ class Appender:
         if flight is None:
             return
         if reply.outcome is AppendOutcome.DONE:
-            self.known = max(self.known, reply.position + len(flight.entries))
+            end = reply.position + len(flight.entries)
+            if end > self.known:
+                self.known = end
             self._end(flight, reply.position, None, now)
         elif reply.call == flight.call:
             match reply.outcome:

@@ -4,6 +4,7 @@ A record is what one append brought (ares/model/log_messages.py).
 """
 
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Protocol
@@ -127,6 +128,11 @@ class Row:
         self.lowest = lowest
         self.places: dict[int, tuple[int, int]] = {}
 
+    @property
+    def end(self) -> int:
+        """Of its last record."""
+        return self.places[self.last][1]
+
     def forget_below(self, lowest: int) -> None:
         """These have been answered."""
         self.lowest = max(self.lowest, lowest)
@@ -135,10 +141,10 @@ class Row:
 
 
 class Rows:
-    """The rows of a stretch of records, by client."""
+    """The rows of a stretch of records, by client, in the order of their last records: a trim looks at those only that go."""
 
     def __init__(self) -> None:
-        self._rows: dict[ClientId, Row] = {}
+        self._rows: OrderedDict[ClientId, Row] = OrderedDict()
 
     def get(self, client: ClientId) -> Row | None:
         return self._rows.get(client)
@@ -148,6 +154,7 @@ class Rows:
         row = self._rows.get(record.client)
         if row is None:
             row = self._rows[record.client] = Row(lowest=record.lowest)
+        self._rows.move_to_end(record.client)
         number, first = record.number, record.first
         row.last = number
         row.places[number] = (first, first + len(record.entries))
@@ -166,17 +173,18 @@ class Rows:
                 row.last = max(row.places)
             else:
                 del self._rows[client]
+        self._rows = OrderedDict(sorted(self._rows.items(), key=lambda item: item[1].end))
 
     def trim(self, upto: int) -> None:
         """A row goes when the client's last record is trimmed."""
-        for client, row in list(self._rows.items()):
-            if row.places[row.last][1] <= upto:
-                del self._rows[client]
+        while self._rows and next(iter(self._rows.values())).end <= upto:
+            self._rows.popitem(last=False)
 
     def adopt(self, later: "Rows") -> None:
         """Append the rows of the records that follow."""
         for client, row in later._rows.items():
             own = self._rows.setdefault(client, Row(lowest=row.lowest))
+            self._rows.move_to_end(client)
             own.last = row.last
             own.places |= row.places
             own.forget_below(row.lowest)

@@ -49,14 +49,19 @@ class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
 
 
 class StretchStanding(Struct, frozen=True, array_like=True):
-    """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now."""
+    """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now.
+
+    ``end``: also where the successor is a later one by now. ``committed``: so a start need not remember all that clients appended before.
+    """
 
     configuration: ConfigurationId
     sealed: bool
     successor: Successor | None
+    end: int | None
     collected: bool
     merged: bool
     length: int
+    committed: int
 
 
 class LogStanding(Struct, frozen=True, array_like=True, tag=150):

@@ -8,6 +8,7 @@ from ares.chain.log_state import LogState
 from ares.model.configuration import Status, Successor
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import Fetch, Fetched
+from ares.reconfig.throttle import Throttle
 
 FETCH_AGAIN_S = 0.5
 
@@ -15,28 +16,39 @@ FETCH_AGAIN_S = 0.5
 class Fetcher:
     """One piece at a time, each after ``pause_s``; the next when it is durable, so that it goes on where it stopped.
 
-    ``send(server, request)`` asks. ``piece``: the number of the fact with the last piece.
+    ``send(server, request)`` asks. ``throttle``: no faster than that, together with all that share it. ``piece``: the number of the fact with the
+    last piece.
     """
 
-    def __init__(self, state: LogState, send: Callable[[ServerId, Fetch], None], next_call: Callable[[], CallId], pause_s: float) -> None:
+    def __init__(
+        self,
+        state: LogState,
+        send: Callable[[ServerId, Fetch], None],
+        next_call: Callable[[], CallId],
+        pause_s: float,
+        throttle: Throttle | None = None,
+    ) -> None:
         self.piece = 0
         self.pause_s = pause_s
         self._paused: tuple[int, float] = (-1, 0.0)
         self._state = state
         self._send = send
         self._next_call = next_call
+        self._throttle = throttle
         self._under_way: tuple[CallId, int, float] | None = None
         self._source = 0
 
     def go_on(self, now: float, stored: int) -> None:
         """Ask for what comes next, if a chain that this server is in needs it. Chains that are sealed may stop fetching."""
         state, first = self._state, self._state.base_upto
-        wanting = any(stretch.live and stretch.start > first for stretch in state.stretches.values())
+        if not any(stretch.live and stretch.start > first for stretch in state.stretches.values()):
+            return
         waiting = self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]
         sources = state.holders(first)
-        if wanting and self._paused[0] != first:
+        if self._paused[0] != first:
             self._paused = (first, now + self.pause_s)
-        if wanting and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
+        free = self._throttle is None or self._throttle.busy_s(now) == 0
+        if free and sources and not waiting and self.piece <= stored and now >= self._paused[1]:
             self._source += 1
             chain = state.chain_of(first) or state.chains[min(state.chains)]
             following = state.chains.get(chain.index + 1)
@@ -44,7 +56,7 @@ class Fetcher:
             self._under_way = (self._next_call(), first, now + FETCH_AGAIN_S)
             self._send(sources[self._source % len(sources)], Fetch(self._under_way[0], chain.id, first, successor))
 
-    def accept(self, reply: Fetched) -> LogTrimmed | PieceFetched | None:
+    def accept(self, reply: Fetched, now: float) -> LogTrimmed | PieceFetched | None:
         """What an answer comes to: a piece, verified; or a trim that it met, which is taken over. None if it says nothing."""
         if self._under_way is None or reply.call != self._under_way[0] or reply.first != self._state.base_upto:
             return None
@@ -54,6 +66,8 @@ class Fetcher:
         if reply.records and reply.records[0].first <= reply.first and follow_on(reply.records[0].first, reply.records):
             self._under_way = None
             self._source -= 1
+            if self._throttle is not None:
+                self._throttle.count(now, sum(record.size for record in reply.records))
             return PieceFetched(reply.records)
         return None
 

@@ -42,6 +42,9 @@ FOLLOW_S = 2.0
 EMPTY_MAX = 3
 """Empty answers of one server, before a follower asks others."""
 
+INSPECT_S = 0.3
+"""How long an inspection waits for nodes beyond a majority."""
+
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
 """How long the servers of a new chain have to say that they are up, before anything is sealed."""
@@ -75,6 +78,7 @@ class LogOperations:
         self.reads_from_tail = reads_from_tail
         self._turn = turn
         self._sealed: Configuration | None = None
+        self._missing: dict[ServerId, str] = {}
 
     # -- evidence -------------------------------------------------------------------------------------------------------
 
@@ -117,9 +121,11 @@ class LogOperations:
             raise
 
     def _say_sealed(self, error: Unavailable) -> None:
-        """At the deadline: raises :class:`LogSealed` if the last look found that."""
+        """At the deadline: raises :class:`LogSealed` if the last look found that, and names the servers that said nothing."""
         if self._sealed is not None:
             raise LogSealed(self._sealed.domain, self._sealed.index) from error
+        if self._missing:
+            raise Unavailable(1, 0, dict(self._missing), error.story) from error
 
     def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
         """A successor is entered when a majority of ``chain`` knows it (R3)."""
@@ -190,8 +196,10 @@ class LogOperations:
             if not error.needed:  # the time of the whole operation is over
                 self._say_sealed(error)
                 raise
+            self._missing |= error.missing
             yield from self._pause()
             return None
+        self._missing.pop(server, None)
         yield from self._learn(chain, answers[server].successor)
         return answers[server]
 
@@ -233,13 +241,37 @@ class LogOperations:
         while target.servers != wished.servers:
             target = yield from self._replace(wished)
         try:
-            yield from announce_successor(view, target)
-            yield from self._finalize(target)
+            yield from self.finish_move(target)
         except Uncertain as error:
             error.may_have_taken_effect = True
             error.advice = f"chain {target.index} is decided and takes appends; older entries still move to it: reconfigure again to see the end"
             raise
         return target
+
+    def inspect(self) -> Operation[bool]:
+        """Learn of chains that followed; whether a node of the last one says that it is sealed, and none what comes next: appends stand still."""
+        chain = self.view.sequence.last_known
+        try:
+            answers = yield Gather(
+                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda _: INSPECT_S, arguments=(chain.id,), reply=LookDone
+            )  # fmt: skip
+        except Superseded as superseded:
+            detour(self.view, superseded)
+            return False
+        yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
+        return self.view.sequence.last_known == chain and any(seen.sealed for seen in answers.values())
+
+    def replace_chain(self, last: Configuration, wished: Configuration) -> Operation[Configuration | None]:
+        """What comes after ``last``; appends go on there, and what is older has not moved yet. None if ``last`` is not the last chain any more: a
+        change that somebody else made is never undone. Raises what :meth:`reconfigure` does.
+        """
+        yield from read_config(self.view)
+        return (yield from self._replace(wished)) if self.view.sequence.last_known == last else None
+
+    def finish_move(self, target: Configuration) -> Operation[None]:
+        """See to it that ``target``, which was decided, is finalized."""
+        yield from announce_successor(self.view, target)
+        yield from self._finalize(target)
 
     def _replace(self, wished: Configuration) -> Operation[Configuration]:
         """What comes after the last chain known, and a majority of that one knows it."""
@@ -309,6 +341,7 @@ class LogOperations:
                 if not error.needed:
                     raise
                 yield from read_config(self.view)
+                yield from self._pause()  # and no progress
                 continue
             yield from self._learn(target, latest([stood.successor for stood in answers.values()]))
             reached = [stood.upto for stood in answers.values()]

@@ -9,7 +9,7 @@ from ares.chain.log_operations import LogOperations
 from ares.chain.quick_reads import READ_CALLS, QuickReads
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized, Unavailable, Uncertain
-from ares.model.identity import NO_CALL, ClientId, ServerId
+from ares.model.identity import CallId, ClientId, ServerId
 from ares.model.log_messages import Appended, LogEntries
 from ares.model.messages import AnyMessage, Introduce, Reason, Refused
 from ares.operation.effects import Operation
@@ -74,7 +74,7 @@ class LogSession:
             elif message.call < READ_CALLS:
                 rest.append(message)
             elif isinstance(message, LogEntries):
-                self.reads.receive(message, now)
+                self.reads.receive(server, message, now)
             elif isinstance(message, Refused):
                 self._refused(server, message, now)
         if rest:
@@ -104,7 +104,8 @@ class LogSession:
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain
         for server in self._introduced:
-            outbox.setdefault(server, []).append(Introduce(NO_CALL, chain, self._earlier(chain)))
+            call = CallId(self.appender.calls)  # a server that cannot keep the log refuses the newest append with it
+            outbox.setdefault(server, []).append(Introduce(call, chain, self._earlier(chain)))
         self._introduced.clear()
         reads, self.reads.outbox = self.reads.outbox, {}
         for server, asked in reads.items():

@@ -7,6 +7,7 @@ soon as the old part reaches its start. So a node of a new chain is complete whe
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.chain.entries import Entries, MemoryEntries, Rows
@@ -24,10 +25,10 @@ from ares.chain.facts_of_log import (
 )
 from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
-from ares.model.errors import BadInput
+from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogEntries, LogRecord, ReadLog
-from ares.model.messages import Hosted
+from ares.model.messages import Hosted, HostedChain, Reason
 
 
 class UnknownChain(BadInput):
@@ -42,6 +43,16 @@ class NotInChain(BadInput):
     """None of the chains that were introduced names this server."""
 
 
+REASONS = {
+    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
+    UnknownChain: Reason.UNKNOWN_CONFIGURATION,
+    OtherChain: Reason.OTHER_CLUSTER,
+    NotInChain: Reason.NOT_A_MEMBER,
+    BadInput: Reason.BAD_REQUEST,
+}
+"""How a peer is told of an error; the first that fits."""
+
+
 def check_one_log(chains: Sequence[Configuration]) -> None:
     """Raises :class:`BadInput` for what are not chains of one log, one after the other."""
     for chain in chains:
@@ -52,8 +63,50 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
         raise BadInput("the chains of one log are introduced without gaps, and none starts before the one before it")
 
 
+class HeldLogs(Struct, frozen=True):
+    """What a server holds of all its logs. ``entries``: those here; ``committed``: positions known to be; ``sealed``: logs whose last chain is, with
+    nothing decided. ``fetching``: logs that fetch old entries; ``to_fetch``: how many, of which ``fetched`` are here.
+    """
+
+    logs: int
+    entries: int
+    committed: int
+    sealed: int
+    fetching: int
+    to_fetch: int
+    fetched: int
+
+
+def held_logs(states: "Iterable[LogState]") -> HeldLogs:
+    """Summed up."""
+    logs = entries = committed = sealed = fetching = to_fetch = fetched = 0
+    for state in states:
+        hosted = state.describe()
+        if not hosted or hosted[-1].chain is None:
+            continue
+        last, part = hosted[-1].configuration, hosted[-1].chain
+        logs += 1
+        entries += sum(each.objects for each in hosted)
+        committed += part.committed
+        sealed += part.sealed and hosted[-1].successor is None
+        if not part.sealed and part.fetched < last.start:
+            fetching += 1
+            to_fetch += last.start - part.trimmed
+            fetched += max(part.fetched - part.trimmed, 0)
+    return HeldLogs(logs, entries, committed, sealed, fetching, to_fetch, fetched)
+
+
+def tells(reply: LogEntries) -> bool:
+    """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
+    ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
+    return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
+
+
 class LogState:
-    """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone."""
+    """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone.
+
+    ``damage``: why records that are here could not be read when they were asked for last; the shell says so, and forgets it.
+    """
 
     def __init__(self, server: ServerId, identity: str, make_entries: Callable[[bytes], Entries] = MemoryEntries) -> None:
         self.server = server
@@ -64,6 +117,7 @@ class LogState:
         self.base_upto = 0
         self.base_rows = Rows()
         self.base = make_entries(PIECES)
+        self.damage: StoreDamaged | None = None
         self._make_entries = make_entries
 
     # -- facts ----------------------------------------------------------------------------------------------------------
@@ -88,7 +142,10 @@ class LogState:
 
     def standing(self) -> LogStanding:
         """All that is known, but the records."""
-        told = [StretchStanding(id, each.sealed, each.successor, each.collected, each.merged, each.length) for id, each in self.stretches.items()]
+        told = [
+            StretchStanding(id, each.sealed, each.successor, each.end, each.collected, each.merged, each.length, each.committed)
+            for id, each in self.stretches.items()
+        ]
         return LogStanding(tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto)
 
     def begin(self, standing: LogStanding) -> None:
@@ -97,16 +154,32 @@ class LogState:
             self._know(chain)
         for told in standing.stretches:
             stretch = self.stretches[told.configuration]
-            stretch.sealed, stretch.successor, stretch.collected, stretch.merged = told.sealed, told.successor, told.collected, told.merged
-            if told.successor is not None and told.successor.configuration.index == stretch.configuration.index + 1:
-                stretch.end = told.successor.configuration.start
+            stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
+            stretch.collected, stretch.merged = told.collected, told.merged
             stretch.length = stretch.durable = stretch.committed = told.length
         self.trimmed, self.base_upto = standing.trimmed, standing.old_upto
+
+    def pass_by(self, standing: LogStanding) -> None:
+        """Among the facts: nothing that they do not tell, but what is committed."""
+        for told in standing.stretches:
+            stretch = self.stretches[told.configuration]
+            if stretch.live and told.committed > stretch.committed:
+                stretch.settled(min(told.committed, stretch.length))
 
     def _know(self, chain: Configuration) -> None:
         self.chains[chain.index] = chain
         if self.is_member(chain) and chain.id not in self.stretches:
             self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries(chain.id))
+
+    def check_introduced(self, chains: Sequence[Configuration]) -> None:
+        """Raises what :func:`check_one_log` does, :class:`OtherChain` or :class:`NotInChain`."""
+        check_one_log(chains)
+        for chain in chains:
+            known = self.chains.get(chain.index)
+            if (known is not None and known.id != chain.id) or chain.cluster_id != chains[-1].cluster_id:
+                raise OtherChain(f"index {chain.index} of this log is another chain here")
+        if not any(map(self.is_member, chains)):
+            raise NotInChain(f"{self.server} is not in {chains[-1].describe()} under this identity")
 
     def is_member(self, chain: Configuration) -> bool:
         """Whether the chain names this server under its present identity."""
@@ -119,6 +192,7 @@ class LogState:
         if chain.index == own.index + 1:
             stretch.end = chain.start
         stretch.cut(stretch.start if stretch.end is None else stretch.end)
+        stretch.rows.trim(self.trimmed)  # with a later record of its client a row may have outlived its trim
         if fact.collected:
             stretch.entries, stretch.rows, stretch.merged = self._make_entries(stretch.configuration.id), Rows(), True
             if all(other.collected for other in self.stretches.values()):
@@ -135,8 +209,9 @@ class LogState:
                 self._merge()
 
     def _merge(self) -> None:
-        for stretch in sorted(self.stretches.values(), key=lambda stretch: stretch.configuration.index):
-            if stretch.end is not None and not stretch.merged and stretch.start <= self.base_upto:
+        ended = [stretch for stretch in self.stretches.values() if stretch.end is not None and not stretch.merged]
+        for stretch in sorted(ended, key=lambda stretch: stretch.configuration.index):
+            if stretch.start <= self.base_upto:
                 self.base.adopt(stretch.entries, self.base_upto, stretch.length)
                 self.base_rows.adopt(stretch.rows)
                 self.base_upto = max(self.base_upto, stretch.length)
@@ -159,7 +234,8 @@ class LogState:
         told = []
         for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
             here = 0 if stretch.collected or stretch.merged else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
-            told.append(Hosted(stretch.configuration, here, 0, stretch.collected, stretch.successor))
+            part = HostedChain(not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto)
+            told.append(Hosted(stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part))
         if told and not told[-1].collected:
             old = max(0, self.base_upto - self.trimmed)
             told[-1] = replace(told[-1], objects=told[-1].objects + old)
@@ -181,12 +257,9 @@ class LogState:
 
     def unpointed(self) -> list[tuple[Stretch, Successor]]:
         """Stretches whose successor is among the chains known, and was not told: who hears of c' knows the successor of c."""
-        found = []
-        for one, other in pairwise(sorted(self.chains)):
-            stretch = self.stretches.get(self.chains[one].id)
-            if stretch is not None and stretch.successor is None and other == one + 1:
-                found.append((stretch, Successor(self.chains[other], Status.PENDING)))
-        return found
+        open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
+        found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
+        return [(stretch, Successor(chain, Status.PENDING)) for stretch, chain in found if chain is not None]
 
     def chain_of(self, position: int) -> Configuration | None:
         """The chain in whose stretch a position is, as far as this node knows: the last one that starts there or before."""
@@ -215,12 +288,12 @@ class LogState:
 
     def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
         """What there is to say to a read in the stretch of a chain."""
-        first, found, size = request.first, list[bytes](), 0
+        first, found, size, damaged = request.first, list[bytes](), 0, False
         position = first
         while first >= self.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
             entries, upto = self.held(position, request.uncommitted)
-            upto = entries.reach(position, min(upto, first + request.count), request.bytes_max - size)
-            for record in entries.records(position, upto):
+            records, upto, damaged = self.read(entries, position, min(upto, first + request.count), request.bytes_max - size)
+            for record in records:
                 part = record.entries[max(position - record.first, 0) : upto - record.first]
                 found += part
                 size += sum(map(len, part))
@@ -228,9 +301,18 @@ class LogState:
                 break
             position = upto
         elsewhere: tuple[ServerId, ...] = ()
-        if not found and first >= self.trimmed and self.is_final(first):
+        if not found and first >= self.trimmed and (damaged or self.is_final(first)):
             elsewhere = self.holders(first)
         return LogEntries(request.call, first, tuple(found), stretch.committed, self.trimmed, elsewhere, stretch.successor)
+
+    def read(self, entries: Entries, first: int, upto: int, bytes_max: int) -> tuple[Sequence[LogRecord], int, bool]:
+        """Records from ``first`` on (``reach`` of ares/chain/entries.py), how far they go, and whether the disk lost some: then there are none."""
+        try:
+            reached = entries.reach(first, upto, bytes_max)
+            return entries.records(first, reached), reached, False
+        except StoreDamaged as damage:
+            self.damage = damage
+            return (), first, True
 
     def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
         """Records from ``first`` on that are the same at every node: below a known `end`."""
@@ -241,7 +323,14 @@ class LogState:
             if not pointed:
                 return ()
             entries, upto = pointed[0].entries, pointed[0].length
-        return entries.records(first, entries.reach(first, upto, bytes_max))[:records_max]
+        return self.read(entries, first, upto, bytes_max)[0][:records_max]
+
+    def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
+        """As :meth:`holds_row`; in the chain of a head itself: the rows below its start, if everything is here."""
+        stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
+        if holds is None and stretch is not None and stretch.live and self.base_upto >= stretch.start:
+            holds = self.base_rows, True
+        return holds
 
     def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
         """The rows that answer for the stretch of ``chain``, and whether they answer for all below it; None if this node lacks some of it."""

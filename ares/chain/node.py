@@ -10,18 +10,21 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from msgspec.structs import replace
+
 from ares.chain.entries import Entries, MemoryEntries, check_batch, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
-from ares.chain.log_state import LogState, NotInChain, OtherChain, UnknownChain, check_one_log
+from ares.chain.log_state import REASONS, LogState, UnknownChain, tells
 from ares.chain.rows_below import RowBelow, RowLooks
-from ares.chain.stretch import DIRTY_S, HELD_MAX, Held, Sender, Stretch
-from ares.model.configuration import POSITION_MAX, Configuration, ConflictingSuccessor, Status, Successor
+from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Held, Sender, Stretch
+from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import (
     PIECE_BYTES,
     RECORDS_MAX,
+    ROW_PLACES_MAX,
     Append,
     Appended,
     AppendOutcome,
@@ -47,23 +50,13 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
-
-RESEND_S = 0.2
-
-_REASONS = {
-    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
-    UnknownChain: Reason.UNKNOWN_CONFIGURATION,
-    OtherChain: Reason.OTHER_CLUSTER,
-    NotInChain: Reason.NOT_A_MEMBER,
-    BadInput: Reason.BAD_REQUEST,
-}
-_REFUSED = tuple(_REASONS)
+from ares.reconfig.throttle import Throttle
 
 
 class LogNode:
     """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call.
 
-    ``calls_from``: its calls are above this number.
+    ``calls_from``: its calls are above this number. ``outbox_bytes``: of entries and records that :meth:`take` gives next. ``throttle``: of fetches.
     """
 
     def __init__(
@@ -73,11 +66,12 @@ class LogNode:
         make_entries: Callable[[bytes], Entries] = MemoryEntries,
         fetch_pause_s: float = 0.0,
         calls_from: int = 0,
+        throttle: Throttle | None = None,
     ) -> None:
         self.server = server
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
-        self.told = self._stored = 0
+        self.told = self._stored = self.outbox_bytes = 0
         self._facts: list[LogFact] = []
         self._outbox: list[tuple[Sender, AnyMessage]] = []
         self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
@@ -88,7 +82,7 @@ class LogNode:
         self._calls = calls_from
         self._held: list[Held] = []
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
-        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s)
+        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             Append: self.append,
             Introduce: self.introduce,
@@ -103,7 +97,7 @@ class LogNode:
             Fetch: self.fetch,
             ReadConfig: self.read_config,
             WriteConfig: self.write_config,
-            CollectConfig: self.collect,
+            CollectConfig: self.write_config,
             LookDone: self.tail_seen,
             RowFound: self.row_found,
             Fetched: self.fetched,
@@ -120,18 +114,28 @@ class LogNode:
             return
         try:
             handler(sender, message)
-        except _REFUSED as error:
-            reason = next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
-            self._refuse(sender, message.call, reason, str(error))
+        except tuple(REASONS) as error:
+            self._refuse(sender, message.call, next(reason for kind, reason in REASONS.items() if isinstance(error, kind)), str(error))
 
     @property
     def has_output(self) -> bool:
         return bool(self._facts or self._taking or self._outbox)
 
+    @property
+    def waiting(self) -> list[Append]:
+        """Appends that may be taken at any moment, when more is known."""
+        return [append for stretch in self.state.stretches.values() for _, append in stretch.conditional] + self._looks.waiting
+
+    def forget_waiting(self) -> None:
+        """Their clients send them again."""
+        for stretch in self.state.stretches.values():
+            stretch.conditional.clear()
+        self._looks.forget()
+
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""
         self._end_taking()
-        facts, outbox, self._facts, self._outbox = self._facts, self._outbox, [], []
+        facts, outbox, self._facts, self._outbox, self.outbox_bytes = self._facts, self._outbox, [], [], 0
         return facts, outbox
 
     def stored(self, count: int, now: float) -> None:
@@ -170,19 +174,20 @@ class LogNode:
         self.now = now
         for stretch in self.state.stretches.values():
             if stretch.live and not stretch.is_tail and now >= stretch.resend_at:
-                stretch.resend_at = now + RESEND_S
+                stretch.resend_at = now + SEND_AGAIN_S
                 first = max(stretch.confirmed, stretch.committed)
                 if stretch.probing:
                     self._forward(stretch, stretch.durable)
                 elif first < stretch.durable or stretch.trim_confirmed < self._trimmed_durably:
                     self._forward(stretch, first)
-            late = [held for held in stretch.asking if now >= held.until]
-            stretch.asking = [held for held in stretch.asking if now < held.until]
-            for held in late:
-                self._send(held.sender, self.state.answer(stretch, held.request))
+            if stretch.asking:
+                late = [held for held in stretch.asking if now >= held.until]
+                stretch.asking = [held for held in stretch.asking if now < held.until]
+                for held in late:
+                    self._show(held.sender, self.state.answer(stretch, held.request))
         late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
         for held in late:
-            self._send(held.sender, self.state.answer(self._stretch(held.request), held.request))
+            self._show(held.sender, self.state.answer(self._stretch(held.request), held.request))
         self._looks.tick(now)
         self._fetcher.go_on(self.now, self._stored)
 
@@ -194,6 +199,13 @@ class LogNode:
             self._waiting.append((self.told, to, message))
         else:
             self._outbox.append((to, message))
+
+    def _show(self, to: Sender, reply: LogEntries, after: int = 0) -> None:
+        """Answer a read, without entries if too much is to leave already: one append may end a thousand reads that wait."""
+        if self.outbox_bytes > OUTBOX_BYTES_MAX and reply.entries:
+            reply = replace(reply, entries=())
+        self.outbox_bytes += sum(map(len, reply.entries))
+        self._send(to, reply, after)
 
     def _record(self, fact: LogFact) -> None:
         self._end_taking()
@@ -222,6 +234,8 @@ class LogNode:
         check_batch(request.entries)
         if not stretch.is_head or request.number < request.lowest or stretch.length > POSITION_MAX - len(request.entries):
             raise BadInput("an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1")
+        if request.number - request.lowest >= ROW_PLACES_MAX:
+            raise BadInput(f"fewer than {ROW_PLACES_MAX} appends of one client are unanswered at a time")
         row = stretch.rows.get(request.client)
         if row is not None and request.number == row.last + 1 and request.at is None and stretch.live:
             self._take(stretch, sender, request)  # what follows comes to the same
@@ -269,7 +283,7 @@ class LogNode:
             elif self._is_taken(stretch, request.at):
                 self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
             else:  # what is at the position may still be cut: wait for either
-                stretch.conditional = [pair for pair in stretch.conditional if pair[0] != sender] + [(sender, request)]
+                stretch.wait_for_position(sender, request)
 
     def _is_taken(self, stretch: Stretch, position: int) -> bool:
         """Whether the position has an entry for ever: one that is not committed may be cut."""
@@ -347,10 +361,9 @@ class LogNode:
 
     def _forward(self, stretch: Stretch, first: int) -> None:
         """One message from ``first`` on; what is beyond it follows when it is confirmed, or later."""
-        upto = stretch.entries.reach(first, self._may_forward(stretch), PIECE_BYTES)
-        records = tuple(stretch.entries.records(first, upto)[:RECORDS_MAX])
+        records = tuple(self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][:RECORDS_MAX])
         stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
-        stretch.resend_at = self.now + RESEND_S
+        stretch.resend_at = self.now + SEND_AGAIN_S
         self._send(stretch.after, Forward(self._next_call(), stretch.configuration.id, self.server, first, records, self._trimmed_durably))
 
     def _report(self, stretch: Stretch, missing: bool = False) -> None:
@@ -392,8 +405,8 @@ class LogNode:
         held, self._held = self._held, []
         for one in held:
             reply = self.state.answer(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
-            if reply is not None and self._tells(reply):
-                self._send(one.sender, reply, stretch.pointed)
+            if reply is not None and tells(reply):
+                self._show(one.sender, reply, stretch.pointed)
             else:
                 self._held.append(one)
 
@@ -403,22 +416,17 @@ class LogNode:
         """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
         stretch = self._stretch(request)
         reply = self.state.answer(stretch, request)
-        if self._tells(reply):
-            self._send(sender, reply, stretch.pointed)
+        if tells(reply):
+            self._show(sender, reply, stretch.pointed)
         elif request.wait_s > 0 and len(self._held) < HELD_MAX:
             self._held.append(Held(sender, request, self.now + request.wait_s))
         elif stretch.committed <= request.first < stretch.length and not stretch.is_tail and len(stretch.asking) < HELD_MAX:
             stretch.asking.append(Held(sender, request, self.now + DIRTY_S))
             if stretch.asked_tail is None or self.now > stretch.ask_tail_again_at:
-                stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), self.now + RESEND_S
+                stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), self.now + SEND_AGAIN_S
                 self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
         else:
-            self._send(sender, reply, stretch.pointed)
-
-    def _tells(self, reply: LogEntries) -> bool:
-        """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
-        ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
-        return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
+            self._show(sender, reply, stretch.pointed)
 
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""
@@ -433,7 +441,7 @@ class LogNode:
                 self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
                 asking, stretch.asking = stretch.asking, []
                 for held in asking:
-                    self._send(held.sender, self.state.answer(stretch, held.request), stretch.pointed)
+                    self._show(held.sender, self.state.answer(stretch, held.request), stretch.pointed)
 
     # -- trim (docs/log.md, Trim) -----------------------------------------------------------------------------------------------
 
@@ -446,7 +454,7 @@ class LogNode:
         if done or not stretch.live or request.upto > stretch.committed:
             self._send(sender, TrimDone(request.call, done, stretch.committed, stretch.successor), stretch.pointed)
         else:
-            stretch.trims = [pair for pair in stretch.trims if pair[0] != sender] + [(sender, request)]
+            stretch.trims = [*[pair for pair in stretch.trims if pair[0] != sender][-HELD_MAX:], (sender, request)]
             if request.upto > self.state.trimmed:
                 self._record_trim(request.upto)
 
@@ -471,13 +479,7 @@ class LogNode:
     def introduce(self, sender: Sender, request: Introduce) -> None:
         """A chain, with those of its log that come before it. Who hears of c' knows the successor of c."""
         chains = [*request.earlier, request.configuration]
-        check_one_log(chains)
-        for chain in chains:
-            known = self.state.chains.get(chain.index)
-            if (known is not None and known.id != chain.id) or chain.cluster_id != request.configuration.cluster_id:
-                raise OtherChain(f"index {chain.index} of this log is another chain here")
-        if not any(self.state.is_member(chain) for chain in chains):
-            raise NotInChain(f"{self.server} is not in {request.configuration.describe()} under this identity")
+        self.state.check_introduced(chains)
         for one, other in pairwise([*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]):
             if one.id in self.state.stretches:
                 self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))
@@ -525,15 +527,10 @@ class LogNode:
         stretch = self._stretch(request)
         self._send(sender, Ack(request.call, stretch.successor), stretch.pointed)
 
-    def write_config(self, sender: Sender, request: WriteConfig) -> None:
+    def write_config(self, sender: Sender, request: WriteConfig | CollectConfig) -> None:
+        """Where to go on. Of what is collected the data go; that it was sealed, and where to go on, stays for ever."""
         stretch = self._stretch(request)
-        self._point(stretch, request.successor)
-        self._send(sender, Ack(request.call, stretch.successor), self.told)
-
-    def collect(self, sender: Sender, request: CollectConfig) -> None:
-        """The data go; that it was sealed and where to go on stays for ever."""
-        stretch = self._stretch(request)
-        self._point(stretch, request.successor, collect=True)
+        self._point(stretch, request.successor, isinstance(request, CollectConfig))
         self._send(sender, Ack(request.call, stretch.successor), self.told)
 
     def stand(self, sender: Sender, request: Stand) -> None:
@@ -547,19 +544,13 @@ class LogNode:
         stretch = self._stretch(request)
         if request.successor is not None:
             self._point(stretch, request.successor)
-        reply = self._row_here(stretch.configuration, request.client, request.since)
-        nothing = RowFound(request.call, False, 0, (), False, False, self.state.trimmed)
-        found = nothing if reply is None else RowFound(request.call, *(getattr(reply, field) for field in reply.__struct_fields__[1:]))
-        self._send(sender, found, self.told)
+        found = self._row_here(stretch.configuration, request.client, request.since)
+        nothing = RowFound(NO_CALL, False, 0, (), False, False, self.state.trimmed)
+        self._send(sender, replace(found or nothing, call=request.call), self.told)
 
     def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
-        """The row of a client in the stretch of ``chain``, and below it if this node has that; None if it lacks some of the stretch.
-
-        In the chain of a head itself: below its start, if everything is here.
-        """
-        stretch, holds = self.state.stretches.get(chain.id), self.state.holds_row(chain)
-        if holds is None and stretch is not None and stretch.live and self.state.base_upto >= stretch.start:
-            holds = self.state.base_rows, True
+        """The row of a client in the stretch of ``chain``, and below it if this node has that; None if it lacks some of the stretch."""
+        holds = self.state.rows_for(chain)
         if holds is None:
             return None
         rows, whole = holds
@@ -579,10 +570,11 @@ class LogNode:
         if stretch is not None and request.successor is not None:
             self._point(stretch, request.successor)
         records = self.state.final(request.first, PIECE_BYTES, RECORDS_MAX) if request.first >= self.state.trimmed else ()
+        self.outbox_bytes += sum(record.size for record in records)
         self._send(sender, Fetched(request.call, request.first, tuple(records), self.state.trimmed), self.told)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
-        fact = self._fetcher.accept(reply)
+        fact = self._fetcher.accept(reply, self.now)
         if isinstance(fact, LogTrimmed):
             self._record_trim(fact.upto)
         elif fact is not None:

@@ -23,12 +23,12 @@ Told = Callable[[Any, BaseException | None], None]
 
 
 class QuickRead(Struct, eq=False):
-    """``upto``: of a range; None: a single entry is wanted. ``done(result, error)`` is called once."""
+    """``upto``: of a range; None: a single entry is wanted. ``until``: how long it is waited for; ``done(result, error)`` is called once."""
 
     first: int
     upto: int | None
     server: ServerId
-    asked_at: float
+    until: float
     deadline: float
     from_tail: bool
     done: Told
@@ -55,12 +55,13 @@ class QuickReads:
             return done([], None)
         chain, server = self._operations.whom(first, 0, from_tail)
         self._calls += 1
-        self._reads[self._calls] = QuickRead(first, upto, server, now, now + timeout_s, from_tail, done)
+        self._reads[self._calls] = QuickRead(first, upto, server, now + min(ASK_S, timeout_s / 2), now + timeout_s, from_tail, done)
         count = 1 if upto is None else min(upto - first, RANGE_MAX)
         self.outbox.setdefault(server, []).append(ReadLog(CallId(self._calls), chain.id, first, count, PIECE_BYTES))
         return None
 
-    def receive(self, reply: LogEntries, now: float) -> None:
+    def receive(self, server: ServerId, reply: LogEntries, now: float) -> None:
+        self._session.readiness.suspects.discard(server)
         read = self._reads.pop(reply.call, None)
         if read is not None and reply.entries:
             read.done(reply.entries[0] if read.upto is None else list(enumerate(reply.entries, read.first)), None)
@@ -74,11 +75,7 @@ class QuickReads:
             self._go_on(read, now)
 
     def tick(self, now: float) -> None:
-        """The oldest come first."""
-        while self._reads:
-            call, read = next(iter(self._reads.items()))
-            if now < min(read.asked_at + ASK_S, read.deadline):
-                return
+        for call, read in [(call, read) for call, read in self._reads.items() if read.until <= now]:
             del self._reads[call]
             self._session.readiness.suspects.add(read.server)
             self._go_on(read, now)

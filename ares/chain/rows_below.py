@@ -14,6 +14,9 @@ LOOKS_MAX = 1000
 WAITING_MAX = 10_000
 """Appends that wait for one look; more are dropped, and sent again by their clients."""
 
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Of all that wait; the same."""
+
 
 class RowBelow(Struct, frozen=True):
     """What was found so far, newest chain first. ``last``: 0 without a row. ``places``: of numbers, as (first, end).
@@ -75,6 +78,7 @@ class RowLooks:
         self._done = done
         self._next_call = next_call
         self._looks: dict[LookKey, RowLook] = {}
+        self._bytes = 0
 
     def wait(self, stretch: Stretch, sender: Sender, append: Append, found: RowBelow, chains: Sequence[Configuration], now: float) -> None:
         """``append`` goes on when the chain before is asked. ``chains``: that are known, in order; the oldest one answers for all below it."""
@@ -82,16 +86,24 @@ class RowLooks:
         chain = earlier[-1] if earlier else stretch.configuration
         key = (stretch.configuration.id, append.client, append.since, found.below)
         look = self._looks.get(key)
+        if self._bytes >= WAITING_BYTES_MAX or (look is None and len(self._looks) >= LOOKS_MAX):
+            return
         if look is None:
-            if len(self._looks) >= LOOKS_MAX:
-                return
             following = next((each for each in chains if each.index == chain.index + 1), stretch.configuration)
             look = RowLook(stretch, found, chain, Successor(following, Status.PENDING), append.client, append.since, {}, append.number)
             self._looks[key] = look
-            look.waiting[sender, append.number] = append
+            self._add(look, sender, append)
             self._ask(key, look, now)
         elif len(look.waiting) < WAITING_MAX:
-            look.waiting[sender, append.number] = append
+            self._add(look, sender, append)
+
+    def _add(self, look: RowLook, sender: Sender, append: Append) -> None:
+        earlier = look.waiting.get((sender, append.number))
+        self._bytes += _size_of(append) - (0 if earlier is None else _size_of(earlier))
+        look.waiting[sender, append.number] = append
+
+    def _forget(self, key: LookKey) -> None:
+        self._bytes -= sum(map(_size_of, self._looks.pop(key).waiting.values()))
 
     def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
         here = self._here(look.stretch.configuration, look.client, look.since) or self._here(look.chain, look.client, look.since)
@@ -105,10 +117,18 @@ class RowLooks:
         self._send(servers[look.turn % len(servers)], LookRow(look.call, look.chain.id, look.client, look.since, look.successor))
 
     def _conclude(self, key: LookKey, look: RowLook, reply: RowFound) -> None:
-        del self._looks[key]
+        self._forget(key)
         found = look.done(reply)
         for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
             self._done(look.stretch, sender, append, found)
+
+    @property
+    def waiting(self) -> list[Append]:
+        return [append for look in self._looks.values() for append in look.waiting.values()]
+
+    def forget(self) -> None:
+        self._looks.clear()
+        self._bytes = 0
 
     def receive(self, reply: RowFound, now: float) -> None:
         """An answer; of a node that cannot answer, ask another one, when its turn comes."""
@@ -122,6 +142,10 @@ class RowLooks:
         """Ask again who did not answer; forget looks of heads that take nothing any more."""
         for key, look in list(self._looks.items()):
             if not look.stretch.live:
-                del self._looks[key]
+                self._forget(key)
             elif now >= look.again_at:
                 self._ask(key, look, now)
+
+
+def _size_of(append: Append) -> int:
+    return sum(map(len, append.entries))

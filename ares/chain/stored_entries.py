@@ -28,7 +28,7 @@ class Reader(Protocol):
         """The facts of each batch from ``mark`` to the end of its place."""
 
 
-_first_of, _begin_of, _end_of = itemgetter(0), attrgetter("first"), attrgetter("end")
+_first_of, _place_of, _begin_of, _end_of = itemgetter(0), itemgetter(1), attrgetter("first"), attrgetter("end")
 
 
 class Shelf:
@@ -48,6 +48,8 @@ class Shelf:
             return
         source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
         first = fact.records[0].first
+        if first < self._ends.get(source, 0):  # noted late: they were collected in the same turn, and are fetched once more
+            self.forget(source)
         places = self._places.setdefault(source, [])
         if not places or places[-1][1] != place:
             places.append((first, place))
@@ -69,13 +71,19 @@ class Shelf:
 
     def settled_upto(self, source: Source) -> int:
         """How far the records of ``source`` are in settled places."""
-        later = next((first for first, place in self._places.get(source, ()) if place > self._settled), None)
-        return self._ends.get(source, 0) if later is None else later
+        places = self._places.get(source, [])
+        later = bisect_right(places, self._settled, key=_place_of)
+        return places[later][0] if later < len(places) else self._ends.get(source, 0)
 
     def place_of(self, source: Source, position: int) -> int:
         """The place that has the record at ``position``."""
         places = self._places[source]
         return places[max(0, bisect_right(places, position, key=_first_of) - 1)][1]
+
+    def forget(self, source: Source) -> None:
+        """Nobody reads any of its records any more."""
+        for noted in (self._places, self._index, self._ends, self._noted):
+            noted.pop(source, None)
 
     def forget_below(self, place: int) -> None:
         """Earlier places are gone."""
@@ -83,8 +91,7 @@ class Shelf:
             self._places[source] = [pair for pair in self._places[source] if pair[1] >= place]
             self._index[source] = [pair for pair in self._index.get(source, []) if pair[1].place >= place]
             if not self._places[source]:
-                del self._places[source], self._index[source]
-                self._ends.pop(source, None)
+                self.forget(source)
 
     def read(self, source: Source, first: int, upto: int) -> Iterator[LogRecord]:
         """Records of ``source`` with entries in [first, upto), from settled places. Raises :class:`StoreDamaged`."""
@@ -130,6 +137,7 @@ class RecordSpan:
         self.memory.drop(first)
         self.memory.cut(upto)
         self.first, self.end = max(self.first, first), min(self.end, upto)
+        self.kept = min(max(self.kept, self.first), self.end)
 
 
 class StoredEntries:
@@ -140,6 +148,8 @@ class StoredEntries:
         self._source = source
         self._spans: list[RecordSpan] = []
         self._last_read: tuple[int, list[LogRecord]] = (-1, [])
+        if source == PIECES:  # after a collection they are fetched from the beginning once more
+            shelf.forget(source)
 
     def put(self, record: LogRecord) -> None:
         span = self._spans[-1] if self._spans else None
@@ -172,11 +182,13 @@ class StoredEntries:
         return min(found[-1].end, upto) if found else first
 
     def cut(self, end: int) -> None:
+        self._last_read = (-1, [])
         self._spans = [span for span in self._spans if span.first < end]
         if self._spans:
             self._spans[-1].clip(0, end)
 
     def drop(self, upto: int) -> None:
+        self._last_read = (-1, [])
         self._spans = self._spans[self._at(upto) :]
         if self._spans:
             self._spans[0].clip(upto, POSITION_MAX)

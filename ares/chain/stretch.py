@@ -1,5 +1,6 @@
 """A node's part of one configuration of a log: a prefix of its records, and what it knows of the chain (docs/log.md, Terms)."""
 
+import contextlib
 from collections.abc import Hashable
 from heapq import heappop, heappush
 
@@ -7,14 +8,24 @@ from msgspec import Struct
 
 from ares.chain.entries import Entries, Rows
 from ares.model.configuration import Configuration, Successor
+from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import Append, Appended, LogRecord, ReadLog, Trim
+from ares.model.log_messages import PIECE_BYTES, Append, Appended, LogRecord, ReadLog, Trim
+
+SEND_AGAIN_S = 0.2
+"""Until a node repeats what the next one has not confirmed."""
+
+OUTBOX_BYTES_MAX = 4 * 1024 * 1024
+"""Of entries and records in answers of a node that have not left. Beyond it reads are told nothing, and ask again."""
 
 DIRTY_S = 1.0
 """How long a dirty read waits for the tail."""
 
 HELD_MAX = 1000
 """Reads that wait at once; one more is answered with what there is."""
+
+CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
+"""Conditional appends that wait at once; more are dropped, and sent again by their clients."""
 
 Sender = Hashable
 """Whoever is to be answered: a client as the transport names it, or the id of a server."""
@@ -100,10 +111,20 @@ class Stretch:
         self.durable = self.committed = self.length
 
     def settled(self, upto: int) -> None:
-        """So much is committed."""
-        for record in self.entries.records(self.committed, upto):
-            self.rows.commit(record)
-        self.committed = upto
+        """So much is committed. What cannot be read any more leaves rows with more numbers than they need."""
+        first, self.committed = self.committed, upto
+        with contextlib.suppress(StoreDamaged):
+            while (reached := self.entries.reach(first, upto, PIECE_BYTES)) > first:
+                for record in self.entries.records(first, reached):
+                    self.rows.commit(record)
+                first = reached
+
+    def wait_for_position(self, sender: Sender, request: Append) -> None:
+        """Until what is at the position that ``request`` wants is committed, or cut. One of each client."""
+        others = [pair for pair in self.conditional if pair[0] != sender]
+        size = sum(len(entry) for _, waiting in others for entry in waiting.entries)
+        if len(others) < CONDITIONAL_MAX and size < CONDITIONAL_BYTES_MAX:
+            self.conditional = [*others, (sender, request)]
 
     def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
         """``answer`` leaves when the log is committed up to ``end``."""

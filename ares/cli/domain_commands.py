@@ -70,17 +70,18 @@ def create(
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
     """List the domains and the configuration that each has now. The domains of single files are only counted."""
 
-    async def use(manager: "Manager") -> tuple[list[tuple[str, Configuration]], int]:
+    async def use(manager: "Manager") -> tuple[list[tuple[str, list[Configuration]]], int]:
         names = await domain_names(manager)
-        wanted = [name for name in names if every or not is_of_file(name)]
-        return [(name, await (await manager.domain_or_log(name)).current()) for name in wanted], len(names) - len(wanted)
+        wanted = [await manager.domain_or_log(name) for name in names if every or not is_of_file(name)]
+        return [(store.name, [await store.current(), *store.pending]) for store in wanted], len(names) - len(wanted)
 
     found, counted = with_manager(common, use)
     width = max(len(printable(name)) for name, _ in found)
-    lines = [f"{printable(name):{width}}  {configuration.describe()}" for name, configuration in found]
+    lines = [f"{printable(name):{width}}  {'; to follow: '.join(each.describe() for each in active)}" for name, active in found]
     if counted:
         lines.append(f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files")
-    common.report({"domains": [described(name, configuration) for name, configuration in found], "files": counted}, "\n".join(lines))
+    told = [described(name, active[0]) | {"pending": [each.describe() for each in active[1:]]} for name, active in found]
+    common.report({"domains": told, "files": counted}, "\n".join(lines))
 
 
 def reconfig(

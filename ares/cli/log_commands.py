@@ -8,6 +8,7 @@ import shlex
 import stat as stat_module
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -86,10 +87,12 @@ class AppendTally(Struct):
     first: int | None = None
     last: int | None = None
 
-    def add(self, count: int, position: int) -> None:
-        self.entries += count
-        self.first = position if self.first is None else self.first
-        self.last = position + count - 1
+    def take(self, count: int, position: asyncio.Future[int]) -> None:
+        """An append of so many entries has ended."""
+        if not position.cancelled() and position.exception() is None:
+            self.entries += count
+            self.first = position.result() if self.first is None else self.first
+            self.last = position.result() + count - 1
 
 
 def _append_once(common: Common, name: str, source: BinaryIO, lines: bool, at: int | None) -> AppendTally:
@@ -97,11 +100,11 @@ def _append_once(common: Common, name: str, source: BinaryIO, lines: bool, at: i
     content = source.read(limit + 1)
     if len(content) > limit:
         raise BadInput(f"{'one append' if lines else 'an entry'} has at most {size(limit)}, and the input has more; nothing was sent")
-    entries = content.removesuffix(b"\n").split(b"\n") if lines else [content]
+    entries = [content]
+    if lines:
+        entries = content.removesuffix(b"\n").split(b"\n") if content else []
     position = _with_log(common, name, lambda log: log.append_many(entries, at=at))
-    done = AppendTally()
-    done.add(len(entries), position)
-    return done
+    return AppendTally(len(entries), position, position + len(entries) - 1)
 
 
 def _append_lines(common: Common, name: str, source: BinaryIO) -> AppendTally:
@@ -124,8 +127,14 @@ def _append_lines(common: Common, name: str, source: BinaryIO) -> AppendTally:
 
 
 async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> None:
-    under_way: deque[tuple[int, asyncio.Future[int]]] = deque()
+    under_way: deque[asyncio.Future[int]] = deque()
     taken, rest = 0, b""
+
+    def begin(batch: list[bytes]) -> None:
+        position = log.append_many(batch)
+        position.add_done_callback(partial(done.take, len(batch)))
+        under_way.append(position)
+
     try:
         while read := await _read(source):
             *lines, rest = (rest + read).split(b"\n")
@@ -133,16 +142,15 @@ async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> 
                 lines.append(rest)
             for batch in _batches(lines, taken):
                 while len(under_way) >= BATCHES_MAX:
-                    await _take_first(under_way, done)
-                under_way.append((len(batch), log.append_many(batch)))
+                    await under_way.popleft()
+                begin(batch)
                 taken += len(batch)
             show("append", done.entries, 0, "lines")
         if rest:
-            under_way.append((1, log.append(rest)))
-    except BadInput:
-        await _take_all(under_way, done)
-        raise
-    await _take_all(under_way, done)
+            begin([rest])
+    finally:
+        while under_way:
+            await under_way.popleft()
 
 
 async def _read(source: BinaryIO) -> bytes:
@@ -156,21 +164,6 @@ async def _read(source: BinaryIO) -> bytes:
         finally:
             loop.remove_reader(source.fileno())
     return os.read(source.fileno(), READ_BYTES)
-
-
-async def _take_all(under_way: "deque[tuple[int, asyncio.Future[int]]]", done: AppendTally) -> None:
-    while under_way:
-        await _take_first(under_way, done)
-
-
-async def _take_first(under_way: "deque[tuple[int, asyncio.Future[int]]]", done: AppendTally) -> None:
-    count, position = under_way.popleft()
-    try:
-        done.add(count, await position)
-    except BaseException:
-        for _, later in under_way:  # which end in the same way
-            later.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        raise
 
 
 def _batches(lines: list[bytes], before: int) -> Iterable[list[bytes]]:

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from ares.cli.local_files import naming
 from ares.cli.options import Common, with_manager
+from ares.cli.seeing.chains_seen import ChainsSeen, chains_seen
 from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
@@ -47,7 +48,7 @@ class Standing(Struct, frozen=True):
 
     ``margin``: how many more crashes the domain survives; negative: so many members short of a quorum. ``reading``: the same for reads alone, for
     which members count whose disks are full. ``trouble``: what the domain's servers said instead of an answer. ``left``: objects that a move left
-    behind because they could not be decoded, the first of them if there are many.
+    behind because they could not be decoded, the first of them if there are many. ``log``: None if it is none.
     """
 
     domain: str
@@ -57,6 +58,7 @@ class Standing(Struct, frozen=True):
     reading: int
     trouble: str
     left: list[ObjectName]
+    log: ChainsSeen | None = None
 
     @property
     def serves(self) -> bool:
@@ -74,12 +76,16 @@ class Standing(Struct, frozen=True):
             return f"{head}, NO QUORUM, {-self.reading} more of its servers must answer{tail}"
         if self.trouble:
             return f"{head}, NO ANSWER: {self.trouble}"
+        if self.log is not None and self.log.sealed and not absent:
+            ways = "`ares-cli reconfig`, to the same servers if need be, or the autopilot goes on"
+            return f"{head}, NO APPENDS: its chain is sealed, and nobody decided what comes next; {ways}; reads go on"
         if self.margin < 0 and self.active[-1].dap == "chain":
             back = "until they are back, or `ares-cli reconfig` makes a chain without them"
             return f"{head}, NO APPENDS{tail}, {back}; reads go on"
         if self.margin < 0:
             return f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go on{tail}"
-        return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}"
+        stops = "; appends stop then until a chain without that server is made" if self.log is not None and self.margin > 0 else ""
+        return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}{stops}"
 
 
 def is_of_file(domain: str) -> bool:
@@ -128,8 +134,9 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
     identities = {server: description.identity for server, description in status.servers.items() if description is not None}
     identities |= await _identities_of_others(manager, status, active.values())
     full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
+    said = {server: description.hosted for server, description in status.servers.items() if description is not None}
     standings = [
-        standing_of(some, identities, full, status.troubles, troubles.get(domain, ""), _left_behind(status, marks, some))
+        standing_of(some, identities, full, status.troubles, troubles.get(domain, ""), _left_behind(status, marks, some), chains_seen(some, said))
         for domain, some in active.items()
     ]
     return status, standings
@@ -142,6 +149,7 @@ def standing_of(
     troubles: Mapping[ServerId, str],
     trouble: str = "",
     left: Sequence[ObjectName] = (),
+    log: ChainsSeen | None = None,
 ) -> Standing:
     """How the domain of these configurations stands. ``identities``: of those that answer; ``full``: whose disks are; ``troubles``: of the others."""
     missing: dict[ServerId, str] = {}
@@ -155,7 +163,9 @@ def standing_of(
         margins.append(reading[-1] - len(lacking_room))
         if configuration.dap == "chain" and configuration is active[-1] and (absent or lacking_room):
             margins[-1] = -len(absent | lacking_room)  # a chain takes appends when all of it is there
-    return Standing(active[0].domain, active, missing, min(margins), min(reading), trouble, list(left))
+    if log is not None and log.sealed:
+        margins[-1] = min(margins[-1], -1)
+    return Standing(active[0].domain, active, missing, min(margins), min(reading), trouble, list(left), log)
 
 
 def _left_behind(status: "ClusterStatus", marks: Mapping[ConfigurationId, Sequence[ObjectName]], active: Sequence[Configuration]) -> list[ObjectName]:
@@ -287,6 +297,7 @@ def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Stand
                 "crashes_survived": max(standing.margin, 0),
                 "outlook": standing.outlook(),
                 "left_behind": standing.left,
+                "log": standing.log.as_data() if standing.log is not None else None,
             }
             for standing in standings
         ],
@@ -376,6 +387,8 @@ def _show_domains(console: "Console", standings: Sequence[Standing], files: Sequ
     for standing in standings:
         console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)
         console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}"), soft_wrap=True)
+        for line in standing.log.lines() if standing.log is not None else ():
+            console.print(Text(f"  {line}"), soft_wrap=True)
         for pending in standing.active[1:]:
             then = "the move is under way, or was left for the next `ares-cli reconfig` to finish"
             console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)

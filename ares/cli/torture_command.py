@@ -3,7 +3,7 @@
 import secrets
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ares.testing.torture.torture_run import TortureProgress
     from ares.testing.torture.verdict import Summary
 
+Workload = Literal["objects", "log"]
 MINUTES_MAX = 24 * 60.0
 INTERRUPTED = 130
 PROGRESS_LINE_S = 5.0
@@ -33,12 +34,13 @@ def torture(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the results go. Default: a new one.", show_default=False)] = None,
     durability: Annotated[Durability, typer.Option(help="memory: a server that was killed comes back empty, as somebody else.")] = "fsync",
     etcd: Annotated[bool, typer.Option("--etcd", help="So many members of an etcd decide, and are hurt, instead; needs the program etcd.")] = False,
+    workload: Annotated[Workload, typer.Option(help="objects: keys are written, read and deleted. log: a log is, on chains that move.")] = "objects",
     partitions: Annotated[bool, typer.Option("--partitions/--no-partitions", help="Cut processes off from each other, if possible.")] = True,
 ) -> None:
     """Kill, stop, cut off and reconfigure a cluster of its own while clients use it, then judge whether they ever saw anything wrong.
 
     Everything runs in processes of this machine and in a temporary directory; nothing is left running. Partitions need root, iproute2 and iptables.
-    Exit status 1: a write was lost, a read was stale, or an operation failed although enough servers were well.
+    Exit status 1: a write or an append was lost, a read was stale, or an operation failed although enough servers were well.
     """
     from rich.console import Console
 
@@ -50,7 +52,7 @@ def torture(
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out
-    options = Options(60 * minutes, number, directory, servers, consensus, partitions, etcd, durability=durability)
+    options = Options(60 * minutes, number, directory, servers, consensus, partitions, etcd, durability, workload)
     deciders = "etcd members" if etcd else "consensus members"
     try:
         with console.status(f"seed {number}: starting {servers} servers and {consensus} {deciders}") as status:

@@ -87,7 +87,9 @@ def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
     with progress_bar("scrub") as show:
         replies = run(_followed(ids, ask, show))
     data = {id: _data(reply) for id, reply in replies.items()}
-    whole = all(isinstance(reply, ScrubReply) and not (reply.running or reply.quarantined or reply.leaving) for reply in replies.values())
+    whole = all(
+        isinstance(reply, ScrubReply) and not (reply.running or reply.quarantined or reply.leaving or reply.in_logs) for reply in replies.values()
+    )
     common.report({"servers": data, "whole": whole}, "\n".join(f"{id}: {_sentence(reply)}" for id, reply in replies.items()))
     if not whole:
         raise typer.Exit(1)
@@ -111,7 +113,7 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
 def _data(reply: Reply) -> dict[str, Any]:
     if not isinstance(reply, ScrubReply):
         return {"reachable": not isinstance(reply, str), "why": _complaint(reply)}
-    counts = ("checked_bytes", "damaged", "quarantined", "repaired", "leaving")
+    counts = ("checked_bytes", "damaged", "quarantined", "repaired", "leaving", "in_logs")
     return {"reachable": True, **{name: getattr(reply, name) for name in counts}}
 
 
@@ -127,7 +129,9 @@ def _sentence(reply: Reply) -> str:
         said += f"; {_count(reply.quarantined, 'element')} not repaired yet: too few other servers have theirs. It goes on trying"
     if reply.leaving:
         said += "; its disk is full, and what is damaged cannot be written anew until there is room"
-    return said if reply.damaged or reply.quarantined or reply.repaired else f"{said}, nothing is damaged"
+    if reply.in_logs:
+        said += f"; {_count(reply.in_logs, 'file')} of logs damaged: other servers are asked for what is there, and a start will refuse it"
+    return said if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired else f"{said}, nothing is damaged"
 
 
 def _count(number: int, what: str) -> str:

@@ -257,11 +257,11 @@ class Manager(ObjectStore):
         servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
         return msgspec.structs.replace(resolved, servers=servers)
 
-    async def describe(self, servers: Sequence[Server], brief: bool = False) -> dict[ServerId, Description]:
-        """What each of these servers says of itself; the silent ones are missing. ``brief``: only who they are."""
+    async def describe(self, servers: Sequence[Server], brief: bool = False, patience_s: float | None = None) -> dict[ServerId, Description]:
+        """What each of these servers says of itself; those silent for ``patience_s`` (DESCRIBE_S) are missing. ``brief``: who they are."""
         described: dict[ServerId, Description] = {}
         for first in range(0, len(servers), SERVERS_MAX):
-            some = describe_servers(servers[first : first + SERVERS_MAX], DESCRIBE_S, brief)
+            some = describe_servers(servers[first : first + SERVERS_MAX], patience_s or DESCRIBE_S, brief)
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
-from ares.chain.log_operations import FOLLOW_S, Follower, check_position
+from ares.chain.log_operations import FOLLOW_S, Follower, LogOperations, check_position
 from ares.chain.log_session import LogSession
 from ares.client.runner import Runner
 from ares.client.store import Domain, Identify
@@ -74,7 +74,8 @@ class Log(Domain):
     def _append(self, entries: tuple[bytes, ...], at: int | None, timeout_s: float | None) -> asyncio.Future[int]:
         if at is not None:
             check_position(at)
-        future = self._runner.begin("append", self.name, self._submit, entries, at, self._timeout(timeout_s))
+        timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
+        future = self._runner.begin("append", self.name, self._submit, entries, at, timeout_s)
         if (waiting := self._session.appender.waiting) is not None:
 
             def tell(ended: asyncio.Future[int]) -> None:
@@ -171,6 +172,10 @@ class Log(Domain):
         wished = await self._identify(configuration)
         chain = await self._run(self._session.operations.reconfigure(wished), f"reconfiguration of {self.name!r}", progress, timeout_s)
         return Reconfigured(chain, True, 0, 0, 0, [])
+
+    async def operate(self, make: Callable[[LogOperations], Operation[Result]], what: str, timeout_s: float | None = None) -> Result:
+        """Run an operation on the log as this client knows it; ``timeout_s`` bounds a standstill."""
+        return await self._run(make(self._session.operations), f"{what} of {self.name!r}", None, timeout_s)
 
     def _started(self, operation: Operation[Result], what: str, timeout_s: float | None) -> Coroutine[Any, Any, Result]:
         self._runner.check_loop()

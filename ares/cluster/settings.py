@@ -22,6 +22,7 @@ from ares.cluster.tables import (
     FileTable,
     InitialTable,
     Limits,
+    LogSettings,
     ScrubSettings,
     TracingSettings,
     TransportName,
@@ -59,6 +60,7 @@ class Settings(Struct, frozen=True):
     durable: bool = False
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
+    logs: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
     autopilot: AutopilotSettings | None = None
     transport: TransportName = "native"
@@ -162,6 +164,7 @@ class _Checks:
             durable=file.durability == "fsync",
             limits=file.limits,
             scrub=file.scrub,
+            logs=file.logs,
             tracing=file.tracing or TracingSettings(),
             autopilot=file.autopilot,
             transport=cast(TransportName, file.transport),

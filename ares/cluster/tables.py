@@ -101,18 +101,22 @@ class AutopilotSettings(Table, frozen=True):
     """Where the table is, servers that are gone are replaced by others (docs/autopilot.md).
 
     ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
+    ``log_after_s``: how long a server of a log's chain must have been silent; it is asked four times in that.
     """
 
     after_s: float = 60.0
     every_s: float = 5.0
     bytes_per_s: int = 32 * MIB
+    log_after_s: float = 1.5
 
     def checks(self) -> Checks:
-        every_s, after_s = self.every_s, self.after_s
+        every_s, after_s, log_after_s = self.every_s, self.after_s, self.log_after_s
         yield "every_s", EVERY_S_MIN <= every_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}"
         why = f"no fewer than every_s: one look is not enough to replace a server (at least {every_s:g})"
         yield "after_s", every_s <= after_s < math.inf, f"expected seconds, {why}, found {after_s:g}"
         yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes per second, more than 0, found {self.bytes_per_s}"
+        low = 4 * EVERY_S_MIN
+        yield "log_after_s", low <= log_after_s < math.inf, f"expected seconds (at least {low:g}), found {log_after_s:g}"
 
 
 class ScrubSettings(Table, frozen=True):
@@ -124,6 +128,15 @@ class ScrubSettings(Table, frozen=True):
     def checks(self) -> Checks:
         yield "every_h", 0 <= self.every_h < math.inf, f"expected hours, or 0 for never, found {self.every_h}"
         yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
+
+
+class LogSettings(Table, frozen=True):
+    """How fast a server that joins the chain of a log fetches what is older from the others, all its logs together (docs/log.md)."""
+
+    fetch_bytes_per_s: int = 64 * MIB
+
+    def checks(self) -> Checks:
+        yield "fetch_bytes_per_s", self.fetch_bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.fetch_bytes_per_s}"
 
 
 class TracingSettings(Table, frozen=True):
@@ -264,6 +277,7 @@ class FileTable(Table, frozen=True, kw_only=True):
     etcd: EtcdTable | None = None
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
+    logs: LogSettings = LogSettings()
     tracing: TracingSettings | None = None
     autopilot: AutopilotSettings | None = None
     client: ClientSettings = ClientSettings()

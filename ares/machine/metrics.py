@@ -9,6 +9,7 @@ from typing import get_args
 
 from msgspec import Struct
 
+from ares.chain.log_state import HeldLogs
 from ares.model.configuration import SERVERS_MAX
 from ares.model.messages import (
     Ack,
@@ -120,7 +121,7 @@ class Traffic:
 
 class Autopiloted(Struct):
     """What an autopilot counts. ``absent``: members that do not answer; ``troubled``: domains for which nothing can be done; ``seen`` of ``total``
-    objects of the move under way; ``done``: moves completed since the process was started.
+    objects of the move under way; ``done``: moves completed since the process was started. ``troubled_logs``: logs for which nothing can be done.
     """
 
     absent: int = 0
@@ -128,6 +129,7 @@ class Autopiloted(Struct):
     seen: int = 0
     total: int = 0
     done: int = 0
+    troubled_logs: int = 0
 
 
 class Holding(Struct, frozen=True):
@@ -148,12 +150,15 @@ class Holding(Struct, frozen=True):
 
 
 class Vitals(Struct, frozen=True):
-    """How a server is. ``trouble``: why it cannot do all that it is for, in a sentence; empty if it can. ``commits``: None with all in memory."""
+    """How a server is. ``trouble``: why it cannot do all that it is for, in a sentence; empty if it can. ``commits``: None with all in memory.
+    ``logs``: None where it keeps none.
+    """
 
     description: Description
     holding: Holding
     trouble: str
     commits: Histogram | None
+    logs: HeldLogs | None = None
 
 
 def holding(hosted: Iterable[Hosting]) -> Holding:

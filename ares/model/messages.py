@@ -305,10 +305,24 @@ class Refused(Message, frozen=True, tag=36):
     detail: str
 
 
+class HostedChain(Struct, frozen=True, array_like=True):
+    """What a server has of a chain: it ends at ``length``, and is committed up to ``committed``, as far as it knows. ``sealed``: it takes no appends.
+
+    Of the whole log: entries below ``trimmed`` are gone; those below ``fetched`` are here.
+    """
+
+    sealed: bool
+    length: Annotated[int, Meta(ge=0)]
+    committed: Annotated[int, Meta(ge=0)]
+    trimmed: Annotated[int, Meta(ge=0)]
+    fetched: Annotated[int, Meta(ge=0)]
+
+
 class Hosted(Struct, frozen=True, array_like=True):
     """What a server holds for one configuration; ``bytes`` counts element data.
 
     ``left``: how many objects a move left behind because they could not be decoded; ``left_names``: the first of them.
+    ``chain``: if it is one, and if the server says that.
     """
 
     configuration: Configuration
@@ -318,6 +332,7 @@ class Hosted(Struct, frozen=True, array_like=True):
     successor: Successor | None
     left: int = 0
     left_names: Annotated[tuple[ObjectName, ...], Meta(max_length=LEFT_NAMED_MAX)] = ()
+    chain: HostedChain | None = None
 
 
 class Stored(Struct, frozen=True, array_like=True):
@@ -380,7 +395,7 @@ class ScrubReply(Message, frozen=True, tag=38):
 
     ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on the disk that could not be read or were not what was
     written, found by this scrub. ``quarantined``: versions whose element awaits repair; ``repaired``: since the server was started. ``leaving``:
-    damaged places from which what is alive is not copied away yet, for the disk is full.
+    damaged places from which what is alive is not copied away yet, for the disk is full. ``in_logs``: damaged places of logs; they are not repaired.
     """
 
     running: bool
@@ -391,6 +406,7 @@ class ScrubReply(Message, frozen=True, tag=38):
     quarantined: int
     repaired: int
     leaving: int = 0
+    in_logs: int = 0
 
 
 class Done(Message, frozen=True, tag=39):

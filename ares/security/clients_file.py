@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ares.machine.named_files import NotToml, parse_toml, read_named
 from ares.machine.trusted_files import replace_durably, require_own
@@ -133,7 +134,13 @@ class AuthorisedClients:
         self._extra = dict(extra or {})
         self._looked_at_s = clock()
         self._seen = self._signature()
-        self._clients = self._extra | {client.key: client for client in read_clients(path)}
+        self._clients = self._read()
+
+    def _read(self) -> dict[str, Client]:
+        """A server is the server that it is under whatever name and role the file has its key."""
+        extra = self._extra
+        listed = [replace(client, server=extra[client.key].server) if client.key in extra else client for client in read_clients(self._path)]
+        return extra | {client.key: client for client in listed}
 
     def client(self, sender: Hashable) -> Client | None:
         """Who sent a batch; None if the key is not authorised (any more)."""
@@ -157,7 +164,7 @@ class AuthorisedClients:
             if signature != self._seen:
                 self._seen = signature
                 try:
-                    self._clients = self._extra | {client.key: client for client in read_clients(self._path)}
+                    self._clients = self._read()
                     _log.info("the authorised clients changed: %d now", len(self._clients))
                 except BadInput as error:
                     _log.error("the authorised clients stay as they were: %s", error)

@@ -42,12 +42,15 @@ ROLES = {role.name.lower(): role for role in Role}
 
 
 class Client(Struct, frozen=True):
-    """An authorised client: ``name`` is for people, ``key`` is the public key (hex) that it proved to have. ``server``: it is that server."""
+    """An authorised client: ``name`` is for people, ``key`` is the public key (hex) that it proved to have.
+
+    ``server``: the id of the server whose key that is; empty if it is none's.
+    """
 
     name: str
     key: str
     role: Role
-    server: bool = False
+    server: str = ""
 
 
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
@@ -116,7 +119,7 @@ class Admission:
             role = client.role.name.lower()
             why = f"{type(message).__name__} takes the role {needed.name.lower()}, and the key of {client.name!r} has the role {role}"
             return Refused(message.call, Reason.NOT_AUTHORIZED, why)
-        if isinstance(message, Forward | Committed) and not (client.server and client.name == message.server):
+        if isinstance(message, Forward | Committed) and (not client.server or client.server != message.server):
             return Refused(message.call, Reason.NOT_AUTHORIZED, f"only the server {message.server[:DETAIL_CHARACTERS_MAX]!r} sends that")
         told: list[Configuration] = []
         if isinstance(message, Introduce | TellFinalized):

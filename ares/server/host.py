@@ -259,13 +259,20 @@ class Host:
                 return self.scrub(message)
         return Refused(message.call, Reason.BAD_REQUEST, f"{type(message).__name__} is no request to a storage server")
 
+    @property
+    def log_journals(self) -> Sequence[Journal]:
+        """Those of its logs."""
+        return self._logs.journals if self._logs is not None else ()
+
     # -- how it is ------------------------------------------------------------------------------------------------------
 
     def vitals(self) -> Vitals:
         """How it is now, for whoever watches the process."""
         description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
         commits = self._commit_times if self.replica.journaled else None
-        return Vitals(description, holding(self.replica.hosted.values()), self._trouble(), commits)
+        return Vitals(
+            description, holding(self.replica.hosted.values()), self._trouble(), commits, self._logs.held() if self._logs is not None else None
+        )
 
     def _described(self, description: Description, request: Request) -> Description:
         if self._logs is not None and isinstance(request, Describe) and not request.brief:

@@ -89,7 +89,7 @@ def processes_as_clients(settings: Settings) -> dict[str, Client]:
 
     Whoever writes the cluster file names them there, by their public keys; a server that was broken into can so read what others hold, no more.
     """
-    servers = [Client(server.id, server.public_key, Role.READ, server=True) for server in settings.servers.values()]
+    servers = [Client(server.id, server.public_key, Role.READ, server.id) for server in settings.servers.values()]
     members = [Client(member.id, member.public_key, Role.RECONFIGURE) for member in settings.members.values()]
     return {client.key: client for client in [*servers, *members]}
 
@@ -286,7 +286,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
                 plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
             await run_server(
                 *(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic),
-                *(links, log_journals),
+                *(links, log_journals, settings.logs.fetch_bytes_per_s),
             )
 
 

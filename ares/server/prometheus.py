@@ -73,6 +73,14 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
     yield Gauge("ares_moving_objects", "Objects that those hold.", holding.moving_objects)
     if holding.spare_servers >= 0:
         yield Gauge("ares_spare_servers", "Servers that the configuration here with the fewest can lose when all are up.", holding.spare_servers)
+    if (logs := vitals.logs) is not None:
+        yield Gauge("ares_logs", "Logs of which the server is, or was, in a chain.", logs.logs)
+        yield Gauge("ares_log_entries", "Entries of logs that are here.", logs.entries)
+        yield Gauge("ares_log_committed_entries", "Entries ever appended that the server knows to be at every node, of all its logs.", logs.committed)
+        yield Gauge("ares_sealed_logs", "Logs whose last chain is sealed, with nothing decided: they take no appends.", logs.sealed)
+        yield Gauge("ares_fetching_logs", "Logs whose older entries the server fetches from others.", logs.fetching)
+        yield Gauge("ares_log_fetch_entries", "Entries that those have, from where they are trimmed to the start of their chain.", logs.to_fetch)
+        yield Gauge("ares_log_fetched_entries", "Those of them that are here.", logs.fetched)
     if stored is not None:
         if stored.free_bytes >= 0:
             yield Gauge("ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes)
@@ -97,6 +105,7 @@ def of_member(description: ConsensusDescription, under_way: int, unknown_keys: i
     if autopilot is not None:
         yield Gauge("ares_autopilot_absent_servers", "Members of configurations that do not answer the autopilot here.", autopilot.absent)
         yield Gauge("ares_autopilot_troubled_domains", "Domains for which something should be done, and cannot be.", autopilot.troubled)
+        yield Gauge("ares_autopilot_troubled_logs", "Logs for which something should be done, and cannot be.", autopilot.troubled_logs)
         yield Gauge("ares_autopilot_move_objects", "Objects of the domain that it moves now, as far as known; 0: it moves none.", autopilot.total)
         yield Gauge("ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen)
         yield Counter("ares_autopilot_moves", "Moves that it has completed.", autopilot.done)

@@ -176,7 +176,7 @@ class Scrubbing:
         self._running = False
         self._rounds = 0
         self._total = 0
-        self._damaged = 0
+        self._damaged = self._damaged_in_logs = 0
         host.scrub = self.answer
 
     def answer(self, request: Scrub) -> ScrubReply:
@@ -197,12 +197,13 @@ class Scrubbing:
             len(replica.quarantined),
             replica.account.repaired,
             self._host.leaving,
+            self._damaged_in_logs,
         )
 
     def _begin(self) -> None:
-        self._running, self._damaged = True, 0
+        self._running, self._damaged, self._damaged_in_logs = True, 0, 0
         self._pace.begin()
-        self._total = sum(self._journal.durable().values())
+        self._total = sum(sum(journal.durable().values()) for journal in (self._journal, *self._host.log_journals))
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -254,8 +255,9 @@ class Scrubbing:
 
     async def _round(self, threads: ThreadPoolExecutor) -> None:
         log.info("scrub: %d bytes to verify", self._total)
-        for place in sorted(self._journal.durable()):
-            await self._verify(place, threads)
+        for journal in (self._journal, *self._host.log_journals):
+            for place in sorted(journal.durable()):
+                await self._verify(journal, place, threads)
         while True:
             if not self._host.leaving or self._host.lacks_room:
                 break
@@ -267,8 +269,8 @@ class Scrubbing:
         extra = {"places_damaged": self._damaged, "quarantined": len(replica.quarantined), "repaired": replica.account.repaired}
         log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
 
-    async def _verify(self, place: int, threads: ThreadPoolExecutor) -> None:
-        examination = self._journal.examination(place)
+    async def _verify(self, journal: Journal, place: int, threads: ThreadPoolExecutor) -> None:
+        examination = journal.examination(place)
         if examination is None:
             return
         try:
@@ -277,7 +279,11 @@ class Scrubbing:
             log.error("scrub: place %d of the store could not be verified: %s", place, error)
             self._damaged += 1
             return
-        if not verdict.whole and place in self._journal.durable():  # it may have been given back meanwhile
+        if not verdict.whole and place in journal.durable():  # it may have been given back meanwhile
+            if journal is not self._journal:
+                self._damaged_in_logs += 1
+                log.error("scrub: place %d of a log is not what was written, and is not repaired: the servers of its chain have it", place)
+                return
             self._damaged += 1
             log.error("scrub: place %d is not what was written; damaged elements: %d", place, len(verdict.damaged))
             self._host.leave(place, verdict.readable)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -68,12 +69,13 @@ async def run_server(
     traffic: Traffic | None = None,
     links: Connections | None = None,
     log_journals: LogJournals | None = None,
+    fetch_bytes_per_s: float = math.inf,
 ) -> None:
     """Serve until ``stop`` is set (if the disk fails, it is set here), and reply to what was taken; the journal is closed then.
 
     ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
     the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts. ``links``: to other servers, for logs;
-    None: it keeps none. ``log_journals``: where logs are kept; None: in memory.
+    None: it keeps none. ``log_journals``: where logs are kept; None: in memory. ``fetch_bytes_per_s``: how fast they fetch old entries.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
@@ -88,7 +90,8 @@ async def run_server(
     try:
         replica = restored(server, identity, initial, journal, time.time)
         if links is not None:
-            logs = Logs(server, identity, initial, listener.reply, fail, asyncio.get_running_loop(), links, log_journals)
+            loop = asyncio.get_running_loop()
+            logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s=fetch_bytes_per_s)
             logs.restore()
         host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs)
         address = await listener.serve(host.handler)

@@ -274,6 +274,24 @@ LIVE = (
         ),
     ),
     Row(
+        "Logs",
+        (
+            Panel(
+                "Appends",
+                "Entries a second that became committed, by server: the same at all nodes of a chain.",
+                [(of_server('deriv(ares_log_committed_entries{job=~"$job"}[$__rate_interval])'), "{{id}}")],
+                "ops",
+            ),
+            Panel("Entries", "Of all logs, held by each server.", gauge("ares_log_entries"), decimals=0),
+            Panel(
+                "Entries that are still to be fetched",
+                "By servers that joined a chain; zero when the chain has all older entries. Until then the servers of the chain before must stay up.",
+                [(of_server(f"ares_log_fetch_entries{JOB} - ares_log_fetched_entries{JOB}"), "{{id}}")],
+                decimals=0,
+            ),
+        ),
+    ),
+    Row(
         "Autopilot, in the consensus member that leads",
         (
             Panel(

@@ -15,7 +15,7 @@ from .floors import cited_sections, has_section, modules
 
 CHECKOUT = Path(ares.__file__).parent.parent
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
-FOLDERS = ("ares", "tests", "experiments", "packaging", "docs", "ansible", "playbooks")
+FOLDERS = ("ares", "tests", "experiments", "examples", "packaging", "docs", "ansible", "playbooks")
 
 _path = re.compile(rf"(?<![\w/.\-])((?:{'|'.join(FOLDERS)})/[\w./*\-]*[\w/*])")
 _module = re.compile(r"-m ((?:ares|tests|experiments)[\w.]*\w)")

@@ -32,7 +32,7 @@ class LogCluster:
             self._stops.append(stop)
         await asyncio.sleep(0.01)
 
-    def manager(self, timeout_s=10.0, tracer=None) -> Manager:
+    def manager(self, timeout_s=60.0, tracer=None) -> Manager:
         client, connect = ClientId(len(self.managers) + 1), lambda: InprocConnections(self.network)
         self.managers.append(Manager(connect, self.consensus, self.initial, self.book, client, Switches(), timeout_s, tracer=tracer))
         return self.managers[-1]

@@ -7,9 +7,9 @@ import pytest
 
 import ares
 from ares.chain import log_operations
-from ares.chain.appending import WINDOW
+from ares.chain.appending import WINDOW, WINDOW_BYTES
 from ares.model.errors import ConnectionClosed, LogNotFound
-from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX
+from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX
 
 SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
@@ -56,6 +56,15 @@ async def test_many_appends_in_flight_stand_in_the_order_in_which_they_were_call
     assert sorted(positions + await asyncio.gather(*others)) == list(range(count + 100))
     found = [entry for _, entry in await log.read_range(0, count + 100) if entry != b"other"]
     assert found == [b"%d" % number for number in range(count)]
+
+
+async def test_what_is_in_flight_is_bounded_in_bytes(cluster):
+    log = await cluster.log()
+    await log.append(b"first")
+    large = [log.append_many([bytes(ENTRY_BYTES_MAX)] * 4) for _ in range(6)]
+    appender = log._session.appender
+    assert (len(appender.outbox), appender.waiting is not None) == (WINDOW_BYTES // RECORD_BYTES_MAX, True)
+    assert await asyncio.gather(*large) == [1, 5, 9, 13, 17, 21]
 
 
 async def test_two_that_open_a_log_of_one_connection_share_its_order(cluster):
@@ -169,6 +178,22 @@ async def test_a_log_moves_while_it_is_appended_to_and_followed(cluster):
     assert [entry for _, entry in await log.read_range(0, count)] == [b"%d" % number for number in range(count)]
 
 
+async def test_a_move_to_a_server_that_dies_ends_in_time_and_is_finished_later(cluster):
+    log = await cluster.log()
+    await log.append(b"a")
+    mover = cluster.manager()
+
+    def stop(now):
+        if now.stage == "seal":
+            cluster.stop("s5")
+
+    with pytest.raises(ares.Unavailable, match="chain 1 is decided"):
+        await mover.reconfigure(SPARES, domain="events", timeout_s=1.0, progress=stop)
+    cluster.restart("s5")
+    assert (await mover.reconfigure(SPARES, domain="events")).configuration.index == 1
+    assert await log.append(b"b") == 1
+
+
 async def test_a_new_client_appends_to_a_log_that_was_moved_and_trimmed(cluster):
     """What it knows at first was trimmed, and copies to chains that were left count as ones that may have been taken."""
     log = await cluster.log()
@@ -202,7 +227,7 @@ async def test_appends_that_nobody_answers_are_uncertain_and_those_that_were_not
     log = await cluster.log()
     await log.append(b"a")
     cluster.stop("s1")
-    sent = [log.append(b"b", timeout_s=0.3) for _ in range(WINDOW)]
+    sent = [log.append(b"b", timeout_s=1.5) for _ in range(WINDOW)]
     outcomes = await asyncio.gather(*sent, log.append(b"c", timeout_s=0.1), return_exceptions=True)
     assert all(isinstance(outcome, ares.AppendUncertain) and outcome.may_have_taken_effect for outcome in outcomes[:-1])
     assert isinstance(outcomes[-1], ares.Unavailable)
@@ -219,8 +244,9 @@ async def test_a_log_whose_servers_are_all_gone(cluster, monkeypatch):
     cluster.stop("s0", "s1", "s2")
     follower = log.follow(1, timeout_s=0.5)
     for ask in (log.read(0, timeout_s=0.3), log.tail(timeout_s=0.3), log.trim(1, timeout_s=0.3), anext(follower)):
-        with pytest.raises(ares.Unavailable):
+        with pytest.raises(ares.Unavailable) as silent:
             await ask
+        assert "(no answer)" in str(silent.value)
     cluster.restart("s0", "s1", "s2")
     assert await log.read(0) == b"a"
 

@@ -7,6 +7,19 @@ import pytest
 
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.log_messages import (
+    Append,
+    ChainRequest,
+    Committed,
+    Fetch,
+    Forward,
+    Look,
+    LookRow,
+    ReadLog,
+    Seal,
+    Stand,
+    Trim,
+)
 from ares.model.messages import (
     Ack,
     AnyMessage,
@@ -83,13 +96,19 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         Describe(CALL),
         GetHint(CALL, DEFAULT_DOMAIN),
         DescribeConsensus(CALL),
+        ReadLog(CALL, C0.id, 0),
+        Look(CALL, C0.id),
+        Stand(CALL, C0.id),
+        LookRow(CALL, C0.id, ClientId(1), 0, PENDING),
+        Fetch(CALL, C0.id, 0, PENDING),
     ],
-    Role.WRITE: [put("key"), put("\0block")],
+    Role.WRITE: [put("key"), put("\0block"), Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)), Trim(CALL, C0.id, 1)],
     Role.RECONFIGURE: [
         put(f"{DIRECTORY}photos"),
         CollectConfig(CALL, C0.id, FINAL),
         Propose(CALL, NEXT, ClientId(1)),
         TellFinalized(CALL, NEXT),
+        Seal(CALL, C0.id),
     ],
     Role.ADMIN: [Scrub(CALL, True), SetLogLevel(CALL, "debug")],
 }
@@ -98,7 +117,32 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
 def test_every_request_has_a_role() -> None:
     kinds = {type(request) for requests in REQUESTS.values() for request in requests}
     every = {kind for kind in (*typing.get_args(Request), *typing.get_args(Upkeep), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
-    assert kinds == every == set(admission.REQUESTS)
+    every |= set(typing.get_args(ChainRequest))
+    assert kinds | {Forward, Committed} == every == set(admission.REQUESTS)
+
+
+@pytest.mark.parametrize("message", [Forward(CALL, C0.id, ServerId("s1"), 0, (), 0), Committed(CALL, C0.id, ServerId("s1"), 0, 0, 0)])
+def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Committed) -> None:
+    class Named(Everybody):
+        def __init__(self, server: str) -> None:
+            super().__init__()
+            self.server = server
+
+        def client(self, sender: Hashable) -> Client | None:
+            return Client("whoever", "k", Role.ADMIN, self.server)
+
+    assert admit(Admission(Named("s1"), lambda _: True), Role.ADMIN, [message], HOSTED) == ([message], [])
+    for other in ("", "s0"):
+        admitted, refused = admit(Admission(Named(other), lambda _: True), Role.ADMIN, [message], HOSTED)
+        assert admitted == []
+        assert [refusal.reason for refusal in refused] == [Reason.NOT_AUTHORIZED]
+
+
+def test_each_chain_that_is_told_was_decided() -> None:
+    asked: list[Configuration] = []
+    gate = Admission(Everybody(), lambda chain: asked.append(chain) or chain is NEXT)
+    assert admit(gate, Role.READ, [Introduce(CALL, NEXT, (C0,))], HOSTED)[0] == []
+    assert asked == [NEXT, C0]
 
 
 @pytest.mark.parametrize("role", Role)

@@ -266,12 +266,12 @@ def test_the_clusters_own_processes_are_clients_whatever_the_list_says(security:
     clients = AuthorisedClients(security.clients_path, clock, processes_as_clients(settings))
     s0, r0 = settings.servers[ServerId("s0")], settings.members[ServerId("r0")]
     for clock.now_s in (0.0, 2.0):
-        assert clients.client(sender(s0.public_key)) == Client("s0", s0.public_key, Role.READ)
+        assert clients.client(sender(s0.public_key)) == Client("s0", s0.public_key, Role.READ, "s0")
         assert clients.client(sender(r0.public_key)) == Client("r0", r0.public_key, Role.RECONFIGURE)
         security.clients_path.write_text("")
     write_clients(security.clients_path, [Client("the-server", s0.public_key, Role.WRITE)])
     clock.now_s = 4.0
-    assert clients.client(sender(s0.public_key)) == Client("the-server", s0.public_key, Role.WRITE)
+    assert clients.client(sender(s0.public_key)) == Client("the-server", s0.public_key, Role.WRITE, "s0")
     assert clients.unknown_keys == 0
 
 

@@ -30,6 +30,7 @@ from tests.simulation.coverable_controls import (
 from tests.simulation.file_controls import FILE_CONTROLS
 from tests.simulation.journal_controls import JOURNAL_CONTROLS
 from tests.simulation.log_controls import LOG_CONTROLS
+from tests.simulation.log_disk_controls import LOG_DISK_CONTROLS
 from tests.simulation.patches import together
 
 
@@ -217,6 +218,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,
+    **LOG_DISK_CONTROLS,
 }
 """Name: how it is broken, and the scenario that shows it best."""
 

@@ -7,13 +7,14 @@ from ares.testing.sim.run import run_plan
 from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hunt
 from tests.simulation.coverable_controls import puts_remembered_for_every_configuration
 from tests.simulation.log_controls import FIRST_SEEDS
+from tests.simulation.log_disk_controls import DISK_FIRST_SEEDS
 
 FIRST = {
     "published piggyback (no R1)": 11900,
     "no put-config before moving on (no R3)": 100,
     "Lists of one": 90,
     "early answers that count": 230,
-    **{control.__name__.replace("_", " "): seed for control, seed in FIRST_SEEDS.items()},
+    **{control.__name__.replace("_", " "): seed for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS).items()},
 }
 """Where to begin the hunt for the rare ones."""
 

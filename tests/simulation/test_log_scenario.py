@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ares.machine.interpreter import python
-from ares.testing.sim.log_plan import FLAVOURS, LogPlan, draw_log
+from ares.testing.sim.of_logs.log_plan import FLAVOURS, LogPlan, draw_log
 from ares.testing.sim.run import drawn, run_plan, shrink
 from tests.simulation.log_controls import LOG_CONTROLS
 

@@ -2,6 +2,29 @@
 
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.log_messages import (
+    Append,
+    Appended,
+    AppendOutcome,
+    Committed,
+    Fetch,
+    Fetched,
+    Forward,
+    LogEntries,
+    LogRecord,
+    Look,
+    LookDone,
+    LookRow,
+    ReadLog,
+    RowFound,
+    RowPlace,
+    Seal,
+    SealDone,
+    Stand,
+    Stood,
+    Trim,
+    TrimDone,
+)
 from ares.model.messages import (
     Ack,
     AnyMessage,
@@ -48,6 +71,8 @@ _SUCCESSOR = Successor(_CONFIGURATION, Status.FINALIZED)
 _ELEMENT = Element(3, 12, 2**64 - 1, (b"\x00\xffdata",))
 _LARGE = Element(4, 99, 5, (bytes(range(256)) * 64, b"second part"))
 
+_RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
+
 SAMPLES: list[AnyMessage] = [
     GetTag(_CALL, _C, _KEY),
     GetData(_CALL, _C, _KEY, True, _TAG, _SUCCESSOR),
@@ -59,6 +84,24 @@ SAMPLES: list[AnyMessage] = [
     ListObjects(_CALL, _C, "after", 10, "prefix", _SUCCESSOR),
     Introduce(_CALL, _CONFIGURATION),
     Describe(_CALL, True),
+    Append(_CALL, _C, ClientId(9), 3, 2, 1, (b"one", b""), 7),
+    ReadLog(_CALL, _C, 7, 10, 1000, True, 2.0),
+    Look(_CALL, _C),
+    Trim(_CALL, _C, 7),
+    Seal(_CALL, _C),
+    Stand(_CALL, _C),
+    Forward(_CALL, _C, ServerId("s0"), 7, (_RECORD,), 5),
+    Committed(_CALL, _C, ServerId("s1"), 7, 8, 5, True),
+    LookRow(_CALL, _C, ClientId(9), 3, _SUCCESSOR),
+    Fetch(_CALL, _C, 7, _SUCCESSOR),
+    Appended(_CALL, 3, AppendOutcome.DONE, 7, _SUCCESSOR),
+    LogEntries(_CALL, 7, (b"one", b""), 9, 5, (ServerId("s0"),), _SUCCESSOR),
+    LookDone(_CALL, True, 9, 8, _SUCCESSOR),
+    TrimDone(_CALL, True, 9, _SUCCESSOR),
+    SealDone(_CALL, 9, _SUCCESSOR),
+    Stood(_CALL, True, 9, _SUCCESSOR),
+    RowFound(_CALL, True, 3, (RowPlace(3, 7, 9),), True, False, 5),
+    Fetched(_CALL, 7, (_RECORD,), 5),
     Scrub(_CALL, True),
     SetLogLevel(_CALL, "debug"),
     TagReply(_CALL, _TAG, _SUCCESSOR),

@@ -4,9 +4,10 @@ from typing import get_args
 
 import pytest
 
-from ares.model import messages
+from ares.model import log_messages, messages
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
+from ares.model.log_messages import ChainReply, ChainRequest, OfChain
 from ares.model.messages import (
     REPLY_OF,
     REQUESTS,
@@ -28,7 +29,8 @@ KINDS = get_args(AnyMessage)
 
 
 def test_every_message_is_in_the_registry():
-    defined = {kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message}
+    named = [*vars(messages).values(), *vars(log_messages).values()]
+    defined = {kind for kind in named if isinstance(kind, type) and issubclass(kind, Message)} - {Message, OfChain}
     assert defined == set(KINDS)
 
 
@@ -41,6 +43,7 @@ def test_numbers_are_unique():
 def test_servers_and_members_speak_different_numbers():
     assert {kind.__struct_config__.tag < 64 for kind in get_args(Request | Reply)} == {True}
     assert {kind.__struct_config__.tag >= 64 for kind in set(KINDS) - set(get_args(Request | Upkeep | Reply))} == {True}
+    assert {96 <= kind.__struct_config__.tag < 128 for kind in get_args(ChainRequest | ChainReply)} == {True}
 
 
 def test_every_question_has_a_reply():
@@ -49,7 +52,7 @@ def test_every_question_has_a_reply():
 
 
 def test_every_request_is_in_the_table_and_its_reply_is_none():
-    assert set(REQUESTS) == set(get_args(Request | Upkeep | ConsensusRequest))
+    assert set(REQUESTS) == set(get_args(Request | ChainRequest | Upkeep | ConsensusRequest))
     replies = {row.reply for row in REQUESTS.values()}
     assert replies.isdisjoint(REQUESTS)
     assert replies - {None} <= set(KINDS)

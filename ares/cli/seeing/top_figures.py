@@ -10,8 +10,9 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from ares.cli.seeing.chains_seen import chains_seen
 from ares.cli.status_command import Known, Standing, is_of_file, outlook_of_files, standing_of
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId, ServerId
@@ -114,6 +115,7 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
 def is_credible(said: Description) -> bool:
     """Whether a server can be what it says: its amounts are finite and not negative, and its histograms have a count for each step."""
     amounts = [said.memory_bytes, *(amount for hosted in said.hosted for amount in (hosted.objects, hosted.bytes))]
+    amounts += [amount for hosted in said.hosted if (chain := hosted.chain) is not None for amount in structs.astuple(chain)]
     if (stored := said.stored) is not None:
         amounts += [stored.disk_bytes, stored.quarantined, max(stored.free_bytes, 0)]
     if said.work is not None:
@@ -148,7 +150,9 @@ def standings_of(seen: ClusterSeen) -> list[Standing]:
     full = {id for id, said in described.items() if said is not None and said.stored is not None and said.stored.full}
     troubles = {id: server.why for id, server in seen.servers.items() if server.why}
     domains = sorted(seen.known.domains, key=lambda domain: (domain != "default", domain))
-    return [standing_of(seen.known.active(domain), identities, full, troubles) for domain in domains]
+    said = {id: server.hosted for id, server in seen.servers.items()}
+    chains = [seen.known.active(domain) for domain in domains]
+    return [standing_of(active, identities, full, troubles, log=chains_seen(active, said)) for active in chains]
 
 
 def percentile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
@@ -228,7 +232,7 @@ def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Host
 
 
 def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
-    """``objects``: as many as the server that has most has; ``bytes``: on all servers together."""
+    """``objects``: as many as the server that has most has, or the entries of a log; ``bytes``: on all servers together."""
     finalized = standing.active[0]
     held = _held(finalized, servers)
     return {
@@ -240,15 +244,16 @@ def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
         "writes_survive": standing.margin,
         "missing": standing.missing,
         "outlook": standing.outlook(),
-        "objects": held[0].objects if held else 0,
+        "objects": (log.upcoming - log.first if (log := standing.log) is not None else held[0].objects) if held else 0,
         "bytes": sum(hosted.bytes for hosted in held),
+        "log": standing.log.as_data() if standing.log is not None else None,
     }
 
 
 def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
-    """How far it is: how many objects a quorum of the target has, of those that a server of the source has. ``remaining_s``: None if none arrive."""
+    """How far it is. ``remaining_s``: None if none arrive."""
     source, target = standing.active[0], standing.active[-1]
-    total, moved = objects_of(source, 1, seen), objects_of(target, target.quorum_size, seen)
+    total, moved = objects_of(source, 1, seen) if standing.log is None else standing.log.total, moved_of(standing, seen)
     begun = seen.begun.get(target.id)
     at_s, before = begun[0] if begun else (seen.now_s, moved)
     per_s = (moved - before) / (seen.now_s - at_s) if seen.now_s > at_s else 0.0
@@ -263,6 +268,12 @@ def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
         "objects_per_s": per_s,
         "remaining_s": left / per_s if per_s > 0 else None,
     }
+
+
+def moved_of(standing: Standing, seen: ClusterSeen) -> int:
+    """How many objects a quorum of the target has; of a log, how many of the older entries all servers of the last chain have."""
+    target = standing.active[-1]
+    return objects_of(target, target.quorum_size, seen) if standing.log is None else standing.log.moved
 
 
 def objects_of(configuration: Configuration, servers: int, seen: ClusterSeen) -> int:

@@ -114,7 +114,8 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
     table = _table("domain", "configuration", "objects", "data", "reads survive", "writes survive")
     shown = domains if len(domains) <= room else domains[: max(room - 1, 1)]
     for domain in shown:
-        shape = f"{domain['index']}: {domain['configuration'].partition(' on ' if columns >= WIDE else ' delta')[0].partition(' on ')[0]}"
+        described = domain["configuration"].partition(" on " if columns >= WIDE else " delta")[0].partition(" on ")[0]
+        shape = f"{domain['index']}: {described.partition(' from position ')[0]}"
         margins = [Text(_survives(domain[what]), style=_margin_style(domain[what])) for what in ("reads_survive", "writes_survive")]
         table.add_row(_cut(domain["domain"], 40 if columns >= WIDE else 16), shape, str(domain["objects"]), brief(domain["bytes"]), *margins)
     more = [_line(f"and {len(domains) - len(shown)} more", "dim")] if len(domains) > len(shown) else []

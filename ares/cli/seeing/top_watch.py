@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, objects_of, standings_of
+from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, moved_of, standings_of
 from ares.cli.status_command import Known, autopilot_sentence, consensus_outlook, members_of
 from ares.model.configuration import Server
 from ares.model.errors import AresError, NotAuthorized
@@ -121,12 +121,12 @@ class TopWatch:
                 heard = seen.servers[id]
                 heard.silent_s, heard.why = max(now_s - asked_s, 0.1), troubles.get(id, heard.why)
         standings = standings_of(seen)
-        targets = {standing.active[-1].id: standing.active[-1] for standing in standings if len(standing.active) > 1}
+        targets = {standing.active[-1].id: standing for standing in standings if len(standing.active) > 1}
         seen.begun = {target: seen.begun.get(target, deque()) for target in targets}
         for target, moved in seen.begun.items():
             while moved and moved[0][0] < now_s - self._window_s:
                 moved.popleft()
-            moved.append((now_s, objects_of(targets[target], targets[target].quorum_size, seen)))
+            moved.append((now_s, moved_of(targets[target], seen)))
         for standing in standings:
             for server in (server for configuration in standing.active for server in configuration.servers):
                 self._servers.setdefault(server.id, server)

@@ -122,6 +122,11 @@ class Disk:
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
 
+    def let_go(self, view: memoryview) -> None:
+        """What was read of the map counts as memory of the process no longer; it is read again when it is looked at."""
+        if isinstance(view.obj, mmap.mmap):
+            view.obj.madvise(mmap.MADV_DONTNEED)
+
     def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
         if len(buffers) == 1 and os.pwrite(descriptor, buffers[0], offset) == len(buffers[0]):
             return

@@ -136,16 +136,6 @@ class LogJournal:
         return anchored.bytes
 
     def _segments(self, last: Segment, paths: Mapping[int, Path]) -> Iterator[tuple[int, Sequence[Any]]]:
-        ends, discarded = dict(last.head.earlier), set[int]()
-        for number in sorted(ends.keys() & paths.keys()):
-            segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
-            self._disk.close(segment.descriptor)
-            segment.end = ends[number]
-            for frame, batch in segment.batches():
-                discarded.update(batch.discarded)
-                self.mark = BatchPlace(number, frame.start, frame.sequence)
-                yield number, batch.facts
-            self._disk.expect_scan(segment.view, False)
         try:
             written = memoryview(self._disk.read(last.descriptor, last.size))
             frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
@@ -153,10 +143,20 @@ class LogJournal:
         except Damage as damage:
             raise StoreDamaged(last.path, str(damage)) from damage
         self._disk.expect_scan(last.view, False)
+        # Those that were discarded before it began are not among the earlier ones; the others it tells. They are not read, though they may be there.
+        ends, discarded = dict(last.head.earlier), {number for batch in batches for number in batch.discarded}
+        for number in sorted((ends.keys() & paths.keys()) - discarded):
+            segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
+            self._disk.close(segment.descriptor)
+            segment.end = ends[number]
+            for frame, batch in segment.batches():
+                self.mark = BatchPlace(number, frame.start, frame.sequence)
+                yield number, batch.facts
+            self._disk.expect_scan(segment.view, False)
+            self._disk.let_go(segment.view)
         self._next = last.head.first + len(frames)
         last.taken = last.allocated = last.end
         for frame, batch in zip(frames, batches, strict=True):
-            discarded.update(batch.discarded)
             self.mark = BatchPlace(last.number, frame.start, frame.sequence)
             yield last.number, batch.facts
         missing = ends.keys() - paths.keys() - discarded
@@ -165,7 +165,6 @@ class LogJournal:
             raise StoreDamaged(self._directory, f"{are} missing")
         self._settle(last, written, sure)
         for number in sorted((paths.keys() - ends.keys() - {last.number}) | (paths.keys() & discarded)):
-            self._sealed.pop(number, None)
             self._disk.unlink(paths[number])
 
     def _settle(self, last: Segment, written: memoryview, sure: int) -> None:
@@ -316,8 +315,11 @@ class LogJournal:
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
         segment = self._sealed[mark.place]
-        for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
-            yield decode_batch(frame, segment.view).facts
+        try:
+            for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
+                yield decode_batch(frame, segment.view).facts
+        finally:
+            self._disk.let_go(segment.view)
 
     def examination(self, place: int) -> SegmentExamination | None:
         end = self.durable().get(place)

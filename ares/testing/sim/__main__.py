@@ -11,7 +11,7 @@ import multiprocessing
 import sys
 import time
 
-from ares.testing.sim.log_plan import LogPlan
+from ares.testing.sim.of_logs.log_plan import LogPlan
 from ares.testing.sim.plan import SimPlan
 from ares.testing.sim.run import ALL_SCENARIOS, Named, drawn, quiet, run_many, run_plan, shrink
 

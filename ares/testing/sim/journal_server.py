@@ -62,7 +62,8 @@ TICK_S = 0.1
 REPAIR_PATIENCE_S = 30.0
 
 
-def _changes(rng: Random) -> int:
+def disk_changes(rng: Random) -> int:
+    """How many a commit gets done, or a start, before the power fails."""
     return rng.randint(0, rng.choice(CHANGES_MAX))
 
 
@@ -125,7 +126,7 @@ class Process:
         """In the middle of its work on the disk, if there is any."""
         self.alive = False
         for job, _ in self._jobs[:1]:
-            self._disk.patience = _changes(self._world.rng)
+            self._disk.patience = disk_changes(self._world.rng)
             with contextlib.suppress(PowerLost, OSError):
                 job()
         self._disk.lose_process()
@@ -200,7 +201,7 @@ class JournalServer(SimServer):
         owner = Owner(self._c0.id, server.id, server.identity)
         journal = LogJournal(DIRECTORY, owner, self._process, self._disk, self._segment_bytes)
         if self._world.rng.random() < AGAIN:
-            self._disk.patience = _changes(self._world.rng)
+            self._disk.patience = disk_changes(self._world.rng)
         try:
             self.replica = recovered(server.id, server.identity, self._c0, journal)
         except PowerLost:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ares.model.codec import encode
+from ares.model.errors import StoreDamaged
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
@@ -22,8 +23,8 @@ from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
 from ares.testing.sim.journal_server import JournalServer, Scrubber
 from ares.testing.sim.judgement import judge_files, judge_history
-from ares.testing.sim.log_plan import LogPlan, draw_log
-from ares.testing.sim.log_run import LogRun
+from ares.testing.sim.of_logs.log_plan import LogPlan, draw_log
+from ares.testing.sim.of_logs.log_run import LogRun
 from ares.testing.sim.plan import SCENARIOS, Fault, SimClientPlan, SimPlan, SimStep, draw
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
@@ -64,7 +65,7 @@ def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
         run.chaos()
         run.heal()
         run.look_back()
-    except (PromiseBroken, AssertionError) as broken:
+    except (PromiseBroken, AssertionError, StoreDamaged) as broken:
         violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
         run.world.tell(f"VIOLATION: {violation}")
     reconfigurations = run.consensus.table.count

@@ -22,7 +22,7 @@ from ares.model.errors import AresError, ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import Tag
 from ares.model.value import LOST, TOMBSTONE, WITHHELD
-from ares.testing.torture.records import Counts, Record, encoder, name_of, tell, value_of
+from ares.testing.torture.records import Counts, LogRecorded, Record, encoder, name_of, tell, value_of
 from ares.testing.verify.history import Event, Operation, Outcome
 
 HOT = tuple(f"hot/{number}" for number in range(6))
@@ -85,7 +85,7 @@ class RecordLog:
         self.report()
         self._file.close()
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record | LogRecorded) -> None:
         self._counts["operations"] += 1
         self._counts["errors"] += bool(record.error)
         self._file.write(encoder.encode(record) + b"\n")
@@ -178,7 +178,7 @@ async def run_clients(plan: TrafficPlan) -> None:
     settings = Settings.load(plan.cluster)
     cold, shares = cold_keys(plan.host), sum(role.share for role in ROLES)
     with RecordLog(plan.out) as log:
-        reporter = asyncio.create_task(_report(log))
+        reporter = asyncio.create_task(keep_reporting(log))
         kinds = [structs.replace(settings.client, **role.switches) for role in ROLES]
         stores = [await connect(structs.replace(settings, client=client)) for client in kinds]
         clients = [
@@ -205,7 +205,8 @@ async def run_final_reader(plan: TrafficPlan) -> None:
                 await client.operate("read", key)
 
 
-async def _report(log: RecordLog) -> None:
+async def keep_reporting(log: RecordLog) -> None:
+    """Until it is cancelled."""
     while True:
         await asyncio.sleep(REPORT_S)
         log.report()

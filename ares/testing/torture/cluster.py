@@ -77,10 +77,10 @@ class Cluster:
         """Servers, and the members that decide."""
         return [*self.settings.servers, *self.deciders]
 
-    async def launch(self, id: ServerId) -> None:
-        """Start a process that does not run; returns when it serves. Raises :class:`TortureFailed`."""
+    async def launch(self, id: ServerId, slow: bool = False) -> None:
+        """Start a process that does not run, ``slow``: a server with a slow disk; returns when it serves. Raises :class:`TortureFailed`."""
         loop = asyncio.get_running_loop()
-        begin, deadline = self._spawn(id), loop.time() + READY_S
+        begin, deadline = self._spawn(id, slow), loop.time() + READY_S
         ready = ETCD_READY if id in self._etcd else f"READY {id} ".encode()
         while ready not in self._said(id, begin):
             if self._children[id].poll() is not None or loop.time() > deadline:
@@ -135,10 +135,12 @@ class Cluster:
         for id in list(self._children):
             self.kill(id)
 
-    def _spawn(self, id: ServerId) -> int:
+    def _spawn(self, id: ServerId, slow: bool) -> int:
         """Start the process; returns where in its log it begins."""
         kind = "server" if id in self.settings.servers else "consensus"
         command = self._etcd.get(id) or python("-m", "ares", kind, self.settings.path, "--id", id)
+        if slow:
+            command = python("-m", "ares.testing.torture", "slow-disk", f"{self.settings.path}\n{id}")
         with open(self._log(id), "ab") as log:
             self._children[id] = subprocess.Popen(
                 [*self.inside(id), *command],

@@ -146,9 +146,23 @@ Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
 
 
 class Nemesis:
-    """``problems`` are findings, in words: what went wrong although the ledger says that it should not."""
+    """``problems`` are findings, in words: what went wrong although the ledger says that it should not.
 
-    def __init__(self, cluster: Cluster, reconfigure: Reconfigure, ledger: NemesisLedger, timeline: Timeline, chance: Random) -> None:
+    ``log``: it is reconfigured, instead of the objects. ``spared``: servers that are never hurt, and in no configuration that is wished for.
+    ``between_s``: how long it waits between two faults.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        reconfigure: Reconfigure,
+        ledger: NemesisLedger,
+        timeline: Timeline,
+        chance: Random,
+        log: str = "",
+        spared: Sequence[ServerId] = (),
+        between_s: tuple[float, float] = BETWEEN_FAULTS_S,
+    ) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
         self._cluster = cluster
@@ -160,6 +174,9 @@ class Nemesis:
         self._recoveries: set[asyncio.Task[None]] = set()
         self._wishes = 0
         self._deadly = False
+        self._log = log
+        self._spared = frozenset(spared)
+        self._between_s = between_s
 
     async def rage(self, seconds: float) -> None:
         """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
@@ -184,7 +201,7 @@ class Nemesis:
         outcome: Outcome | None = None
         for _ in range(FINISH_ATTEMPTS):
             outcome = await self._reconfigure()
-            if not isinstance(outcome, Declined):
+            if not isinstance(outcome, Declined | Failed if self._log else Declined):
                 break
             await asyncio.sleep(FINISH_PAUSE_S)
         if not isinstance(outcome, Installed):
@@ -197,7 +214,7 @@ class Nemesis:
 
     async def _keep_hurting(self, end: float) -> None:
         while self._now() < end:
-            pause = QUICKLY_S if self._deadly else BETWEEN_FAULTS_S
+            pause = QUICKLY_S if self._deadly else self._between_s
             await asyncio.sleep(min(self._chance.uniform(*pause), max(0.0, end - self._now())))
             self._notice_ended()
             self.strike()
@@ -205,7 +222,7 @@ class Nemesis:
     def strike(self) -> None:
         """One fault, if there is anybody who may be hurt."""
         server = self._deadly or self._chance.random() < 0.8
-        candidates = self._ledger.well if server else self._ledger.members_well
+        candidates = self._well() if server else self._ledger.members_well
         allowed = [id for id in candidates if self._ledger.may_hurt(id)]
         if not allowed:
             return
@@ -226,7 +243,7 @@ class Nemesis:
         self._recover(partial(self._die_frozen if dies else self._thaw, who))
 
     def _cut(self, who: ServerId) -> None:
-        others = [*self._cluster.hosts, *self._ledger.members_well]
+        others = [*self._cluster.hosts, *self._ledger.members_well, *(self._well() if self._log else ())]
         direction: Direction = self._chance.choice(("in", "out", "both"))
         peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._cluster.hosts[0]]
         self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
@@ -263,11 +280,12 @@ class Nemesis:
             self.problems.append(str(error))
 
     async def _relaunch(self, who: ServerId) -> None:
-        await self._cluster.launch(who)
+        slow = bool(self._log) and who in self._ledger.identities and self._chance.random() < SLOW_SHARE
+        await self._cluster.launch(who, slow)
         identity = self._cluster.identity(who) if who in self._ledger.identities else None
         forgot = identity is not None and identity != self._ledger.identities[who]
         self._ledger.recovered(who, identity)
-        self._timeline.mark("new life" if forgot else "restarted", who)
+        self._timeline.mark("slow disk" if slow else "new life" if forgot else "restarted", who, fault=slow)
         self._timeline.state(who, "up", new_life=True)
 
     async def _thaw(self, who: ServerId) -> None:
@@ -319,11 +337,16 @@ class Nemesis:
 
     def wish(self, dangerous: bool = False) -> Wish | None:
         """Any configuration of servers that are well, which survives a crash; None if too few are well."""
-        well = self._ledger.well
+        well = self._well()
         if len(well) < SERVERS_MIN:
             return None
         self._wishes += 1
+        if self._log:
+            return random_chain(self._wishes, well, dangerous, self._chance, self._log)
         return random_wish(self._wishes, well, dangerous, self._chance)
+
+    def _well(self) -> list[ServerId]:
+        return [server for server in self._ledger.well if server not in self._spared]
 
     def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:
         text = wish.configuration().describe()
@@ -343,7 +366,8 @@ class Nemesis:
                     self._ledger.refused(wish.number)
             case Failed(error):
                 self._count("failed", f"{text}: {error}")
-                self.problems.append(f"a reconfiguration to {text} failed: {error}")
+                if not self._log:  # a chain is finalized when all of its servers have everything, and one of them may have died for good
+                    self.problems.append(f"a reconfiguration to {text} failed: {error}")
                 self._ledger.left(wish.number)
 
     def _count(self, what: str, detail: str, *, fault: bool = False) -> None:
@@ -358,6 +382,9 @@ DELTAS = (8, 12, 16)
 """At least the number of clients that write one object at once."""
 
 OBJECTS_BEFORE_DEATH_MAX = 20
+CHAIN_MAX = 5
+SLOW_SHARE = 0.25
+"""Of the servers of a log that are started again: their disks are slow in that life."""
 
 _STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "finalize-config", "gc-config")
 
@@ -373,3 +400,13 @@ def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: 
         stage = chance.choice(_STAGES)
         wish = replace(wish, dies_in=stage, dies_after=chance.randint(1, OBJECTS_BEFORE_DEATH_MAX) if stage == "update-config" else 1)
     return wish
+
+
+_CHAIN_STAGES: tuple[Stage, ...] = ("seal", "fetch", "finalize-config", "gc-config")
+
+
+def random_chain(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random, log: str) -> Wish:
+    """Some of the servers in any order; its reconfigurer may die after each of its steps: when it has sealed, decided, pointed, finalized."""
+    servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, min(CHAIN_MAX, len(well)))))
+    dies_in = chance.choice(_CHAIN_STAGES) if dangerous and chance.random() < 0.2 else None
+    return Wish(number, "chain", servers, fresh=chance.random() < 0.3, dies_in=dies_in, domain=log)

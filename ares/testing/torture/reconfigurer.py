@@ -23,6 +23,8 @@ from ares.testing.torture.cluster import RECONFIGURERS, Cluster, Helper
 from ares.testing.torture.records import Begun, Declined, Failed, Installed, Killed, Outcome, Reply, Wish, encoder, tell
 
 HINT_S = 5.0
+BEFORE_SEAL = ("read-config", "prepare")
+"""What a reconfigurer of a log reports first: until then nothing is changed, and nothing proposed."""
 
 
 class ReconfigurerPlan(Struct, frozen=True):
@@ -51,19 +53,22 @@ async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
 
 async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: float) -> Reply:
     reports: Counter[str] = Counter()
+    begun = False
 
     def report(progress: Progress) -> None:
         """Tell the parent that the wish may be decided from now on; die here if that is wished for."""
-        if not reports:
+        nonlocal begun
+        if not begun and not (wish.dap == "chain" and progress.stage in BEFORE_SEAL):
+            begun = True
             tell(Begun())
         reports[progress.stage] += 1
         if progress.stage == wish.dies_in and reports[progress.stage] == wish.dies_after:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        result = await store.reconfigure(wish.configuration(), progress=report, timeout_s=timeout_s)
+        result = await store.reconfigure(wish.configuration(), domain=wish.domain, progress=report, timeout_s=timeout_s)
     except ConfigurationRefused as error:
-        return Failed(f"ConfigurationRefused: {error}") if reports else Declined(str(error))
+        return Failed(f"ConfigurationRefused: {error}") if begun else Declined(str(error))
     except AresError as error:
         return Failed(f"{type(error).__name__}: {error}")
     return Installed(result.configuration, result.ours, result.moved, await _is_announced(result, consensus))

@@ -7,9 +7,9 @@ import hashlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,24 +17,31 @@ from msgspec.structs import replace
 
 from ares.model.configuration import Algorithm, Configuration
 from ares.model.errors import AresError
-from ares.model.identity import ServerId
+from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.testing.verify.history import Event
+from ares.testing.verify.log_history import LogEvent
+
+Seen = TypeVar("Seen", Event, LogEvent)
 
 
 class TortureFailed(AresError):
     """The run itself could not be carried out; that says nothing about the cluster's correctness."""
 
 
-class Record(Struct, frozen=True, omit_defaults=True):
-    """One operation: the event of the history, when the client stopped waiting for it, and the error if there was one.
+class Recorded(Struct, Generic[Seen], frozen=True, omit_defaults=True):
+    """One operation, on an object or on a log: the event of the history, when the client stopped waiting for it, and the error if there was one.
 
     ``abandoned``: the client left by itself, after a moment, as a client that dies does. That is no failure of the cluster.
     """
 
-    event: Event
+    event: Seen
     ended: float
     error: str = ""
     abandoned: bool = False
+
+
+Record = Recorded[Event]
+LogRecorded = Recorded[LogEvent]
 
 
 class Counts(Struct, frozen=True):
@@ -44,7 +51,7 @@ class Counts(Struct, frozen=True):
     errors: int = 0
 
 
-Stage = Literal["read-config", "update-config", "finalize-config", "gc-config"]
+Stage = Literal["read-config", "update-config", "finalize-config", "gc-config", "seal", "fetch"]
 
 
 class Wish(Struct, frozen=True):
@@ -61,9 +68,12 @@ class Wish(Struct, frozen=True):
     fresh: bool = False
     dies_in: Stage | None = None
     dies_after: int = 1
+    domain: str = DEFAULT_DOMAIN
 
     def configuration(self) -> Configuration:
-        return Configuration.abd(self.servers) if self.dap == "abd" else Configuration.ec(self.servers, self.k, self.delta)
+        if self.dap == "ec":
+            return Configuration.ec(self.servers, self.k, self.delta)
+        return Configuration.abd(self.servers) if self.dap == "abd" else Configuration.chain(self.servers)
 
 
 class Begun(Struct, frozen=True, tag="begun"):
@@ -102,6 +112,7 @@ Outcome = Installed | Declined | Failed | Killed
 
 encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
+_log_decoder = msgspec.json.Decoder(LogRecorded)
 
 
 def tell(message: Counts | Reply) -> None:
@@ -115,12 +126,23 @@ def load_records(paths: Iterable[Path], origin: float) -> list[Record]:
 
     A line that is cut off is none: its client was killed while it wrote.
     """
-    lines = (line for path in paths for line in path.read_bytes().splitlines(keepends=True))
-    records = [_record_decoder.decode(line) for line in lines if line.endswith(b"\n")]
+    return _in_order(map(_record_decoder.decode, _lines(paths)), origin)
+
+
+def load_log_records(paths: Iterable[Path], origin: float) -> list[LogRecorded]:
+    """As :func:`load_records`, of a log. Pieces of one follower that came together stay in their order."""
+    return _in_order(map(_log_decoder.decode, _lines(paths)), origin)
+
+
+def _lines(paths: Iterable[Path]) -> Iterator[bytes]:
+    return (line for path in paths for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
+
+
+def _in_order(records: Iterable[Recorded[Seen]], origin: float) -> list[Recorded[Seen]]:
     return sorted((_since(origin, record) for record in records), key=lambda record: record.event.invoked)
 
 
-def _since(origin: float, record: Record) -> Record:
+def _since(origin: float, record: Recorded[Seen]) -> Recorded[Seen]:
     event = record.event
     responded = None if event.responded is None else event.responded - origin
     return replace(record, event=replace(event, invoked=event.invoked - origin, responded=responded), ended=record.ended - origin)

@@ -9,16 +9,18 @@ from typing import Any
 
 import msgspec
 
-from ares.testing.torture.records import Record, Timeline
-from ares.testing.torture.verdict import Summary
+from ares.testing.torture.records import Recorded, Seen, Timeline
+from ares.testing.torture.verdict import Summary, place_of
+from ares.testing.verify.history import Event
 
-KINDS = ("read", "write", "delete")
+KINDS = ("read", "write", "delete", "append", "tail", "follow", "trim")
 OUTCOMES = ("ok", "failed", "unknown", "abandoned")
 STATES = ("up", "dead", "stopped", "partitioned")
 FINDINGS_MAX = 50
+SHOWN_ENTRIES_MAX = 3
 
 
-def render(records: Sequence[Record], timeline: Timeline, summary: Summary) -> str:
+def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summary) -> str:
     """The page: complete in itself, nothing is loaded from elsewhere."""
     end = max([timeline.end, *(record.ended for record in records)])
     data = {
@@ -39,7 +41,7 @@ def render(records: Sequence[Record], timeline: Timeline, summary: Summary) -> s
     return page.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
 
 
-def _clients(records: Sequence[Record]) -> dict[str, Any]:
+def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
     """``operations``: for each client, ``[begin, length, kind, outcome, key, value, error]`` in order; the last two are left out if empty."""
     names = sorted({record.event.client for record in records})
     operations: dict[str, list[list[Any]]] = {name: [] for name in names}
@@ -47,8 +49,9 @@ def _clients(records: Sequence[Record]) -> dict[str, Any]:
         event = record.event
         start = _ms(event.invoked)
         outcome = "abandoned" if record.abandoned else event.outcome
-        bar = [start, round(_ms(record.ended) - start, 2), KINDS.index(event.operation), OUTCOMES.index(outcome), event.key]
-        bar += [event.value or "", record.error] if record.error else [event.value] if event.value is not None else []
+        bar = [start, round(_ms(record.ended) - start, 2), KINDS.index(event.operation), OUTCOMES.index(outcome), place_of(event)]
+        value = event.value if isinstance(event, Event) else ", ".join(event.entries[:SHOWN_ENTRIES_MAX]) or None
+        bar += [value or "", record.error] if record.error else [value] if value is not None else []
         operations[event.client].append(bar)
     return {"clients": names, "operations": list(operations.values())}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -20,15 +20,19 @@ from msgspec import Struct
 from ares.cluster.cluster_file import Durability, Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DomainName, ServerId
 from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, Helper, etcd_ids, etcd_members
-from ares.testing.torture.nemesis import Nemesis, NemesisLedger
+from ares.testing.torture.log_clients import LOG, first_chain
+from ares.testing.torture.nemesis import BETWEEN_FAULTS_S, Nemesis, NemesisLedger
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
-from ares.testing.torture.records import Counts, Record, Timeline, encoder, load_records
+from ares.testing.torture.records import Counts, Recorded, Seen, Timeline, encoder, load_log_records, load_records
 from ares.testing.torture.timeline import render
-from ares.testing.torture.verdict import Summary, count_operations, judge, latencies, longest_pause_s
+from ares.testing.torture.verdict import Findings, Summary, count_operations, judge, judge_log, latencies, longest_pause_s
 from ares.testing.verify.history import dump
+from ares.testing.verify.log_history import dump_log
 
 TIMEOUT_S = 20.0
 OPERATIONS_PER_S = 160.0
@@ -39,11 +43,18 @@ _PROGRESS_S = 0.5
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+Workload = Literal["objects", "log"]
+DIRECTORY_SERVERS = 3
+LOST_FOR_S, BETWEEN_LOSSES_S = 1.5, (1.0, 5.0)
+"""With everything in memory who was killed is gone for good, and a log stands still until its chain is replaced: a move gives up after so long a
+standstill, and there is time for one between faults."""
+
+
 class Options(Struct, frozen=True):
     """``out``: where history.jsonl and timeline.html go.
 
     ``etcd``: it decides, with so many members, instead of consensus members. ``durability``: whether servers that were killed come back with what
-    they had, or as somebody new.
+    they had, or as somebody new. ``workload``: what clients use. The names of logs are kept by servers more that nobody hurts.
     """
 
     seconds: float
@@ -54,6 +65,7 @@ class Options(Struct, frozen=True):
     partitions: bool = True
     etcd: bool = False
     durability: Durability = "fsync"
+    workload: Workload = "objects"
 
 
 class TortureProgress(Struct, frozen=True):
@@ -74,7 +86,9 @@ class TortureRun:
         self._show = show
         self._timeline = Timeline()
         self._cluster = cluster
-        self._reconfigurers = Reconfigurers(self._cluster, TIMEOUT_S)
+        self._of_log = options.workload == "log"
+        self._losing = self._of_log and options.durability == "memory"
+        self._reconfigurers = Reconfigurers(self._cluster, LOST_FOR_S if self._losing else TIMEOUT_S)
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
         self._problems: list[str] = []
@@ -86,19 +100,14 @@ class TortureRun:
             await self._cluster.start()
             for process in self._cluster.processes():
                 self._timeline.state(process, "up", new_life=True)
-            settings = self._cluster.settings
-            self._timeline.reigns_now(settings.initial, None)
-            identities = {server: self._cluster.identity(server) for server in settings.servers}
-            ledger = NemesisLedger(settings.initial, identities, self._cluster.deciders)
-            chance = Random(f"{self._options.seed} nemesis")
-            nemesis = Nemesis(self._cluster, self._reconfigurers.reconfigure, ledger, self._timeline, chance)
+            nemesis = await self._nemesis()
             await self._traffic(nemesis)
             for helper in self._clients.values():
                 helper.ask_to_end()
             for name in list(self._clients):
                 await self._end(name)
             everybody = "".join(CLIENTS)
-            await self._start("final", everybody)
+            await self._start("final-log" if self._of_log else "final", everybody)
             await self._end(everybody)
         finally:
             for helper in self._clients.values():
@@ -107,6 +116,29 @@ class TortureRun:
             self._cluster.stop()
         self._timeline.close()
         return self._report(nemesis)
+
+    async def _nemesis(self) -> Nemesis:
+        """For what the clients use, which is there when this returns."""
+        settings = self._cluster.settings
+        first, log, spared = settings.initial, "", tuple[ServerId, ...]()
+        identities = {server: self._cluster.identity(server) for server in settings.servers}
+        if self._of_log:
+            log, spared = LOG, first.server_ids
+            first = Configuration.chain(Server(server, identity=identities[server]) for server in first_chain(settings)).at(DomainName(LOG), 0)
+            await self._start("make-log", CLIENTS[0])
+            await self._end(CLIENTS[0])
+        self._timeline.reigns_now(first, None)
+        ledger, chance = NemesisLedger(first, identities, self._cluster.deciders), Random(f"{self._options.seed} nemesis")
+        return Nemesis(
+            self._cluster,
+            self._reconfigurers.reconfigure,
+            ledger,
+            self._timeline,
+            chance,
+            log,
+            spared,
+            BETWEEN_LOSSES_S if self._losing else BETWEEN_FAULTS_S,
+        )
 
     def _listen_for_endings(self) -> None:
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
@@ -121,7 +153,7 @@ class TortureRun:
             loop.add_signal_handler(number, end)
 
     async def _traffic(self, nemesis: Nemesis) -> None:
-        watchers = [asyncio.create_task(self._watch(host, await self._start("clients", host))) for host in CLIENTS]
+        watchers = [asyncio.create_task(self._watch(host, await self._start("log-clients" if self._of_log else "clients", host))) for host in CLIENTS]
         progress = asyncio.create_task(self._tell(nemesis))
         try:
             await nemesis.rage(self._options.seconds)
@@ -169,17 +201,24 @@ class TortureRun:
 
     def _report(self, nemesis: Nemesis) -> Summary:
         options, timeline = self._options, self._timeline
-        records = load_records(sorted(self._home.glob("*.jsonl")), timeline.origin)
-        summary = self._summary(records, nemesis)
+        files = sorted(self._home.glob("*.jsonl"))
+        if self._of_log:
+            told = load_log_records(files, timeline.origin)
+            (options.out / "history.jsonl").write_bytes(dump_log(record.event for record in told))
+            return self._written(told, judge_log(told), nemesis)
+        records = load_records(files, timeline.origin)
         (options.out / "history.jsonl").write_bytes(dump(record.event for record in records))
-        (options.out / "timeline.html").write_text(render(records, timeline, summary), encoding="utf-8")
+        return self._written(records, judge(records), nemesis)
+
+    def _written(self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis) -> Summary:
+        summary = self._summary(records, findings, nemesis)
+        (self._options.out / "timeline.html").write_text(render(records, self._timeline, summary), encoding="utf-8")
         return summary
 
-    def _summary(self, records: list[Record], nemesis: Nemesis) -> Summary:
+    def _summary(self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis) -> Summary:
         options, timeline = self._options, self._timeline
-        findings = judge(records)
         overall, during_faults = latencies(records, timeline)
-        problems = [*self._problems, *nemesis.problems]
+        problems: list[str] = [*self._problems, *nemesis.problems]
         return Summary(
             seed=options.seed,
             seconds=round(timeline.end, 1),
@@ -247,14 +286,16 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def _hosts(options: Options) -> list[str]:
     """Everybody who has an address of its own."""
     deciders = etcd_ids(options.consensus) if options.etcd else [f"r{index}" for index in range(options.consensus)]
-    return [*CLIENTS, RECONFIGURERS, *(f"s{index}" for index in range(options.servers)), *deciders]
+    servers = options.servers + (DIRECTORY_SERVERS if options.workload == "log" else 0)
+    return [*CLIENTS, RECONFIGURERS, *(f"s{index}" for index in range(servers)), *deciders]
 
 
 def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
     """Not yet started."""
     endpoints, etcd = etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
     members = 0 if options.etcd else options.consensus
-    settings = create(home, Plan(options.servers, members, base_port=0, security="none", durability=options.durability, etcd=endpoints))
+    first, spares = (DIRECTORY_SERVERS, options.servers) if options.workload == "log" else (options.servers, 0)
+    settings = create(home, Plan(first, members, base_port=0, security="none", durability=options.durability, etcd=endpoints, spares=spares))
     if network is not None:
         settings = _moved(settings, network)
     return Cluster(settings, network, etcd)

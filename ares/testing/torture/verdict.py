@@ -7,8 +7,11 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.testing.torture.records import Record, Timeline
+from ares.testing.torture.records import LogRecorded, Record, Recorded, Seen, Timeline
+from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
+from ares.testing.verify.log_history import LogEvent
+from ares.testing.verify.log_order import check_log
 from ares.testing.verify.tag_order import check_tags
 
 
@@ -53,7 +56,8 @@ class Summary(Struct, frozen=True):
     @property
     def verdict(self) -> str:
         if self.ok:
-            return "clean: no acknowledged write lost, no stale read, no operation failed"
+            what = "append lost, doubled or out of order" if "append" in self.operations else "write lost"
+            return f"clean: no acknowledged {what}, no stale read, no operation failed"
         findings = {
             "violation": self.violations,
             "undecided key": self.undecided,
@@ -77,16 +81,32 @@ def judge(records: Sequence[Record]) -> Findings:
     events = [record.event for record in records]
     report = check(events)
     violations = [violation.describe() for violation in (*report.violations, *check_tags(events))]
-    failures = [
+    return Findings(violations, [key.describe() for key in report.undecided], _failures(records))
+
+
+def judge_log(records: Sequence[LogRecorded]) -> Findings:
+    """Judge what clients of a log recorded: each violation says which append was lost, doubled or moved, or which answer was not true."""
+    return Findings([violation.describe() for violation in check_log(record.event for record in records).violations], [], _failures(records))
+
+
+def place_of(event: Event | LogEvent) -> str:
+    """The key of an operation on an object, the position of one on a log."""
+    if isinstance(event, Event):
+        return event.key
+    place = event.position if event.at is None else event.at
+    return "" if place is None else f"{event.log}/{place}"
+
+
+def _failures(records: Sequence[Recorded[Seen]]) -> list[str]:
+    return [
         f"[{record.event.invoked:.1f} s, after {record.ended - record.event.invoked:.1f} s] "
-        f"{record.event.client} {record.event.operation} {record.event.key!r}: {record.error}"
+        f"{record.event.client} {record.event.operation} {place_of(record.event)!r}: {record.error}"
         for record in records
         if record.error
     ]
-    return Findings(violations, [key.describe() for key in report.undecided], failures)
 
 
-def count_operations(records: Sequence[Record]) -> dict[str, dict[str, int]]:
+def count_operations(records: Sequence[Recorded[Seen]]) -> dict[str, dict[str, int]]:
     """By kind and outcome; ``abandoned``: of unknown outcome because the client left by itself."""
     counts: dict[str, Counter[str]] = {}
     for record in records:
@@ -94,7 +114,7 @@ def count_operations(records: Sequence[Record]) -> dict[str, dict[str, int]]:
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 
-def latencies(records: Sequence[Record], timeline: Timeline) -> tuple[Latency, Latency]:
+def latencies(records: Sequence[Recorded[Seen]], timeline: Timeline) -> tuple[Latency, Latency]:
     """Of all operations that succeeded, and of those during which at least one process was in trouble."""
     troubled = timeline.troubled()
     ends = [end for _, end in troubled]
@@ -109,7 +129,7 @@ def latencies(records: Sequence[Record], timeline: Timeline) -> tuple[Latency, L
     return _latency(everything), _latency(during)
 
 
-def longest_pause_s(records: Sequence[Record]) -> float:
+def longest_pause_s(records: Sequence[Recorded[Seen]]) -> float:
     """The longest time between one success and the next, of any clients."""
     ends = sorted(record.ended for record in records if record.event.outcome == "ok")
     return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)

@@ -16,7 +16,7 @@ from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import member
 
 if TYPE_CHECKING:
-    from ares.testing.sim.log_run import LogRun
+    from ares.testing.sim.of_logs.log_run import LogRun
 
 TICK_S = 0.05
 
@@ -49,11 +49,14 @@ class LogServer:
             return
         for message in decode(frames):
             if isinstance(message, Describe):
-                own = member(self.number)
-                self._run.post(self.name, sender, [Description(message.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
+                self._describe(sender, message)
             else:
                 self.node.handle(sender, message, self._world.now)
         self._put_out()
+
+    def _describe(self, sender: str, request: Describe) -> None:
+        own = member(self.number)
+        self._run.post(self.name, sender, [Description(request.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
 
     def _tick(self, life: int) -> None:
         if self.up and life == self._life:
@@ -208,4 +211,6 @@ class LogWatch:
             self._seen[server.name, id] = (stretch.length, stretch.committed)
             if stretch.live and self._sealed.get((server.name, id)):
                 raise PromiseBroken(f"{server.name} forgot that chain {stretch.configuration.index} is sealed")
+            if stretch.end is None and not stretch.collected:
+                self._look_at_commit(server, stretch, stretch.start)
         self._base_seen[server.name] = server.node.state.base_upto

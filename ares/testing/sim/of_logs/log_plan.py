@@ -41,7 +41,8 @@ class LogClientPlan(Struct, frozen=True):
 class LogPlan(Struct, frozen=True):
     """A whole run. ``dead``: a server that crashes for good, and when. ``timeout_s``: of appends, so that some end uncertain.
 
-    ``fetch_pause_s``: how long nodes wait before each piece that they fetch.
+    ``fetch_pause_s``: how long nodes wait before each piece that they fetch. ``place_bytes``: of the journals of the servers; 0: facts in a list,
+    and no pause otherwise.
     """
 
     scenario: str
@@ -55,6 +56,7 @@ class LogPlan(Struct, frozen=True):
     timeout_s: float
     fetch_pause_s: float = 0.0
     chaos_s: float = 3.0
+    place_bytes: int = 0
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -142,7 +144,16 @@ def draw_log(seed: int) -> LogPlan:
         clients.append(LogClientPlan(f"g{number}", tuple(moves), dies_at))
     faults = tuple(_fault(rng, flavour, servers) for _ in range(rng.choice(flavour.faults)))
     timeout_s, fetch_pause_s = rng.choice([100_000.0, 100_000.0, 0.7]), rng.choice([0.0, 0.0, 0.5, 2.0])
-    return LogPlan("log", seed, servers, chain.draw(), chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s)
+    plan = LogPlan("log", seed, servers, chain.draw(), chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s)
+    return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
+
+
+def _with_disks(plan: LogPlan) -> LogPlan:
+    """Its servers keep journals in small places; some disks are full for a while, and there are more crashes."""
+    rng = Random(f"disks of plan log {plan.seed}")
+    flavour = Flavour(kinds=("crash", "crash", "kill", "full"))
+    faults = tuple(_fault(rng, flavour, plan.servers) for _ in range(rng.choice([0, 1, 2, 4])))
+    return msgspec.structs.replace(plan, faults=plan.faults + faults, place_bytes=rng.choice([4096, 8192]))
 
 
 class _Chains:

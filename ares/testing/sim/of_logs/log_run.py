@@ -8,9 +8,10 @@ from ares.model.log_messages import Append
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.testing.sim.invariants import Places, PromiseBroken
-from ares.testing.sim.log_client import LogClient
-from ares.testing.sim.log_plan import LogClientPlan, LogPlan, LogStep
-from ares.testing.sim.log_server import LogServer, LogWatch
+from ares.testing.sim.of_logs.log_client import LogClient
+from ares.testing.sim.of_logs.log_disk_server import DiskLogServer
+from ares.testing.sim.of_logs.log_plan import LogClientPlan, LogPlan, LogStep
+from ares.testing.sim.of_logs.log_server import LogServer, LogWatch
 from ares.testing.sim.plan import Fault
 from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.log_history import LogEvent
@@ -34,7 +35,7 @@ class LogRun:
         self.world.tell(f"THE FIRST CHAIN IS {name_configuration(plan.first_chain)}")
         self.servers: dict[str, LogServer] = {}
         for number in range(plan.servers):
-            server = LogServer(self, number)
+            server = DiskLogServer(self, number) if plan.place_bytes else LogServer(self, number)
             self.servers[server.name] = server
         self.clients: dict[str, LogClient] = {}
         for client in plan.clients:
@@ -83,6 +84,11 @@ class LogRun:
                 names = {server.name for server in struck}
                 world.slow |= names
                 world.after(fault.lasts_s, world.slow.difference_update, names)
+            case "full":
+                for server in struck:
+                    if isinstance(server, DiskLogServer):
+                        server.fill()
+                        world.after(fault.lasts_s, server.empty)
             case "consensus":
                 self.consensus.down_until = world.now + fault.lasts_s
 
@@ -109,6 +115,8 @@ class LogRun:
         if self.plan.dead is not None:
             self._bury(f"s{self.plan.dead[0]}")
         for server in self.servers.values():
+            if isinstance(server, DiskLogServer):
+                server.empty()
             server.restart()
         living = tuple(server.number for server in self.servers.values() if not server.gone)[:4]
         mender = self._join(LogClientPlan("mender", (LogStep(0.001, "reconfigure", servers=living),)))

@@ -9,13 +9,13 @@ from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTak
 from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.log_plan import LOG, LogClientPlan, LogStep, chain_of
-from ares.testing.sim.simulated_client import SimCaller
+from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogStep, chain_of
+from ares.testing.sim.simulated_client import FULL, SimCaller
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
 
 if TYPE_CHECKING:
-    from ares.testing.sim.log_run import LogRun
+    from ares.testing.sim.of_logs.log_run import LogRun
 
 PATIENCE_S = 100_000.0
 
@@ -128,6 +128,7 @@ class LogClient(SimCaller):
         event = self.running.pop(number)
         self._world.tell(f"{self.name} ENDS {step.operation} {number} with {result if error is None else repr(error)}")
         unsent = step.operation.startswith("append") and isinstance(error, Unavailable) and not error.may_have_taken_effect
+        unsent |= isinstance(error, Unavailable) and FULL in str(error)
         if error is not None and not unsent and not isinstance(error, NotWritten | Trimmed | PositionTaken | AppendUncertain | BadInput):
             self.failures.append(error)
             if step.operation != "reconfigure":
@@ -144,7 +145,7 @@ class LogClient(SimCaller):
         outcome: Outcome = "ok"
         client = self.name if step.operation != "append" else f"{self.name}.{self.session.appender.client}"
         match error:
-            case AppendUncertain():
+            case AppendUncertain() | Unavailable() if event.operation in ("append", "trim") and getattr(error, "may_have_taken_effect", False):
                 self._run.events.append(event)
                 return
             case PositionTaken():

@@ -1,0 +1,275 @@
+"""The autopilot's watch over logs: one server that does not answer stops the appends of its chain, so they are looked at more often than objects.
+
+Every server of a chain is asked who it is, four times in ``log_after_s``; who has not answered for so long, and not one of three looks or more, is
+gone (ares/autopilot/judge.py says what follows). One that was only slow for a moment stays. A server that was left out comes back, where a spare is
+needed, when it has answered for ``after_s``, and for twice as long each time that it was left out before: who comes and goes does not move logs.
+
+Seals without a decision and moves that nobody ended are found by asking the nodes of each log, once a second, or as often as a hundred logs a second
+come to. A new leader knows nothing of how long a chain was before it lost a server: one of two, which is not how the log was made, gets a third.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ares.autopilot.judge import FinishMove, LogSeen, Reform, Stuck, Watch, judge_log
+from ares.client.manager import Manager
+from ares.client.shared_log import Log
+from ares.cluster.tables import AutopilotSettings
+from ares.machine.metrics import Autopiloted
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import AresError, DomainNotFound
+from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ServerId
+
+LOOKS = 4
+"""At the servers, in ``log_after_s``."""
+
+INSPECT_S = 1.0
+INSPECTED_A_SECOND = 100
+LIST_S = 10.0
+"""How often the names of logs are looked up."""
+
+ASK_S = 2.0
+ACT_S = 10.0
+AGAIN_S = 1.0
+AGAIN_S_MAX = 30.0
+LENGTH_MIN = 3
+AT_ONCE = 16
+LEFT_OUT_S = 6 * 3600.0
+"""For so long it counts that a server was left out."""
+
+log = logging.getLogger(__name__)
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+class _Watched(Struct):
+    """A log. ``length``: how many servers its chain is to have, as decided for ``chain``; ``sealed_at``, ``pending_at``: since when the last one is.
+
+    ``task``: what is done for it; ``finishing``: that is to see a move through. ``again_at``: after a ``failure``, the same not before that.
+    """
+
+    store: Log
+    active: list[Configuration]
+    chain: ConfigurationId
+    length: int
+    sealed_at: float | None = None
+    pending_at: float | None = None
+    task: asyncio.Task[None] | None = None
+    finishing: bool = False
+    failure: type = type(None)
+    again_at: float = 0.0
+    wait_s: float = AGAIN_S
+    trouble: str = ""
+
+
+class LogPatrol:
+    """``manager`` stays open; ``book``: the servers of the cluster file. :meth:`run` works while the member leads."""
+
+    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], settings: AutopilotSettings, counted: Autopiloted) -> None:
+        self._manager = manager
+        self._book = book
+        self._settings = settings
+        self._counted = counted
+        self._loop = asyncio.get_running_loop()
+        self._pace_s = settings.log_after_s / LOOKS
+        self._watch = Watch(settings.log_after_s, gap_s=2 * self._pace_s)
+        self._steady = Watch(settings.after_s, gap_s=2 * self._pace_s)
+        self._logs: dict[DomainName, _Watched] = {}
+        self._others: set[DomainName] = set()
+        self._left_out: list[tuple[float, ServerId]] = []
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._reformed = self._moved = ""
+
+    def sentence(self) -> str:
+        """What cannot be done, what is done now, and what was done last; nothing where there are no logs."""
+        if not self._logs:
+            return ""
+        troubles = Counter(each.trouble for each in self._logs.values() if each.trouble)
+        told = [f"{why} ({self._named(lambda each, why=why: each.trouble == why)})" for why in troubles]  # type: ignore[misc]
+        if finishing := self._named(lambda each: each.task is not None and each.finishing):
+            told.append(f"older entries move to the new chain ({finishing})")
+        absent = {server.id for server in self._members() if self._watch.absent_s(server) > self._pace_s}
+        if absent and not told:
+            told.append(f"absent from chains: {', '.join(sorted(absent))}; left out after {self._settings.log_after_s:g} s")
+        return "; ".join(filter(None, [*told, self._reformed, self._moved])) or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
+
+    def _named(self, chosen: Callable[[_Watched], bool]) -> str:
+        names = [name for name, each in self._logs.items() if chosen(each)]
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+    async def run(self) -> None:
+        """Look, and act, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._inspect_for_ever())
+                while True:
+                    begun = self._loop.time()
+                    await self._look()
+                    for name, each in self._logs.items():
+                        self._see_to(name, each)
+                    self._counted.troubled_logs = sum(bool(each.trouble) for each in self._logs.values())
+                    pace_s = self._pace_s if self._logs else self._settings.every_s
+                    await asyncio.sleep(max(begun + pace_s - self._loop.time(), 0.01))
+        finally:
+            self._counted.troubled_logs = 0
+            working = [each.task for each in self._logs.values() if each.task is not None]
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    # -- looks ------------------------------------------------------------------------------------------------------------
+
+    def _members(self) -> set[Server]:
+        return {server for each in self._logs.values() for chain in each.active for server in chain.servers}
+
+    async def _look(self) -> None:
+        if not self._logs:
+            return
+        members = self._members()
+        known = {server.id: server for server in members} | dict(self._book)
+        described = await self._manager.describe(list(known.values()), brief=True, patience_s=self._pace_s)
+        cluster = self._manager.configuration.cluster_id
+        answers = {id: says.identity for id, says in described.items() if says.server == id and says.cluster == cluster}
+        for watch in (self._watch, self._steady):
+            watch.look(self._loop.time(), answers, members)
+
+    async def _inspect_for_ever(self) -> None:
+        listed_at = float("-inf")
+        while True:
+            begun = self._loop.time()
+            if begun - listed_at >= LIST_S:
+                listed_at = begun
+                await self._list()
+            await asyncio.gather(*[self._inspect(each) for each in self._logs.values()])
+            await asyncio.sleep(max(begun + max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) - self._loop.time(), 0.05))
+
+    async def _list(self) -> None:
+        """Find the logs that are new."""
+        try:
+            names = [DomainName(name.removeprefix(DIRECTORY)) async for name in self._manager.list_named(DIRECTORY, ASK_S)]
+        except AresError:  # the other patrol tells that
+            return
+        for name in names:
+            if name in self._logs or name in self._others or name.startswith(FILE_DOMAINS):
+                continue
+            try:
+                store = await self._manager.domain_or_log(name, timeout_s=ASK_S)
+            except (AresError, DomainNotFound) as error:
+                log.debug("domain %s is not opened: %s", name, error)
+                continue
+            if isinstance(store, Log):
+                first = store.configuration
+                self._logs[name] = _Watched(store, [first], first.id, first.n)
+            else:
+                self._others.add(name)
+
+    async def _inspect(self, each: _Watched) -> None:
+        """What its nodes say of its chains. If too few answer, what was known stays."""
+        if each.task is not None and not each.finishing:
+            return
+        async with self._turn:
+            try:
+                sealed = await each.store.operate(lambda operations: operations.inspect(), "inspection", ASK_S)
+            except AresError:
+                return
+        self._note(each, sealed)
+
+    def _note(self, each: _Watched, sealed: bool) -> None:
+        now, before = self._loop.time(), each.active[-1]
+        each.active = [each.store.configuration, *each.store.pending]
+        last = each.active[-1]
+        same = last == before
+        each.sealed_at = (each.sealed_at if same and each.sealed_at is not None else now) if sealed else None
+        each.pending_at = (each.pending_at if same and each.pending_at is not None else now) if len(each.active) > 1 else None
+        if last.id != each.chain:  # somebody else's
+            each.chain, each.length = last.id, max(last.n, LENGTH_MIN if last.index else 0)
+
+    # -- deeds ------------------------------------------------------------------------------------------------------------
+
+    def _see_to(self, name: DomainName, each: _Watched) -> None:
+        now = self._loop.time()
+        if each.task is not None and each.task.done():
+            if not each.task.cancelled():
+                each.task.result()
+            each.task = None
+        if each.task is not None and not each.finishing:
+            return
+        since = [now - at if at is not None else 0.0 for at in (each.sealed_at, each.pending_at)]
+        seen = LogSeen(each.active, each.length, *since)
+        verdict = judge_log(seen, self._watch, self._settings.log_after_s, self._spares())
+        if isinstance(verdict, each.failure) and now < each.again_at:
+            return
+        match verdict:
+            case Reform():
+                if each.task is not None:
+                    each.task.cancel()
+                each.finishing, each.task = False, asyncio.create_task(self._reform(name, each, verdict))
+            case FinishMove(target):
+                if each.task is None:
+                    each.finishing, each.task = True, asyncio.create_task(self._finish(name, each, target))
+            case Stuck(why):
+                self._tell_trouble(name, each, why)
+            case _ if each.task is None:
+                each.trouble = ""
+
+    def _spares(self) -> list[Server]:
+        """Servers that may be relied on, under the identities that they have now, those with the fewest logs first."""
+        now = self._loop.time()
+        self._left_out = [(at, id) for at, id in self._left_out if now - at < LEFT_OUT_S]
+        steady = self._steady.steady(Counter(id for _, id in self._left_out))
+        loads = Counter(id for each in self._logs.values() for id in each.active[-1].server_ids)
+        return [replace(self._book[id], identity=steady[id]) for id in sorted(steady, key=lambda id: (loads[id], id)) if id in self._book]
+
+    async def _reform(self, name: DomainName, each: _Watched, verdict: Reform) -> None:
+        log.warning("log %s: %s", name, verdict.describe(), extra={"domain": name, "servers": verdict.wished.server_ids})
+        try:
+            async with self._turn:
+                replaced = each.store.operate(lambda operations: operations.replace_chain(verdict.last, verdict.wished), "repair", ACT_S)
+                chain = await replaced
+        except AresError as error:
+            self._failed(name, each, error, Reform)
+            return
+        each.trouble, each.wait_s = "", AGAIN_S
+        length = each.length
+        self._note(each, False)
+        if chain is None or chain.servers != verdict.wished.servers:
+            log.info("log %s: somebody else's chain was decided first", name)
+            return
+        each.chain, each.length = chain.id, length
+        each.pending_at = self._loop.time() - self._settings.log_after_s  # it is for this one to finish
+        now = self._loop.time()
+        self._left_out += [(now, id) for id in verdict.gone]
+        self._counted.done += 1
+        self._reformed = f"{_now()}: log {name}: {verdict.describe()}"
+        more = {"domain": name, "index": chain.index, "start": chain.start, "servers": chain.server_ids}
+        log.info("log %s takes appends again, from position %d on", name, chain.start, extra=more)
+
+    async def _finish(self, name: DomainName, each: _Watched, target: Configuration) -> None:
+        try:
+            await each.store.operate(lambda operations: operations.finish_move(target), "repair", ACT_S)
+        except AresError as error:
+            self._failed(name, each, error, FinishMove)
+            return
+        each.trouble, each.wait_s = "", AGAIN_S
+        self._note(each, False)
+        self._moved = f"{_now()}: log {name}: chain {target.index} has all older entries"
+        log.info("log %s: chain %d has all older entries, and the chains before it are collected", name, target.index, extra={"domain": name})
+
+    def _failed(self, name: DomainName, each: _Watched, error: AresError, what: type) -> None:
+        each.failure = what
+        each.again_at = self._loop.time() + each.wait_s
+        each.wait_s = min(2 * each.wait_s, AGAIN_S_MAX)
+        self._tell_trouble(name, each, f"{error}; it is tried again")
+
+    def _tell_trouble(self, name: DomainName, each: _Watched, why: str) -> None:
+        if why != each.trouble:
+            log.warning("nothing can be done for log %s: %s", name, why, extra={"domain": name})
+        each.trouble = why

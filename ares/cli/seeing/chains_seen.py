@@ -1,0 +1,90 @@
+"""What servers say of the chains of a log, put together for `status` and `top`. It is what those know that answer: `ares-cli log stat` has proof."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ares.model.configuration import Configuration
+from ares.model.identity import ServerId
+from ares.model.messages import Hosted, HostedChain
+
+
+class ChainsSeen(Struct, frozen=True):
+    """``chain``: the last one. ``first``: entries are there from this position on; ``upcoming``: those below are committed.
+
+    ``sealed``: who of the chain takes no appends, while nobody knows what comes next. ``fetched``: while older entries move, how far each of its
+    servers has them; None if that is not known. ``needed``: who must stay up until they have moved.
+    """
+
+    chain: Configuration
+    first: int
+    upcoming: int
+    sealed: tuple[ServerId, ...]
+    fetched: dict[ServerId, int | None]
+    needed: tuple[ServerId, ...]
+
+    @property
+    def moved(self) -> int:
+        """How many older entries every server of the chain has."""
+        start = self.chain.start
+        return max(min((min(upto or 0, start) for upto in self.fetched.values()), default=start) - self.first, 0)
+
+    @property
+    def total(self) -> int:
+        """How many there are to have."""
+        return max(self.chain.start - self.first, 0)
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        ids = self.chain.server_ids
+        ends = {0: " (head)", len(ids) - 1: " (tail)"} if len(ids) > 1 else {}
+        order = ", ".join(f"{id}{ends.get(place, '')}" for place, id in enumerate(ids))
+        held = f"from {self.first} to {self.upcoming - 1}" if self.upcoming > self.first else "none"
+        lines = [f"chain {self.chain.index}: {order}; appends from position {self.chain.start} on; entries {held}"]
+        if self.sealed:
+            lines.append(f"sealed at {', '.join(self.sealed)}, and nobody decided what comes next: no appends")
+        if any(upto is None or upto < self.chain.start for upto in self.fetched.values()):
+            lines.append(f"entries below {self.chain.start} move to the chain: {', '.join(f'{id} {self._has(id)}' for id in self.fetched)}")
+        if self.fetched and self.needed:
+            lines.append(f"must stay up until that is over and told: {', '.join(self.needed)}")
+        return lines
+
+    def _has(self, id: ServerId) -> str:
+        upto = self.fetched[id]
+        if upto is None:
+            return "does not say"
+        return "has all" if upto >= self.chain.start else f"has {max(upto - self.first, 0)} of {self.total}"
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "chain": list(self.chain.server_ids),
+            "index": self.chain.index,
+            "start": self.chain.start,
+            "first": self.first,
+            "next": self.upcoming,
+            "sealed": list(self.sealed),
+            "fetched": self.fetched,
+            "must_stay_up": list(self.needed),
+        }
+
+
+def chains_seen(active: Sequence[Configuration], said: Mapping[ServerId, Iterable[Hosted]]) -> ChainsSeen | None:
+    """Of the log with these chains, the last finalized one first; None if they are none. ``said``: what each server holds."""
+    last = active[-1]
+    if last.dap != "chain":
+        return None
+    parts: dict[ServerId, HostedChain] = {}
+    trimmed = 0
+    sealed = []
+    for id, hosted in said.items():
+        for each in hosted:
+            if each.chain is not None and each.configuration.domain == last.domain:
+                trimmed = max(trimmed, each.chain.trimmed)
+                if each.configuration.id == last.id:
+                    parts[id] = each.chain
+                    sealed += [id] if each.chain.sealed and each.successor is None else []
+    fetched = {id: parts[id].fetched if id in parts else None for id in last.server_ids} if len(active) > 1 else {}
+    needed = dict.fromkeys(id for chain in active[:-1] for id in chain.server_ids if id not in last.server_ids)
+    upcoming = max([last.start, *(part.committed for part in parts.values())])
+    return ChainsSeen(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed))

@@ -1,0 +1,152 @@
+"""Simulated servers of a log over the real store: hosted logs and their journals, as a durable server runs them, on a model of a disk."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from ares.chain.node import LogNode
+from ares.model.codec import decode
+from ares.model.errors import BadInput, StoreDamaged
+from ares.model.identity import DomainName, ServerId
+from ares.model.log_messages import ChainReply
+from ares.model.messages import AnyMessage, Describe, Refused
+from ares.net.port import Sender
+from ares.server.hosted_logs import Logs
+from ares.store.journal.log import LogJournal
+from ares.store.journal.segments import Owner
+from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.journal_server import AGAIN, Process, disk_changes
+from ares.testing.sim.model_disk import ModelDisk, PowerLost
+from ares.testing.sim.of_logs.log_server import TICK_S, LogServer
+from ares.testing.sim.plan import member
+
+if TYPE_CHECKING:
+    from ares.testing.sim.of_logs.log_run import LogRun
+
+DIRECTORY = Path("log")
+LEFT_BYTES_MAX = 4096
+_REPLIES = frozenset([*get_args(ChainReply), Refused])
+
+
+class SimLinks:
+    """:class:`ares.net.port.Connections` of a server. ``post``: see there."""
+
+    troubles: Mapping[ServerId, str] = {}
+
+    def __init__(self, post: Callable[[str, Sequence[AnyMessage]], None]) -> None:
+        self._post = post
+        self.deliver: Callable[[ServerId, Sequence[AnyMessage]], None] = lambda server, messages: None
+
+    def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:
+        self.deliver = deliver
+
+    def learn(self, server: ServerId, address: str) -> None: ...
+
+    def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        self._post(server, messages)
+
+    async def close(self) -> None: ...
+
+
+class DiskLogServer(LogServer):
+    """A server of a single log. What a power failure leaves of what was not synced, chance decides; another one may follow while it starts."""
+
+    def __init__(self, run: "LogRun", number: int) -> None:
+        self._files = ModelDisk(run.world.rng)
+        super().__init__(run, number)
+
+    def fill(self) -> None:
+        """Next to nothing fits on its disk any more."""
+        self._files.room = self._files.used + self._world.rng.randint(0, LEFT_BYTES_MAX)
+
+    def empty(self) -> None:
+        """There is room on its disk."""
+        self._files.room = None
+
+    def _begin(self) -> None:
+        while not self._began():
+            self._world.tell(f"{self.name} ENDS while it starts")
+
+    def _began(self) -> bool:
+        """Whether it started, or lost its power."""
+        own, world = member(self.number), self._world
+        self._process, self._links = Process(world, self._files), SimLinks(self._post)
+        plan = self._run.plan
+        self._logs = Logs(own.id, own.identity, plan.first_chain, self._respond, self._fail, self._process, self._links, self, plan.place_bytes)
+        if world.rng.random() < AGAIN:
+            self._files.patience = disk_changes(world.rng)
+        try:
+            self._logs.restore()
+        except PowerLost:
+            self._files.lose_power()
+            return False
+        except (StoreDamaged, BadInput) as error:
+            raise PromiseBroken(f"{self.name} does not start: {error}") from error
+        self._files.patience = None
+        self.node = LogNode(own.id, own.identity)
+        self._know()
+        return True
+
+    def _know(self) -> None:
+        self.node = next(iter(self._logs.nodes), self.node)
+
+    # -- its journals, as :class:`ares.store.port.LogJournals` ----------------------------------------------------------------
+
+    def there(self) -> Iterable[Callable[[], LogJournal]]:
+        return [self._journal] if self._files.files else []
+
+    def open(self, name: DomainName) -> LogJournal:
+        return self._journal()
+
+    def _journal(self) -> LogJournal:
+        own = member(self.number)
+        return LogJournal(DIRECTORY, Owner(b"cluster", own.id, own.identity), self._process, self._files, self._run.plan.place_bytes)
+
+    # -- messages -------------------------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, frames: list[bytes]) -> None:
+        if not self.up:
+            return
+        for message in decode(frames):
+            if type(message) in _REPLIES:
+                self._links.deliver(ServerId(sender), [message])
+            elif isinstance(message, Describe):
+                self._describe(sender, message)
+            else:
+                self._logs.handle((sender,), message)
+        self._look()
+
+    def _look(self) -> None:
+        self._know()
+        self._run.watch.look(self)
+
+    def _respond(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+        assert isinstance(sender, tuple)
+        self._post(sender[0], messages)
+
+    def _post(self, to: str, messages: Sequence[AnyMessage]) -> None:
+        self._know()
+        self._run.watch.told(self, messages)
+        self._run.post(self.name, to, list(messages))
+        self._run.watch.look(self)
+
+    def _tick(self, life: int) -> None:
+        if self.up and life == self._life:
+            self._logs.tick()
+            self._look()
+            self._world.after(TICK_S, self._tick, life)
+
+    # -- crashes --------------------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: OSError) -> None:
+        raise PromiseBroken(f"the store of {self.name} failed: {error}") from error
+
+    def crash(self, lose_unsynced: bool) -> None:
+        if self.up:
+            self.up = False
+            self._life += 1
+            self._process.die()
+            if lose_unsynced:
+                self._files.lose_power()
+            self._begin()
+            self._run.watch.restarted(self)

@@ -1,0 +1,133 @@
+"""A log whose disk is full refuses what brings data, passes trims on, and goes on after them (docs/log.md, On a disk)."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ares.model.identity import ClientId
+from ares.model.log_messages import Append, AppendOutcome, Committed, Forward, LogRecord, Trim, TrimDone, seal_of
+from ares.model.messages import Introduce, Reason, Refused
+from ares.server.hosted_logs import Logs
+from ares.store.journal.log import LogJournal
+from ares.testing.sim.model_disk import ModelDisk
+from ares.testing.sim.of_logs.log_disk_server import SimLinks
+
+from .chains import CLIENT, call, chain
+from .hosted import OWNER, InTime
+
+PLACE_BYTES = 16 * 1024
+ENTRY = 1000 * b"x"
+
+
+class FullServer:
+    """Of one log, on a disk with room for some places. ``told``: what it sent, to whom."""
+
+    def __init__(self, room, servers):
+        self.disk, self.later, self.failures, self.told = ModelDisk(random.Random(1)), [], [], []
+        self.disk.room = room
+        self.background = InTime()
+        self.chain = chain(0, 0, servers)
+        links = SimLinks(lambda server, messages: self.told.extend(messages))
+        self.logs = Logs("s0", "s0", self.chain, self.respond, self.failures.append, self, links, self, PLACE_BYTES)
+        self.ask(Introduce(call(), self.chain))
+
+    def respond(self, sender, messages):
+        self.told.extend(messages)
+
+    def call_soon(self, callback):
+        self.later.append(callback)
+
+    def time(self):
+        return 0.0
+
+    def there(self):
+        return []
+
+    def open(self, name):
+        disk = self.disk
+        if self.logs.nodes:  # the model has one directory
+            disk = ModelDisk(random.Random(1))
+            disk.room = 0
+        return LogJournal(Path("log"), OWNER, self.background, disk, PLACE_BYTES)
+
+    def ask(self, *messages):
+        self.told.clear()
+        for message in messages:
+            self.logs.handle(("client",), message)
+        while self.later or self.background.jobs:
+            while self.later:
+                self.later.pop(0)()
+            if self.background.jobs:
+                self.background.step()
+        assert not self.failures
+        return list(self.told)
+
+    def append(self, number):
+        return self.ask(Append(call(number), self.chain.id, CLIENT, number, number, self.logs.nodes[0].state.trimmed, (ENTRY,)))
+
+
+@pytest.fixture
+def alone():
+    return FullServer(8 * PLACE_BYTES, ("s0",))
+
+
+def fill(server, number=1):
+    """The first append that was refused, and with what."""
+    while True:
+        (reply,) = server.append(number)
+        if isinstance(reply, Refused):
+            return number, reply
+        assert reply.outcome is AppendOutcome.DONE
+        number += 1
+
+
+def test_appends_are_refused_in_words_and_taken_again_after_a_trim(alone):
+    number, reply = fill(alone)
+    for _ in range(3):
+        assert (reply.reason, "its disk is full" in reply.detail) == (Reason.STORAGE, True)
+        upto = alone.logs.nodes[0].state.stretches[alone.chain.id].length
+        (done,) = alone.ask(Trim(call(), alone.chain.id, upto))
+        assert isinstance(done, TrimDone)
+        assert done.done
+        before = number
+        number, reply = fill(alone, number)
+        assert number > before + 20, "next to nothing was given back"
+
+
+def test_many_appends_of_one_turn_that_do_not_all_fit_are_refused_one_by_one(alone):
+    appends = [Append(call(number), alone.chain.id, ClientId(number), 1, 1, 0, (ENTRY,)) for number in range(1, 200)]
+    replies = alone.ask(*appends)
+    refused = sum(isinstance(reply, Refused) for reply in replies)
+    assert 0 < refused < 199
+    assert alone.logs.nodes[0].state.stretches[alone.chain.id].length == 199 - refused
+
+
+def test_another_log_is_refused_and_the_server_goes_on(alone):
+    number, _ = fill(alone)
+    other = chain().__class__("chain", alone.chain.servers).at("other", 0, b"cluster")
+    (reply,) = alone.ask(Introduce(call(), other))
+    assert (reply.reason, "no room for one more log" in reply.detail) == (Reason.STORAGE, True)
+    assert len(alone.logs.nodes) == 1
+    assert isinstance(alone.append(number)[0], Refused)
+
+
+def test_a_full_node_takes_the_trim_of_a_forward_and_not_its_records():
+    server = FullServer(8 * PLACE_BYTES, ("s1", "s0", "s2"))
+    state = server.logs.nodes[0].state
+
+    def forward(trimmed):
+        length = state.stretches[server.chain.id].length
+        seal = seal_of(length, CLIENT, length + 1, length + 1, (ENTRY,))
+        record = LogRecord(length, CLIENT, length + 1, length + 1, (ENTRY,), seal)
+        server.ask(Forward(call(), server.chain.id, "s1", length, (record,), trimmed))
+        return state.stretches[server.chain.id].length - length
+
+    while forward(0):
+        pass
+    length = state.stretches[server.chain.id].length
+    assert forward(length) == 0
+    assert state.trimmed == length
+    assert forward(length) == 1
+    server.ask(Committed(call(), server.chain.id, "s2", length + 1, length + 1, length, False))
+    assert state.stretches[server.chain.id].committed == length + 1

@@ -1,0 +1,76 @@
+"""Logs over the real journal, in places so small that standings and discarding happen all the time: a restart finds what was there."""
+
+import pytest
+
+from ares.chain.facts_of_log import ChainsKnown, LogTrimmed, RecordsTaken
+from ares.model.identity import ClientId
+from ares.model.log_messages import LogRecord
+from ares.server.hosted_logs import DISCARDED_MAX
+
+from .chains import chain
+from .hosted import PLACE_BYTES, LogOnDisk
+
+SEEDS, STEPS = 80, 150
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_restart_finds_what_was_there(seed):
+    log = LogOnDisk(seed)
+    for _ in range(STEPS):
+        log.anything()
+        if log.rng.random() < 0.05:
+            log.crash()
+            log.check()
+        elif log.rng.random() < 0.05:
+            log.sync()
+            log.check()
+            log.start()
+            log.check()
+    assert log.standings > 3
+    assert log.discarded > 0
+
+
+def of(count, bytes):
+    """A log with so many records of one entry."""
+    log = LogOnDisk(1)
+    log.tell(ChainsKnown((chain(),)))
+    for number in range(count):
+        record = LogRecord(number, ClientId(1), number + 1, number + 1, (bytes * b"x",))
+        log.tell(RecordsTaken(log.live.configuration.id, (record,)))
+        log.sync()
+    return log
+
+
+@pytest.mark.parametrize("bytes", [100, PLACE_BYTES // 2, PLACE_BYTES])
+def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its_records(bytes):
+    """Nothing need be appended for that, and no record is so large that places begin without a standing."""
+    log = of(400, bytes)
+    before = len(log.journal.places())
+    assert before > 40
+    log.tell(LogTrimmed(400))
+    log.sync()
+    places = len(log.journal.places())
+    assert places <= before // DISCARDED_MAX + 1, "what tells of the places that are gone takes room, too"
+    assert sum(name.endswith(".log") for name in log.disk.files) == places + 1
+    log.check()
+    log.start()
+    log.check()
+    assert log.state.trimmed == log.state.stretches[chain().id].length == 400
+
+
+def test_memory_keeps_what_is_in_the_newest_places_only():
+    """Also of what a client appended, after a restart that does not know how far everybody has it."""
+    log = of(400, 100)
+    for start in (log.live.settled, lambda length: log.start()):
+        start(log.live.length)
+        spans = log.live.entries._spans
+        assert sum(span.end - span.kept for span in spans) < 20
+    log = of(200, 100)
+    for upto in range(200):
+        log.live.settled(upto)
+        record = LogRecord(200 + upto, ClientId(1), 201 + upto, 201 + upto, (b"x",))
+        log.tell(RecordsTaken(log.live.configuration.id, (record,)))
+        log.sync()
+    log.start()
+    assert log.live.committed > 150
+    assert len(log.live.rows.get(ClientId(1)).places) <= log.live.length - log.live.committed + 1

@@ -1,0 +1,133 @@
+"""What is seen of logs: status and top put together what servers say of chains; metrics sum it up; old entries move no faster than they may."""
+
+import pytest
+from msgspec.structs import replace
+
+from ares.chain.log_state import HeldLogs, held_logs
+from ares.chain.node import LogNode
+from ares.cli.seeing.chains_seen import chains_seen
+from ares.cli.status_command import survey
+from ares.machine.metrics import DISK_S, Histogram
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import AresError
+from ares.model.identity import NO_CALL, ServerId
+from ares.model.log_messages import Append, Seal
+from ares.model.messages import Introduce
+from ares.reconfig.throttle import Throttle
+from ares.replica.replica import Replica
+from ares.server.host import Host
+from ares.server.prometheus import of_server, render
+from tests.chain.chains import CLIENT, NAMES, Wired, call, chain
+from tests.client.conftest import cluster as cluster
+
+
+def hold(operations, target):
+    """Decide and point, and leave the rest to others."""
+    yield from operations.replace_chain(operations.view.sequence.last_known, target)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Servers that fetch nothing, until the throttle is free."""
+    throttles = []
+    monkeypatch.setattr(Throttle, "busy_s", lambda self, now: throttles.append(self) or 1.0)
+    return monkeypatch
+
+
+async def test_status_shows_the_chain_and_how_far_a_move_is(cluster, slow):
+    log = await cluster.log()
+    await log.append_many([b"%d" % number for number in range(50)])
+    await log.trim(10)
+    watcher = cluster.manager()
+    [_, standing] = (await survey(watcher))[1]
+    assert standing.outlook() == "events: chain 3, survives 1 more crash; appends stop then until a chain without that server is made"
+    assert standing.log.lines() == ["chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries from 10 to 49"]
+    wished = await watcher.identified(Configuration.chain(["s1", "s2", "s3"]))
+    await log.operate(lambda operations: hold(operations, wished), "half a move")
+    assert await log.append(b"more") == 50
+    [_, standing] = (await survey(watcher))[1]
+    assert standing.log.lines() == [
+        "chain 1: s1 (head), s2, s3 (tail); appends from position 50 on; entries from 10 to 50",
+        "entries below 50 move to the chain: s1 has all, s2 has all, s3 has 0 of 40",
+        "must stay up until that is over and told: s0",
+    ]
+    assert (standing.log.moved, standing.log.total) == (0, 40)
+    assert standing.log.as_data()["fetched"] == {"s1": 50, "s2": 50, "s3": 10}, "what is trimmed need not be fetched"
+    cluster.stop("s3")
+    [_, standing] = (await survey(watcher))[1]
+    assert "s3 does not say" in standing.log.lines()[1]
+    assert "NO APPENDS: s3 is down" in standing.outlook()
+    cluster.restart("s3")
+    slow.undo()
+    await log.reconfigure(wished)
+    [_, standing] = (await survey(watcher))[1]
+    assert standing.log.lines() == ["chain 1: s1 (head), s2, s3 (tail); appends from position 50 on; entries from 10 to 50"]
+
+
+async def test_status_says_that_a_chain_is_sealed_and_nothing_decided(cluster):
+    log = await cluster.log()
+    store = await cluster.manager().log("events")
+
+    def seals(operations):
+        operations._end_of = lambda *_: (_ for _ in ()).throw(AresError("it died"))
+        yield from operations._decide(operations.view.sequence.last_known)
+
+    with pytest.raises(AresError, match="it died"):
+        await store.operate(seals, "half a reconfiguration")
+    [_, standing] = (await survey(cluster.manager()))[1]
+    assert "NO APPENDS: its chain is sealed, and nobody decided what comes next" in standing.outlook()
+    assert standing.margin < 0
+    assert "sealed at s0, s1, s2" in standing.log.lines()[1]
+    await log.reconfigure(Configuration.chain(["s0", "s1", "s2"]))
+    [_, standing] = (await survey(cluster.manager()))[1]
+    assert "NO APPENDS" not in standing.outlook()
+
+
+async def test_servers_of_earlier_releases_say_nothing_of_chains(cluster):
+    chain = Configuration.chain([cluster.book[name] for name in ("s0", "s1", "s2")]).at("events", 0)
+    assert chains_seen([chain], {}).lines() == ["chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries none"]
+    assert chains_seen([cluster.initial], {}) is None
+
+
+C0 = chain()
+
+
+def moving(entries, size, throttle=None):
+    """So many entries in a chain, and another one in which s3 is new."""
+    nodes = Wired(*NAMES)
+    nodes.nodes["s3"], nodes.disks["s3"] = LogNode(ServerId("s3"), "s3", throttle=throttle), []
+    for name in NAMES:
+        nodes.hand(name, Introduce(NO_CALL, C0))
+    for number in range(1, entries + 1):
+        nodes.hand("s0", Append(call(number), C0.id, CLIENT, number, number, 0, (b"x" * size,)))
+    nodes.run()
+    nodes.hand("s3", Introduce(NO_CALL, chain(1, entries, ("s3", "s1", "s2")), (C0,)))
+    return nodes
+
+
+async def test_metrics_sum_logs_up_without_their_names():
+    nodes = moving(3, 10, Throttle(1))
+    assert held_logs([nodes.nodes["s3"].state]) == HeldLogs(1, 0, 3, 0, 1, 3, 0)
+    states = [nodes.nodes[name].state for name in NAMES]
+    assert held_logs([*states, LogNode(ServerId("s9"), "s9").state]) == HeldLogs(3, 9, 9, 0, 0, 0, 0)
+    nodes.hand("s0", Seal(call(), C0.id))
+    assert held_logs(states).sealed == 1
+    replica = Replica(ServerId("s0"), "s0", Configuration.abd([Server(name, f"{name}:1", name) for name in NAMES]).at("default", 0))
+    vitals = replace(Host(replica).vitals(), logs=held_logs(states))
+    page = render(of_server(vitals, Histogram(DISK_S)))
+    assert b"ares_log_committed_entries 9.0" in page
+    assert b"ares_sealed_logs 1.0" in page
+    assert b"events" not in page
+
+
+def test_old_entries_move_no_faster_than_they_may():
+    rate, size, entries = 2**20, 2**19, 8
+    nodes = moving(entries, size, Throttle(rate))
+    state, at = nodes.nodes["s3"].state, {0.0: 0}
+    while state.base_upto < entries:
+        nodes.run()
+        at[nodes.now] = state.base_upto * size
+        nodes.tick(0.05)
+        assert nodes.now < 60
+    assert all(moved <= rate * (now + 1.5) for now, moved in at.items()), at
+    assert nodes.now <= entries * size / rate + 2, "the rate is used"

@@ -1,0 +1,53 @@
+"""Negative controls of logs on disks: each breaks one sentence of docs/log.md, On a disk, and the scenario `log` must notice it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from unittest.mock import patch
+
+from ares.server.hosted_logs import HostedLog
+from tests.simulation.patches import together
+
+
+def standings_before_what_they_tell() -> Any:
+    """A standing tells of facts that are appended behind it."""
+    append = HostedLog._append
+
+    def early(self: HostedLog, journal: Any, facts: Iterable[Any]) -> bool:
+        if self.place and journal.seal(self.place):
+            self._put(journal, self.node.state.standing())
+            self.standings.append(self.place)
+            self.stands = True
+        return append(self, journal, facts)
+
+    return patch.object(HostedLog, "_append", early)
+
+
+def places_discarded_that_are_needed() -> Any:
+    """Whatever is before the newest standing goes."""
+    return patch.object(HostedLog, "_first_needed", lambda self: max(self.standings, default=0))
+
+
+def standings_believed_over_facts() -> Any:
+    """A start takes what each standing says for all there is, also where it read the facts."""
+    return patch.object(HostedLog, "_stand", lambda self, standing: self.node.state.begin(standing))
+
+
+def records_out_of_memory_before_they_are_durable() -> Any:
+    """Also those of the place that is being filled, which cannot be read yet."""
+    settle, scan = HostedLog._settle, HostedLog.scan
+
+    def readable(self: HostedLog, mark: Any) -> Iterator[Any]:
+        assert self.journal is not None
+        return scan(self, mark) if mark.place in self.journal.places() else iter(())
+
+    return together(patch.object(HostedLog, "_settle", lambda self, place: settle(self, self.place)), patch.object(HostedLog, "scan", readable))
+
+
+DISK_FIRST_SEEDS: dict[Callable[[], Any], int] = {
+    standings_before_what_they_tell: 7,
+    places_discarded_that_are_needed: 7,
+    standings_believed_over_facts: 27,
+    records_out_of_memory_before_they_are_durable: 7,
+}
+
+LOG_DISK_CONTROLS = {control.__name__.replace("_", " "): (control, "log") for control in DISK_FIRST_SEEDS}
