@@ -44,6 +44,7 @@ bench-moving: $(BENCH_STAMP) ## measure what a domain of 10,000 objects that mov
 
 experiments-quick: $(BENCH_STAMP) ## carry out every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
 	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume; status=$$?; \
+		$(EXPERIMENTS).logs --only figures --results results/experiments-quick && \
 		$(EXPERIMENTS) verdicts --results results/experiments-quick && $(EXPERIMENTS) verdicts --results results/experiments-quick --check && exit $$status
 
 experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for days; goes on where it was; writes results/experiments
