@@ -291,13 +291,19 @@ class LogState:
         first, found, size, damaged = request.first, list[bytes](), 0, False
         position = first
         while first >= self.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
-            entries, upto = self.held(position, request.uncommitted)
-            records, upto, damaged = self.read(entries, position, min(upto, first + request.count), request.bytes_max - size)
+            entries, held = self.held(position, request.uncommitted)
+            records, upto, damaged = self.read(entries, position, min(held, first + request.count), request.bytes_max - size)
+            at = position
             for record in records:
+                if record.first > at:  # whatever is wrong with what is kept: no entry is shown at a position that is not its own
+                    break
                 part = record.entries[max(position - record.first, 0) : upto - record.first]
                 found += part
                 size += sum(map(len, part))
+                at = record.first + len(record.entries)
+            upto = min(upto, at)
             if upto <= position:
+                damaged = damaged or held > position
                 break
             position = upto
         elsewhere: tuple[ServerId, ...] = ()

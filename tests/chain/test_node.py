@@ -42,6 +42,19 @@ def wired():
     return wired
 
 
+def test_no_entry_is_shown_at_a_position_that_is_not_its_own(wired):
+    for number in range(1, 6):
+        wired.hand("s0", append(number, b"%d" % number, lowest=number))
+        wired.run()
+    stretch = wired.nodes["s1"].state.stretches[C0.id]
+    del stretch.entries._records[2]
+    for first, count, entries in ((0, 5, (b"1", b"2")), (2, 1, ()), (2, 3, ()), (3, 2, (b"4", b"5"))):
+        wired.hand("s1", ReadLog(call(), C0.id, first, count))
+        (reply,) = wired.run()
+        assert reply.entries == entries
+        assert bool(reply.elsewhere) == (not entries)
+
+
 def outcome(messages):
     (answer,) = messages
     assert isinstance(answer, Appended), answer
