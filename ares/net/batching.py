@@ -22,6 +22,7 @@ from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import Frame, decode_replies, decode_requests, encode
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
+from ares.model.log_messages import Append, Forward
 from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, Describe, PutData, Reason, Refused
 from ares.net.port import Handle, Sender
 
@@ -30,7 +31,7 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
-"""What is kept for a peer that takes nothing; bytes of element data."""
+"""What is kept for a peer that takes nothing; bytes of data."""
 
 TURN_S = 0.005
 TURN_MESSAGES_MAX = 512
@@ -61,6 +62,18 @@ def batches(messages: Sequence[AnyMessage]) -> Sequence[tuple[int, list[Frame]]]
     return [*batches(messages[: count // 2]), *batches(messages[count // 2 :])]
 
 
+def data_bytes(message: AnyMessage) -> int:
+    """Of an element, or of a log's entries, in a message that somebody sends who may send more than its receiver takes."""
+    match message:
+        case PutData() | DataReply():
+            return message.element.size if message.element is not None else 0
+        case Append():
+            return sum(map(len, message.entries))
+        case Forward():
+            return sum([record.size for record in message.records])
+    return 0
+
+
 class Waiting:
     """Messages for a peer that takes none at the moment, oldest first.
 
@@ -76,7 +89,7 @@ class Waiting:
 
     def admit(self, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            size = message.element.size if isinstance(message, PutData | DataReply) and message.element is not None else 0
+            size = data_bytes(message)
             full = len(self.messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
             if full and self.messages:
                 break

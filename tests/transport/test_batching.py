@@ -1,10 +1,13 @@
 """How messages are cut into batches, and what is kept for a peer that takes none."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ares.model.codec import decode
-from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
-from ares.model.messages import Element, PutData
+from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.log_messages import Append, Forward, LogRecord
+from ares.model.messages import AnyMessage, Element, PutData
 from ares.model.tag import Tag
 from ares.net.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Waiting, batches
 
@@ -47,11 +50,20 @@ def test_waiting_keeps_the_oldest_messages() -> None:
     assert [message.call for message in waiting.take()] == list(range(WAITING_MESSAGES_MAX))
 
 
-def test_waiting_is_bounded_in_bytes_and_empties_when_taken() -> None:
+def append(call: int, data: bytes) -> Append:
+    return Append(CallId(call), ConfigurationId(b"c" * 16), ClientId(2), 1, 1, 0, (data,))
+
+
+def forward(call: int, data: bytes) -> Forward:
+    return Forward(CallId(call), ConfigurationId(b"c" * 16), ServerId("s0"), 0, (LogRecord(0, ClientId(2), 1, 1, (data,)),), 0)
+
+
+@pytest.mark.parametrize("make", [put, append, forward])
+def test_waiting_is_bounded_in_bytes_and_empties_when_taken(make: Callable[[int, bytes], AnyMessage]) -> None:
     data = bytes(64 * MIB)
     waiting = Waiting()
     for _ in range(2):
-        waiting.admit([put(call, data) for call in range(20)])
+        waiting.admit([make(call, data) for call in range(20)])
         assert len(waiting.take()) == WAITING_BYTES_MAX // len(data)
         assert len(waiting) == 0
 
