@@ -282,7 +282,14 @@ LIVE = (
                 [(of_server('deriv(ares_log_committed_entries{job=~"$job"}[$__rate_interval])'), "{{id}}")],
                 "ops",
             ),
+            Panel("Logs", "Those in whose chains each server is, or was.", gauge("ares_logs"), decimals=0),
             Panel("Entries", "Of all logs, held by each server.", gauge("ares_log_entries"), decimals=0),
+            Panel(
+                "Logs that wait",
+                "Logs whose last chain is sealed, with nothing decided, so that they take no appends; and logs whose older entries a server fetches.",
+                [(f"max(ares_sealed_logs{JOB})", "sealed"), (f"max(ares_fetching_logs{JOB})", "fetching")],
+                decimals=0,
+            ),
             Panel(
                 "Entries that are still to be fetched",
                 "By servers that joined a chain; zero when the chain has all older entries. Until then the servers of the chain before must stay up.",
@@ -308,10 +315,14 @@ LIVE = (
                 decimals=0,
             ),
             Panel(
-                "Moves, and domains in trouble",
-                "Moves completed since the processes were started, and domains for which something should be done, and cannot be: "
+                "Moves, and domains and logs in trouble",
+                "Moves completed since the processes were started, and domains and logs for which something should be done, and cannot be: "
                 "`ares-cli status` says why.",
-                [(f"sum(ares_autopilot_moves_total{JOB})", "moves"), (f"max(ares_autopilot_troubled_domains{JOB})", "in trouble")],
+                [
+                    (f"sum(ares_autopilot_moves_total{JOB})", "moves"),
+                    (f"max(ares_autopilot_troubled_domains{JOB})", "in trouble"),
+                    (f"max(ares_autopilot_troubled_logs{JOB})", "logs in trouble"),
+                ],
                 decimals=0,
             ),
         ),

@@ -48,7 +48,7 @@ ENVIRONMENTS: list[tuple[str, list[str | None]]] = [
     ("NOTIFY_SOCKET", ["", "x", "@x", "/dev/null", "a" * 300]),
     ("WATCHDOG_USEC", ["", "x", "-1", "9" * 30]),
 ]  # fmt: skip
-WAITING = {"write", "put", "read", "get"}
+WAITING = {"write", "put", "read", "get", "append", "check-history"}
 """They wait for the other end of a pipe that they read from, or write to."""
 
 ENCODINGS = ["utf-8", "utf-8", "utf-8", "ascii", "latin-1"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.chain.log_state import HeldLogs
 from ares.machine.metrics import DISK_S, LAG_S, Autopiloted, Histogram, Traffic
 from ares.model.messages import ConsensusDescription, GetTag, Stored
 from ares.server.host import Host
@@ -134,7 +135,12 @@ async def exported() -> set[str]:
     """The names of all series that processes export."""
     host = Host(plain(requests(20)))
     vitals = host.vitals()
-    full = replace(vitals, description=replace(vitals.description, stored=Stored(1, 1, free_bytes=1)), commits=Histogram(DISK_S))
+    full = replace(
+        vitals,
+        description=replace(vitals.description, stored=Stored(1, 1, free_bytes=1)),
+        commits=Histogram(DISK_S),
+        logs=HeldLogs(1, 1, 1, 1, 1, 1, 1),
+    )
     traffic = Traffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
     pages = [
