@@ -4,7 +4,7 @@ The *old part* is everything below ``base_upto`` that is not trimmed: final, in 
 soon as the old part reaches its start. So a node of a new chain is complete when ``base_upto`` is the start of that chain.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -28,7 +28,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSucc
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import LogEntries, LogRecord, ReadLog
-from ares.model.messages import Hosted, HostedChain, Reason
+from ares.model.messages import EARLIER_MAX, Hosted, HostedChain, Reason
 
 
 class UnknownChain(BadInput):
@@ -260,6 +260,12 @@ class LogState:
         open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
         found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
         return [(stretch, Successor(chain, Status.PENDING)) for stretch, chain in found if chain is not None]
+
+    def chains_for(self, server: Hashable) -> list[Configuration]:
+        """The newest chain that names ``server``, last, and those before it, as many as are told together. Nothing if no chain names it."""
+        chains = [chain for _, chain in sorted(self.chains.items())]
+        newest = max((place for place, chain in enumerate(chains) if server in chain.server_ids), default=None)
+        return [] if newest is None else chains[max(0, newest - EARLIER_MAX) : newest + 1]
 
     def chain_of(self, position: int) -> Configuration | None:
         """The chain in whose stretch a position is, as far as this node knows: the last one that starts there or before."""

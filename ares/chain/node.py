@@ -585,7 +585,6 @@ class LogNode:
     def refused(self, sender: Sender, reply: Refused) -> None:
         """A server does not know a chain: tell it the newest one that it is in, and those before."""
         if reply.reason is Reason.UNKNOWN_CONFIGURATION:
-            chains = [chain for _, chain in sorted(self.state.chains.items())]
-            last = max((place for place, chain in enumerate(chains) if sender in chain.server_ids), default=None)
-            if last is not None:
-                self._send(sender, Introduce(NO_CALL, chains[last], tuple(chains[:last])))
+            chains = self.state.chains_for(sender)
+            if chains:
+                self._send(sender, Introduce(NO_CALL, chains[-1], tuple(chains[:-1])))

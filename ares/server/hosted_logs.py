@@ -320,7 +320,7 @@ class Logs:
         """Answers of another server to what nodes of this one asked."""
         for message in messages:
             number = message.call // _NODE_CALLS
-            if number < len(self._logs):
+            if 0 <= number < len(self._logs):
                 self._hand(self._logs[number], server, message)
 
     def tick(self) -> None:
@@ -436,7 +436,7 @@ class Logs:
 
     def _turn(self) -> None:
         dirty, self._dirty = self._dirty, {}
-        for hosted in dirty:
+        for hosted in dirty if not self._ending else ():  # journals are closed at the end
             self._put_out(hosted)
 
     def _put_out(self, hosted: HostedLog) -> None:

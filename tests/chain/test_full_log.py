@@ -112,6 +112,13 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
     assert isinstance(alone.append(number)[0], Refused)
 
 
+def test_answers_to_calls_that_nobody_made_change_nothing(alone):
+    for number in (-1, -(2**63), 0, 2**62):
+        alone.logs.receive("s1", [Refused(call(number), Reason.UNKNOWN_CONFIGURATION, "")])
+    alone.logs._logs.clear()  # as before any log was hosted
+    alone.logs.receive("s1", [Refused(call(-1), Reason.UNKNOWN_CONFIGURATION, "")])
+
+
 def test_a_full_node_takes_the_trim_of_a_forward_and_not_its_records():
     server = FullServer(8 * PLACE_BYTES, ("s1", "s0", "s2"))
     state = server.logs.nodes[0].state

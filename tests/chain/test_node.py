@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from ares.model.codec import decode_requests, encode
 from ares.model.configuration import POSITION_MAX, Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
@@ -23,7 +24,7 @@ from ares.model.log_messages import (
     TrimDone,
     seal_of,
 )
-from ares.model.messages import Ack, CollectConfig, Introduce, Reason, Refused, WriteConfig
+from ares.model.messages import EARLIER_MAX, Ack, CollectConfig, Introduce, Reason, Refused, WriteConfig
 
 from .chains import CLIENT, NAMES, Wired, call, chain
 
@@ -145,6 +146,16 @@ def test_what_is_at_or_beyond_the_end_counts_for_nothing_and_rows_are_cut_with_i
     assert outcome(wired.run()) == (AppendOutcome.DONE, 1)
     wired.hand("s2", ReadLog(call(), c1.id, 0, 10))
     assert wired.run()[0].entries == (b"x", b"again")
+
+
+def test_a_server_is_told_as_many_chains_as_a_message_holds(wired):
+    for index in range(1, EARLIER_MAX + 10):
+        wired.hand("s0", Introduce(NO_CALL, chain(index), (chain(index - 1),)))
+    wired.run()
+    wired.hand("s0", Refused(call(), Reason.UNKNOWN_CONFIGURATION, ""), sender="s1")
+    ((_, to, told),) = wired.sent
+    assert (to, told.configuration, len(told.earlier)) == ("s1", chain(EARLIER_MAX + 9), EARLIER_MAX)
+    assert decode_requests(encode([told])) == [told]
 
 
 def test_a_successor_that_starts_below_what_is_committed_is_refused_loudly(wired):
