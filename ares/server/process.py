@@ -275,7 +275,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
             links.learn(known.id, known.address)
         async with contextlib.aclosing(Rebuilding(settings, server)) as rebuilding:
             if settings.durable:
-                from ares.server.hosted_logs import PLACE_BYTES
+                from ares.server.journaled_log import PLACE_BYTES
                 from ares.store.journal.log import open_journal
                 from ares.store.journal.of_logs import DirectoryOfLogs
                 from ares.store.journal.segments import Owner

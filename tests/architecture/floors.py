@@ -31,7 +31,14 @@ ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
 """What stands behind the ports: nobody above names one of them, except those who put a program together."""
 
 ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
-SHELLS = ("ares.server.host", "ares.server.reclaiming", "ares.server.scrub", "ares.server.serving")
+SHELLS = (
+    "ares.server.host",
+    "ares.server.hosted_logs",
+    "ares.server.journaled_log",
+    "ares.server.reclaiming",
+    "ares.server.scrub",
+    "ares.server.serving",
+)
 """A server as such: the simulator runs it, so it knows ports only."""
 
 OWNERS = {

@@ -10,7 +10,7 @@ from ares.chain.node import LogNode
 from ares.model.configuration import Status, Successor
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord, ReadLog
-from ares.server.hosted_logs import HostedLog
+from ares.server.journaled_log import HostedLog
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
 from ares.testing.sim.model_disk import ModelDisk, PowerLost

@@ -5,7 +5,7 @@ import pytest
 from ares.chain.facts_of_log import ChainsKnown, LogTrimmed, RecordsTaken
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
-from ares.server.hosted_logs import DISCARDED_MAX
+from ares.server.journaled_log import DISCARDED_MAX
 
 from .chains import chain
 from .hosted import PLACE_BYTES, LogOnDisk

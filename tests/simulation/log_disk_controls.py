@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest.mock import patch
 
-from ares.server.hosted_logs import HostedLog
+from ares.server.journaled_log import HostedLog
 from tests.simulation.patches import together
 
 

@@ -1,0 +1,218 @@
+"""One log of a storage server: its node, and its journal unless everything is in memory (docs/log.md, On a disk).
+
+A journal of its own means that trimming gives back whole places, the oldest first. Before a place is full another one is begun, with all that is
+known but the records: a log is put together again from any such place on.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ares.chain.entries import Entries, MemoryEntries
+from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
+from ares.chain.node import LogNode
+from ares.chain.stored_entries import Shelf, StoredEntries
+from ares.chain.stretch import Sender
+from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
+from ares.model.messages import AnyMessage, Introduce
+from ares.store.port import OrderedJournal, Use
+
+PLACE_BYTES = 8 * 1024 * 1024
+"""Of a log's journal."""
+
+FULL_SHARE = 0.75
+"""From this part of PLACE_BYTES on another place is begun."""
+
+DISCARDED_MAX = 32
+"""Places that one batch gives back: it tells them where next to no room may be left."""
+
+FACT_BYTES = 256
+"""What any fact takes in a journal at most, beside records."""
+
+FULL = "its disk is full: it answers reads, and takes changes again when there is space"
+
+_RECORD_BYTES, _ENTRY_BYTES = 64, 5
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class HostedLog:
+    """One log: its node and, unless everything is in memory, its journal. ``place``: where facts are appended, ``place_bytes`` of them so far.
+
+    ``known``: how many chains the server heard of. ``standings``: places that begin with all that is known; ``stands``: the last one does.
+    ``committing``: a commit is under way; ``appended``: there is something for the next. ``outbox``: messages that may leave.
+    ``pending``: bytes of what the node was given since facts were gathered.
+    """
+
+    def __init__(
+        self, make_node: Callable[[Callable[[bytes], Entries]], LogNode], journal: Callable[[], OrderedJournal] | None, size: int = PLACE_BYTES
+    ) -> None:
+        self.journal: OrderedJournal | None = None
+        self.shelf = Shelf(self)
+        self.node = make_node(MemoryEntries if journal is None else partial(StoredEntries, self.shelf))
+        self.place = self.place_bytes = self.known = self.pending = 0
+        self.standings: list[int] = []
+        self.stands = True
+        self.committing = self.appended = False
+        self.outbox: list[tuple[Sender, AnyMessage]] = []
+        self._open = journal
+        self._size = size
+
+    def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
+        """See :class:`ares.chain.stored_entries.Reader`."""
+        return self.journal.scan(mark) if self.journal is not None else iter(())
+
+    def begin(self) -> None:
+        """Open the journal, and go on with what it tells. Raises what recovering a journal does."""
+        if self._open is None or self.journal is not None:
+            return
+        self.journal = self._open()
+        self.node.restore(self._told(self.journal))
+        self._settle(max(self.journal.places(), default=0))
+        self._give_back(self.journal, self._first_needed())
+        self.place_bytes = self.journal.durable().get(self.place, 0)
+
+    def _told(self, journal: OrderedJournal) -> Iterator[LogFact]:
+        for place, facts in journal.recover():
+            before, begins, self.place = self.place, place != self.place, place
+            for fact in facts:
+                if isinstance(fact, LogStanding):
+                    self.standings.append(place)
+                    self._stand(fact)
+                else:
+                    self.shelf.note(fact, place)
+                    yield fact
+            self.shelf.batch(journal.mark)
+            if begins:
+                self._settle(before)
+                self.stands = not before or place in self.standings
+
+    def _stand(self, standing: LogStanding) -> None:
+        """Where nothing was told before, it says what that came to."""
+        state = self.node.state
+        if state.chains:
+            state.pass_by(standing)
+        else:
+            state.begin(standing)
+
+    def _kept(self) -> Iterator[StoredEntries]:
+        return (entries for entries in self.node.state.all_entries() if isinstance(entries, StoredEntries))
+
+    def _settle(self, place: int) -> None:
+        """Records in places up to this one leave memory."""
+        self.shelf.settle(place)
+        for entries in self._kept():
+            entries.settle()
+
+    def _first_needed(self) -> int:
+        """The place that a start may begin with, once what is appended now is durable: from there on it finds all that is left."""
+        needed = min([self.place, *(place for entries in self._kept() if (place := entries.place_needed()) is not None)])
+        return max((place for place in self.standings if place <= needed), default=0)
+
+    def _give_back(self, journal: OrderedJournal, begin: int) -> None:
+        """Earlier places go, some at a time: a batch tells which. Raises OSError."""
+        gone = [place for place in journal.places() if place < begin][:DISCARDED_MAX]
+        if gone and self._reserve(journal, FACT_BYTES, Use.COMPACTION):
+            for place in gone:
+                journal.discard(place)
+            self.appended = True
+            self.standings = [place for place in self.standings if place > gone[-1]]
+            self.shelf.forget_below(gone[-1] + 1)
+
+    def has_room(self, bytes: int, use: Use = Use.DATA) -> bool:
+        return self.journal is None or self._reserve(self.journal, bytes + self.pending + FACT_BYTES, use)
+
+    def fitting(self, message: Any) -> Any:
+        """What of ``message`` the disk has room for; None if nothing. Seals, pointers and trims may use what is left beyond that for data."""
+        if isinstance(message, Append | Forward | Fetched) and not self.has_room(room_for(message)):
+            trims = isinstance(message, Forward) and message.trimmed > self.node.state.trimmed and self.has_room(0, Use.POINTERS)
+            return msgspec.structs.replace(message, records=()) if trims else None
+        if isinstance(message, Trim | Introduce):
+            return message if self.has_room(len(_encode(message)), Use.POINTERS) else None
+        return message
+
+    def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
+        place = journal.reserve(bytes, use)
+        if place is not None and place != self.place:
+            self.shelf.batch(journal.mark)  # what was appended before is encoded by now
+            self.stands = not self.place
+            self.place, self.place_bytes = place, 0
+        return place is not None
+
+    def gather(self) -> bool:
+        """Take what the node gives out, and append the facts; False when the disk has no room for them, which it had when they were asked for.
+
+        Before a commit begins, and when one ends: then all that the node knows is in the journal.
+        """
+        self.pending = 0
+        facts, messages = self.node.take()
+        self.outbox += messages
+        if self.journal is None:
+            return self._remember(facts)
+        return not facts or self._append(self.journal, facts)
+
+    def _remember(self, facts: list[LogFact]) -> bool:
+        while facts:
+            self.node.stored(self.node.told, self.node.now)
+            facts, messages = self.node.take()
+            self.outbox += messages
+        return True
+
+    def _append(self, journal: OrderedJournal, facts: Iterable[LogFact]) -> bool:
+        for fact in facts:
+            if not self._put(journal, fact):
+                return False
+            self.shelf.note(fact, self.place)
+        if (self.place_bytes > FULL_SHARE * self._size or not self.stands) and journal.seal(self.place):
+            self.stands = self._put(journal, self.node.state.standing())  # without room for it a later place has one
+            if self.stands:
+                self.standings.append(self.place)
+        return True
+
+    def _put(self, journal: OrderedJournal, fact: LogFact | LogStanding) -> bool:
+        bytes = _bytes_of(fact)
+        if not self._reserve(journal, bytes, Use.COMPACTION):
+            return False
+        journal.append(fact, bytes)
+        self.place_bytes += bytes
+        self.appended = True
+        return True
+
+    def commit(self, journal: OrderedJournal, done: Callable[[OSError | None], None]) -> None:
+        """``done`` is called when everything appended so far is durable."""
+        self.committing, self.appended = True, False
+        begin = self._first_needed()
+
+        def ended(error: OSError | None, moved: object) -> None:
+            self.committing = False
+            if error is None:
+                try:
+                    if not self.gather():
+                        raise OSError(0, FULL)
+                    self._settle(max(journal.places(), default=0))
+                    self._give_back(journal, begin)
+                except OSError as failed:
+                    error = failed
+            done(error)
+
+        journal.commit(ended)
+        self.shelf.batch(journal.mark)
+
+
+def _bytes_of(fact: LogFact | LogStanding) -> int:
+    """What a fact takes in a journal at most, about."""
+    if isinstance(fact, RecordsTaken | PieceFetched):
+        return FACT_BYTES + _bytes_of_records(fact.records)
+    return FACT_BYTES + len(_encode(fact))
+
+
+def _bytes_of_records(records: Iterable[LogRecord]) -> int:
+    return sum(_RECORD_BYTES + _ENTRY_BYTES * len(record.entries) + record.size for record in records)
+
+
+def room_for(message: Append | Forward | Fetched) -> int:
+    """What the facts take that come of a message that brings data, but for what any fact takes."""
+    if isinstance(message, Append):
+        return _RECORD_BYTES + sum(_ENTRY_BYTES + len(entry) for entry in message.entries)
+    return _bytes_of_records(message.records)
