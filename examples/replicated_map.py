@@ -4,6 +4,7 @@ python examples/replicated_map.py cluster.toml KEY [VALUE]     prints what KEY h
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 
@@ -11,40 +12,28 @@ import ares
 
 
 class ReplicatedMap:
-    """``content``: the map as the entries below ``position`` made it. Use as ``async with ReplicatedMap(store, log)``."""
+    """``content``: the map as the entries below ``position`` made it."""
 
     def __init__(self, store, log):
         self.content, self.position = {}, 0
         self._store, self._log, self._snapshots = store, log, f"{log.name}/snapshot/"
-        self._applied = asyncio.Event()
-
-    async def __aenter__(self):
-        self._following = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(self, *_):
-        self._following.cancel()
-
-    async def _follow(self):
-        while True:
-            try:
-                async for position, entry in self._log.follow(self.position):
-                    self._apply(position + 1, {**self.content, **json.loads(entry)})
-            except ares.Trimmed:  # what comes next is in a snapshot, which was written before the log was trimmed
-                newest = [name async for name in self._store.list(self._snapshots)][-1]
-                self._apply(int(newest.removeprefix(self._snapshots)), json.loads(await self._store.read(newest)))
-
-    def _apply(self, position, content):
-        self.position, self.content = position, content
-        self._applied.set()
-        self._applied = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def _reach(self, position):
-        while self.position < position:
-            applied = asyncio.create_task(self._applied.wait())
-            await asyncio.wait({applied, self._following}, return_when=asyncio.FIRST_COMPLETED)
-            if self._following.done():
-                self._following.result()  # raises what ended it
+        """Apply what is below ``position``; entries that were trimmed are in a snapshot, which was written before."""
+        async with self._turn:
+            while self.position < position:
+                try:
+                    async with contextlib.aclosing(self._log.follow(self.position)) as entries:
+                        async for at, entry in entries:
+                            self.content |= json.loads(entry)
+                            self.position = at + 1
+                            if self.position >= position:
+                                break
+                except ares.Trimmed:
+                    newest = [name async for name in self._store.list(self._snapshots)][-1]
+                    self.content = json.loads(await self._store.read(newest))
+                    self.position = int(newest.removeprefix(self._snapshots))
 
     async def get(self, key):
         """Linearizable: it knows everything that was set before it was asked."""
@@ -52,33 +41,30 @@ class ReplicatedMap:
         return self.content.get(key)
 
     async def set(self, key, value):
-        await self._reach(await self._log.append(json.dumps({key: value}).encode()) + 1)
+        await self._log.append(json.dumps({key: value}).encode())
 
     async def update(self, key, change):
         """Set what ``change`` makes of the old value, unless somebody else changed the map meanwhile: then look again."""
         while True:
             value = change(await self.get(key))
-            try:
-                position = await self._log.append(json.dumps({key: value}).encode(), at=self.position)
-            except ares.PositionTaken:
-                continue
-            await self._reach(position + 1)
-            return value
+            with contextlib.suppress(ares.PositionTaken):
+                await self._log.append(json.dumps({key: value}).encode(), at=self.position)
+                return value
 
     async def snapshot(self):
         """Keep the map as it is now, and give up the entries that made it."""
-        position, content = self.position, self.content
-        await self._store.write(f"{self._snapshots}{position:020}", json.dumps(content).encode())
+        position, content = self.position, json.dumps(self.content)
+        await self._store.write(f"{self._snapshots}{position:020}", content.encode())
         await self._log.trim(position)
 
 
 async def main(cluster, key, *values):
     async with ares.connect(cluster) as store:
         log = await store.log("map", create=ares.Configuration.chain(["s0", "s1", "s2"]))
-        async with ReplicatedMap(store, log) as shared:
-            for value in values:
-                await shared.set(key, value)
-            print(await shared.get(key))
+        shared = ReplicatedMap(store, log)
+        for value in values:
+            await shared.set(key, value)
+        print(await shared.get(key))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def local_cluster(
     durability: str = "memory",
     transport: str = "native",
     traced: bool = False,
+    autopilot: bool = False,
 ) -> Iterator[Path]:
     """The cluster file of a running cluster whose initial configuration has all ``servers``.
 
@@ -43,6 +44,7 @@ def local_cluster(
     """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         shape = ["--dap", dap, *(["--k", str(k)] if k else []), "--security", security, "--durability", durability]
+        shape += ["--autopilot"] if autopilot else []
         _cli("init", f"{directory}/c", "--servers", str(servers), "--consensus", str(consensus), "--base-port", "0", *shape)
         file = Path(directory) / "c" / "cluster.toml"
         file.write_text(file.read_text().replace("format = 1\n", f'format = 1\ntransport = "{transport}"\n'))

@@ -8,12 +8,13 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from ares.client.connect import connect
 from ares.client.shared_log import Log
 from ares.machine.loop import run
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError
 from experiments.cluster import local_cluster
-from experiments.logs.log_figures import opened, pids_of
+from experiments.logs.log_figures import opened, pid_of
 from experiments.measuring import Table
 
 VICTIMS = {"head": 0, "middle": 1, "tail": 2}
@@ -23,6 +24,8 @@ ENTRY = bytes(256)
 BATCH = 1000
 PAUSE_S = 0.002
 RUN_S = 1.0
+KNOWN_S, FOUND_S = 12.0, 8.0
+"""How long until the autopilot knows of a log that is new, and until it has made a chain without a dead server."""
 
 
 def measure_faults(table: Table, scale: str) -> None:
@@ -31,25 +34,43 @@ def measure_faults(table: Table, scale: str) -> None:
     for victim, place in VICTIMS.items():
         with local_cluster(SERVERS, "abd", consensus=1, durability="fsync") as file:
             table.line(f"killed: {victim}", [run(_failed_over(file, place))], "s")
+    table.section("The same, where the autopilot finds it out; with the leading member: that is killed at the same moment")
+    for (victim, place), with_leader in itertools.product(VICTIMS.items(), (False, True)):
+        with local_cluster(SERVERS, "abd", consensus=3, durability="fsync", autopilot=True) as file:
+            killed = f"killed: {victim}{' and the leading member' if with_leader else ''}"
+            table.line(killed, [run(_failed_over(file, place, FOUND_S, with_leader))], "s")
     table.section("All entries move to three other servers, fsync")
     with local_cluster(6, "abd", consensus=1, durability="fsync") as file:
         run(_moved(table, file, MOVED[scale]))
 
 
-async def _failed_over(file: Path, place: int) -> float:
-    """The longest time between two acknowledged appends around the kill, which is told at once: finding it out is not in it."""
+async def _failed_over(file: Path, place: int, found_s: float = 0.0, with_leader: bool = False) -> float:
+    """The longest time between two acknowledged appends around the kill. ``found_s``: how long the autopilot is left to find it out; 0: there is
+    none, and a command forms the chain at once.
+    """
     names = [f"s{number}" for number in range(SERVERS)]
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "events", names[:3])
         ends: list[float] = []
         appending = asyncio.ensure_future(_append(log, ends))
-        await asyncio.sleep(RUN_S)
-        os.kill(pids_of(file)[names[place]], signal.SIGKILL)
-        await log.reconfigure(Configuration.chain(servers=[name for name in names if name != names[place]]))
+        await asyncio.sleep(KNOWN_S if found_s else RUN_S)
+        dead = [names[place], *([await _leader(file)] if with_leader else [])]
+        for pid in [pid_of(file, name) for name in dead]:
+            os.kill(pid, signal.SIGKILL)
+        if found_s:
+            await asyncio.sleep(found_s)
+        else:
+            await log.reconfigure(Configuration.chain(servers=[name for name in names if name != names[place]]))
         await asyncio.sleep(RUN_S)
         appending.cancel()
         await asyncio.gather(appending, return_exceptions=True)
     return max(later - earlier for earlier, later in itertools.pairwise(ends))
+
+
+async def _leader(file: Path) -> str:
+    async with connect(file) as store:
+        members = (await store.status()).members
+    return next(said.leader for said in members if said.leader)
 
 
 async def _append(log: Log, ends: list[float]) -> None:

@@ -37,7 +37,12 @@ KEPT = 4000
 
 def pids_of(file: Path) -> dict[str, int]:
     """Of the cluster's servers."""
-    return {str(id): int((file.parent / "run" / f"{id}.pid").read_text()) for id in Settings.load(file).servers}
+    return {str(id): pid_of(file, id) for id in Settings.load(file).servers}
+
+
+def pid_of(file: Path, id: str) -> int:
+    """Of a server or a consensus member."""
+    return int((file.parent / "run" / f"{id}.pid").read_text())
 
 
 def measure_figures(table: Table, scale: str, results: Path) -> None:

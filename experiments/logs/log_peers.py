@@ -1,7 +1,7 @@
 """Other stores as logs beside the shared log: three servers each, one client process, entries of 256 B, everything on the same disk.
 
 etcd: a key for every entry. Redis: a stream, and WAIT for one replica; replicas acknowledge what they have in memory. NATS JetStream: a stream of
-three replicas, synced for every message. Kafka is not measured.
+three replicas, synced for every message. Kafka: a topic of three replicas, flushed for every message.
 """
 
 import tempfile
@@ -21,19 +21,22 @@ from experiments.bench.redis import Redis
 from experiments.bench.redis_client import StreamConnection, redis_clients
 from experiments.bench.stores import Clients, Coroutines, EtcdStore, RedisStore
 from experiments.cluster import local_cluster
-from experiments.logs import nats
+from experiments.logs import kafka, nats
+from experiments.logs.kafka import kafka_clients
 from experiments.logs.log_figures import opened, pids_of
 from experiments.logs.log_work import LogWork, OurLog, go_through, latency
 from experiments.logs.nats_client import nats_clients
 from experiments.measuring import Table, ratios
 
 OURS = "shared log"
-PEERS: dict[Durability, tuple[str, ...]] = {"fsync": (OURS, "etcd", "redis-stream", "nats"), "memory": (OURS, "redis-stream")}
+PEERS: dict[Durability, tuple[str, ...]] = {"fsync": (OURS, "etcd", "redis-stream", "nats", "kafka"), "memory": (OURS, "redis-stream")}
 IN_FLIGHT = (1, 100)
 SECONDS = {"quick": 1.0, "paper": 5.0}
 ROUNDS = {"quick": 3, "paper": 5}
 COUNT_MAX = 60_000
 ENTRY = bytes(256)
+_PROGRAMS = {"nats": nats, "kafka": kafka}
+_CLIENTS = {"nats": nats_clients, "kafka": kafka_clients}
 Server = tuple[object, dict[str, int]]
 
 
@@ -80,8 +83,8 @@ async def _measured(table: Table, stores: dict[str, Server], in_flight: int, sec
 
 
 def _missing(name: str, durability: Durability) -> str | None:
-    if name == "nats":
-        return nats.missing()
+    if name in _PROGRAMS:
+        return _PROGRAMS[name].missing()
     return None if name == OURS else (Etcd(n=3).missing() if name == "etcd" else _redis(durability).missing())
 
 
@@ -94,8 +97,8 @@ def _running(name: str, directory: Path, durability: Durability) -> Iterator[Ser
     if name == OURS:
         with local_cluster(3, "abd", consensus=1, durability=durability) as file:
             yield file, pids_of(file)
-    elif name == "nats":
-        with nats.running(directory) as server:
+    elif name in _PROGRAMS:
+        with _PROGRAMS[name].running(directory) as server:
             yield server
     else:
         with (Etcd(n=3) if name == "etcd" else _redis(durability)).running(directory) as peer:
@@ -114,6 +117,6 @@ async def _connected(name: str, store: object, work: LogWork, count: int) -> Asy
         elif isinstance(store, RedisStore):
             clients = await redis_clients(store, count, StreamConnection)
         else:
-            clients = await nats_clients(str(store))
+            clients = await _CLIENTS[name](str(store))
         closing.push_async_callback(clients.close)
         yield clients

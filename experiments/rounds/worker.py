@@ -56,6 +56,7 @@ class Work(Struct, frozen=True):
 async def the_beginning() -> None:
     """When the work of the round begins, which ROUND_BEGIN says in seconds since 1970; at once without it, or where the clocks of hosts differ."""
     wait_s = float(os.environ.get("ROUND_BEGIN") or 0) - time.time()
+    print(f"ready {wait_s:.1f} s before the work begins", file=sys.stderr)
     await asyncio.sleep(wait_s if 0 < wait_s < HEAD_START_MAX_S else 0)
 
 

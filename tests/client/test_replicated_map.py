@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -16,26 +15,24 @@ spec.loader.exec_module(example)
 
 async def test_a_map_is_the_same_everywhere(cluster):
     stores = [cluster.manager() for _ in range(3)]
-    async with AsyncExitStack() as stack:
 
-        async def opened(store):
-            log = await store.log("map", ares.Configuration.chain(["s0", "s1", "s2"]))
-            return await stack.enter_async_context(example.ReplicatedMap(store, log))
+    async def opened(store):
+        return example.ReplicatedMap(store, await store.log("map", ares.Configuration.chain(["s0", "s1", "s2"])))
 
-        one, two = await opened(stores[0]), await opened(stores[1])
-        await one.set("a", 1)
-        assert await two.get("a") == 1
-        await asyncio.gather(*(shared.update("count", lambda old: (old or 0) + 1) for shared in (one, two) * 10))
-        assert await one.get("count") == 20
-        await two.snapshot()
-        await one.set("b", 2)
-        late = await opened(stores[2])
-        assert await late.get("count") == 20
-        assert await late.get("b") == 2
-        assert late.content == {"a": 1, "b": 2, "count": 20}
-        log = await stores[2].log("map")
-        with pytest.raises(ares.Trimmed):
-            await log.read(0)
-        await log.close()
-        with pytest.raises(ares.AresError):
-            await asyncio.gather(late.get("a"), late._reach(1000))
+    one, two = await opened(stores[0]), await opened(stores[1])
+    await one.set("a", 1)
+    assert await two.get("a") == 1
+    await asyncio.gather(*(shared.update("count", lambda old: (old or 0) + 1) for shared in (one, two) * 10))
+    assert await one.get("count") == 20
+    await two.snapshot()
+    await one.set("b", 2)
+    late = await opened(stores[2])
+    assert await late.get("count") == 20
+    assert await late.get("b") == 2
+    assert late.content == {"a": 1, "b": 2, "count": 20}
+    log = await stores[2].log("map")
+    with pytest.raises(ares.Trimmed):
+        await log.read(0)
+    await log.close()
+    with pytest.raises(ares.AresError):
+        await late.get("a")

@@ -1,0 +1,106 @@
+"""Kafka: three servers that are brokers and controllers (KRaft), a topic of one partition and three replicas, each message flushed to disk by each
+replica before it is acknowledged (acks=all).
+
+Debian has no package of it. Its jars come from Maven Central, once, into a cache: `missing` says how. The client is aiokafka.
+"""
+
+import contextlib
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.bench.processes import NotStarted, await_that, free_ports, programs
+from experiments.bench.stores import Coroutines
+
+N = 3
+TOPIC = "measured"
+START_S = 90.0
+CLUSTER = "AAAAAAAAQACAAAAAAAAAAA"
+"""An identity as Kafka writes them: 16 bytes in base64."""
+
+_JAVA = ["-Xmx512m", "-XX:+UseG1GC", "-Djava.net.preferIPv4Stack=true"]
+_POM = Path(__file__).with_name("kafka-pom.xml")
+
+
+def jars() -> Path:
+    """Where the jars are to be."""
+    return Path.home() / ".cache" / "ares" / "kafka-4.1.0"
+
+
+def missing() -> str | None:
+    """What is not there, and how to get it."""
+    if not any(jars().glob("kafka_2.13-*.jar")):
+        return f"Kafka is not here: mvn -q -f {_POM} dependency:copy-dependencies -DoutputDirectory={jars()}"
+    if shutil.which("java") is None:
+        return "Kafka needs Java: sudo apt-get install default-jre-headless"
+    return None if importlib.util.find_spec("aiokafka") else "Kafka needs its Python client: pip install aiokafka"
+
+
+@contextlib.contextmanager
+def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """The addresses of the servers, with commas, and their pids."""
+    ports = free_ports(2 * N)
+    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports[N:]))
+    java = ["java", *_JAVA, "-cp", f"{jars()}/*"]
+    commands: dict[str, list[str]] = {}
+    for number, (port, voter) in enumerate(zip(ports[:N], ports[N:], strict=True)):
+        file = directory / f"k{number}.properties"
+        told = {
+            "process.roles": "broker,controller",
+            "node.id": number,
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{voter}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": directory / f"k{number}",
+            "log.flush.interval.messages": 1,
+            "min.insync.replicas": 2,
+            "offsets.topic.replication.factor": N,
+        }
+        file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+        made = subprocess.run(
+            [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(file)], capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            raise NotStarted(f"Kafka could not format {directory}: {(made.stderr or made.stdout)[-500:]}")
+        commands[f"k{number}"] = [*java, "kafka.Kafka", str(file)]
+    with programs(directory, commands) as servers:
+        log = directory / "k0.log"
+        await_that(lambda: log.exists() and b"Kafka Server started" in log.read_bytes(), "that Kafka serves", START_S, log)
+        yield ",".join(f"127.0.0.1:{port}" for port in ports[:N]), servers
+
+
+class KafkaLog:
+    """A topic as a log: one producer."""
+
+    def __init__(self, producer: "AIOKafkaProducer") -> None:  # type: ignore[name-defined]  # noqa: F821
+        self._producer = producer
+
+    async def read(self, key: str) -> bytes | None:
+        """Nobody reads here."""
+        raise RuntimeError(f"{key} is not read")
+
+    async def write(self, _key: str, value: bytes) -> object:
+        """Append to the topic; its number there."""
+        return (await self._producer.send_and_wait(TOPIC, value, partition=0)).offset
+
+
+async def kafka_clients(addresses: str) -> Coroutines:
+    """Clients of one producer, when the topic is there."""
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+    from aiokafka.errors import KafkaError, TopicAlreadyExistsError
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=addresses)
+    await admin.start()
+    try:
+        with contextlib.suppress(TopicAlreadyExistsError):
+            await admin.create_topics([NewTopic(TOPIC, 1, N)])
+    finally:
+        await admin.close()
+    producer = AIOKafkaProducer(bootstrap_servers=addresses, acks="all")
+    await producer.start()
+    return Coroutines(KafkaLog(producer), (KafkaError,), producer.stop)
