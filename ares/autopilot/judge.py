@@ -24,8 +24,8 @@ from ares.model.configuration import Configuration, Server
 from ares.model.errors import Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, ConfigurationId, ServerId
 from ares.operation.effects import Operation
+from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, advance, install
-from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
@@ -247,16 +247,16 @@ def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
     return view.sequence.active, ""
 
 
-def mend(view: View, judged: Callable[[list[Configuration]], Verdict], throttle: Throttle) -> Operation[tuple[Verdict, Reconfigured | None]]:
+def mend(view: View, judged: Callable[[list[Configuration]], Verdict], manner: Manner) -> Operation[tuple[Verdict, Reconfigured | None]]:
     """Look, judge and act. What is wished follows the configurations that were judged, or does not come about: a change that somebody else made
     meanwhile is never undone."""
     yield from read_config(view)
     verdict = judged(view.sequence.active)
     match verdict:
         case Replace(wished):
-            result = yield from advance(view, wished, throttle)
+            result = yield from advance(view, wished, manner)
             return verdict, result
         case Finish(target):
-            result = yield from install(view, target, target, throttle)
+            result = yield from install(view, target, target, manner)
             return verdict, result
     return verdict, None

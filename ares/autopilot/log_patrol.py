@@ -31,6 +31,9 @@ LOOKS = 4
 
 INSPECT_S = 1.0
 INSPECTED_A_SECOND = 100
+IDLE_TIMES = 5
+"""Members that do not lead ask nodes of chains how they are so many times as seldom."""
+
 LIST_S = 10.0
 """How often the names of logs are looked up."""
 
@@ -71,11 +74,16 @@ class _Watched(Struct):
 
 
 class LogPatrol:
-    """``manager`` stays open; ``book``: the servers of the cluster file. :meth:`run` works while the member leads."""
+    """``manager`` stays open; ``book``: the servers of the cluster file. It watches in every member, so that the next one to lead knows at once which
+    servers are gone; and it acts while ``leads()`` is true.
+    """
 
-    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], settings: AutopilotSettings, counted: Autopiloted) -> None:
+    def __init__(
+        self, manager: Manager, book: Mapping[ServerId, Server], leads: Callable[[], bool], settings: AutopilotSettings, counted: Autopiloted
+    ) -> None:
         self._manager = manager
         self._book = book
+        self._leads = leads
         self._settings = settings
         self._counted = counted
         self._loop = asyncio.get_running_loop()
@@ -108,16 +116,20 @@ class LogPatrol:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
     async def run(self) -> None:
-        """Look, and act, until cancelled."""
+        """Look, and act while this member leads, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inspect_for_ever())
                 while True:
                     begun = self._loop.time()
                     await self._look()
+                    leads = self._leads()
                     for name, each in self._logs.items():
-                        self._see_to(name, each)
-                    self._counted.troubled_logs = sum(bool(each.trouble) for each in self._logs.values())
+                        if leads:
+                            self._see_to(name, each)
+                        elif each.task is not None:  # what it leaves pending the next one finishes
+                            each.task.cancel()
+                    self._counted.troubled_logs = sum(bool(each.trouble) for each in self._logs.values()) if leads else 0
                     await asyncio.sleep(max(begun + self._pace_s - self._loop.time(), 0.01))
         finally:
             self._counted.troubled_logs = 0
@@ -150,7 +162,8 @@ class LogPatrol:
                 listed_at = begun
                 await self._list()
             await asyncio.gather(*[self._inspect(each) for each in self._logs.values()])
-            await asyncio.sleep(max(begun + max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) - self._loop.time(), 0.05))
+            every_s = max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) * (1 if self._leads() else IDLE_TIMES)
+            await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
 
     async def _list(self) -> None:
         """Find the logs that are new."""

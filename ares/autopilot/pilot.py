@@ -25,7 +25,7 @@ from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
-from ares.reconfig.mover import Progress
+from ares.reconfig.mover import Manner, Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.reconfig.throttle import Throttle
 
@@ -145,7 +145,7 @@ class _Patrol:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
-        self._throttle = Throttle(settings.bytes_per_s)
+        self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
         self._bulletin = Bulletin(counted)
         self._domains: dict[DomainName, list[Configuration]] = {manager.name: [manager.configuration]}
         self._loads: Counter[ServerId] = Counter()
@@ -268,7 +268,7 @@ class _Patrol:
 
         try:
             store = await self._manager.domain(domain)
-            verdict, result = await store.run(lambda view: mend(view, judged, self._throttle), "repair", progress=self._bulletin.show)
+            verdict, result = await store.run(lambda view: mend(view, judged, self._manner), "repair", progress=self._bulletin.show)
         except ObjectsStuck as error:
             before = self._stuck.get(domain)
             wait_s = ROUND_S if before is None else min(2 * before.wait_s, STUCK_S_MAX)
@@ -288,12 +288,6 @@ class _Patrol:
             self._bulletin.trouble(verdict.why, domain)
 
 
-async def _together(*patrols: _Patrol | LogPatrol) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        for patrol in patrols:
-            tasks.create_task(patrol.run())
-
-
 class Autopilot:
     """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file."""
 
@@ -302,31 +296,42 @@ class Autopilot:
         self._book = book
         self._leads = leads
         self._settings = settings
-        self._patrols: tuple[_Patrol, LogPatrol] | None = None
+        self._patrol: _Patrol | None = None
         self.counted = Autopiloted()
+        self._of_logs = LogPatrol(manager, book, leads, settings, self.counted)
 
     def sentence(self) -> str:
         """What it does, or did last."""
-        if self._patrols is None:
+        if self._patrol is None:
             return "ready, for when this member leads"
-        return "; ".join(filter(None, [patrol.sentence() for patrol in self._patrols]))
+        return "; ".join(filter(None, [self._patrol.sentence(), self._of_logs.sentence()]))
 
     async def run(self) -> None:
         """Work whenever this member leads, until cancelled."""
+        watching = asyncio.create_task(self._watch_logs())
         try:
             while True:
                 if self._leads():
                     await self._lead()
                 await asyncio.sleep(min(self._settings.every_s, LEADS_S))
         finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             await self._manager.close()
+
+    async def _watch_logs(self) -> None:
+        while True:
+            try:
+                await self._of_logs.run()
+            except Exception:  # a mistake of ours must not leave the logs without a watch
+                log.exception("the autopilot of logs failed, and begins again")
+                await asyncio.sleep(LEADS_S)
 
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
         log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
-        common = self._manager, self._book, self._settings, self.counted
-        self._patrols = _Patrol(*common), LogPatrol(*common)
-        task = asyncio.create_task(_together(*self._patrols))
+        self._patrol = _Patrol(self._manager, self._book, self._settings, self.counted)
+        task = asyncio.create_task(self._patrol.run())
         try:
             while self._leads() and not task.done():
                 await asyncio.wait([task], timeout=min(self._settings.every_s, LEADS_S))
@@ -335,7 +340,7 @@ class Autopilot:
         except Exception:  # a mistake of ours must not leave the cluster without a watch
             log.exception("the autopilot failed, and begins again")
         finally:
-            self._patrols = None
+            self._patrol = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self.counted.absent = self.counted.troubled = self.counted.seen = self.counted.total = 0

@@ -1,6 +1,6 @@
 """Commands about domains and their configurations: domain create, domain ls, reconfig; and the options that name a configuration."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -100,6 +100,9 @@ def reconfig(
         bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")
     ] = False,
     skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
+    transfer: Annotated[
+        Literal["client", "servers"], typer.Option("--transfer", help="How large values travel: through this command, or from server to server.")
+    ] = "client",
 ) -> None:
     """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
 
@@ -122,7 +125,11 @@ def reconfig(
         )
         for store in stores:
             try:
-                outcomes.append(await _move(common, store, await manager.identified(wished), dry_run, anyway, skip_undecodable))
+                outcomes.append(
+                    await _move(
+                        common, store, await manager.identified(wished), dry_run, anyway, skip_undecodable=skip_undecodable, transfer=transfer
+                    )
+                )
             except ObjectsStuck as error:
                 stuck.append(error)
         if stuck:
@@ -170,7 +177,8 @@ def named_servers(servers: str | None) -> list[str]:
     return names
 
 
-async def _move(common: Common, store: "ObjectStore | Log", wished: Configuration, dry_run: bool, anyway: bool, skip: bool) -> dict[str, Any]:
+async def _move(common: Common, store: "ObjectStore | Log", wished: Configuration, dry_run: bool, anyway: bool, **how: Any) -> dict[str, Any]:
+    """``how``: of objects, see `ObjectStore.reconfigure`."""
     from ares.client.shared_log import Log
     from ares.reconfig.reconfigure import Reconfigured
 
@@ -200,7 +208,7 @@ async def _move(common: Common, store: "ObjectStore | Log", wished: Configuratio
         if isinstance(store, Log):
             result = await store.reconfigure(wished, progress=told)
         else:
-            result = await store.reconfigure(wished, progress=told, skip_undecodable=skip)
+            result = await store.reconfigure(wished, progress=told, **how)
     say(_told(result))
     return outcome | _result(result)
 

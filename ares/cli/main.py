@@ -156,31 +156,36 @@ class Ending:
 
 def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     """Run one command line; returns the exit status."""
-    as_json = "--json" in arguments
-    interrupted = ending or Ending()
+    as_json, interrupted = "--json" in arguments, ending or Ending()
     try:
         with naming("standard output") if "--help" in (arguments or ["--help"]) else contextlib.nullcontext():
             status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
-    except typer.TyperException as error:  # what typer itself refuses: an unknown command or option, a missing argument
-        from ares.security.keys import without_keys  # a key may have been typed in place of something else
-
-        return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
-    except (typer.Abort, KeyboardInterrupt):
-        status = INTERRUPTED
-    except Interrupted as error:
-        return _fail(str(error), "Interrupted", interrupted.status, as_json)
-    except AresError as error:
-        uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
-        return _fail(
-            str(error), getattr(error, "kind", type(error).__name__), MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain
-        )
-    except OSError as error:  # the machine's doing: a full disk, a directory that may not be written
-        return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
-    except Exception as error:  # the top of the program
-        return _fail(_mistake(error), "Mistake", FAILED, as_json)
+    except (Exception, KeyboardInterrupt) as error:
+        return told(error, as_json, interrupted)
     if status == INTERRUPTED:
         return _fail(CUT_SHORT, "Interrupted", interrupted.status, as_json)
     return status if isinstance(status, int) else 0
+
+
+def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) -> int:
+    """Tell the user what ended a command; returns the exit status."""
+    match error:
+        case typer.TyperException():  # what typer itself refuses: an unknown command or option, a missing argument
+            from ares.security.keys import without_keys  # a key may have been typed in place of something else
+
+            return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
+        case typer.Abort() | KeyboardInterrupt():
+            return _fail(CUT_SHORT, "Interrupted", ending.status, as_json)
+        case Interrupted():
+            return _fail(str(error), "Interrupted", ending.status, as_json)
+        case AresError():
+            uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
+            kind = getattr(error, "kind", type(error).__name__)
+            return _fail(str(error), kind, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
+        case OSError():  # the machine's doing: a full disk, a directory that may not be written
+            return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
+        case _:
+            return _fail(_mistake(error), "Mistake", FAILED, as_json)
 
 
 def _unusable(error: OSError) -> str:
@@ -201,7 +206,7 @@ def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -
     return status
 
 
-def _mistake(error: Exception) -> str:
+def _mistake(error: BaseException) -> str:
     """What is said of an error that nobody foresaw; a process that writes a log has all of it there."""
     if logging.getLogger().handlers:
         logging.getLogger(__name__).critical("a mistake in ares ends this process", exc_info=error)

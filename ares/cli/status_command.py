@@ -6,6 +6,7 @@ answers says that it holds. A member counts only under the identity that the con
 
 import asyncio
 import contextlib
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -351,7 +352,7 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=shutil.get_terminal_size().columns)  # which knows that COLUMNS=0 says nothing
     servers = Table("id", "address", "", "identity", "memory", "objects", "stored", "uptime", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     servers.columns[1].no_wrap = True
     for column in servers.columns[4:]:

@@ -26,7 +26,7 @@ from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
 from ares.objects.survey import describe_servers
 from ares.operation.effects import Announce, Operation
-from ares.reconfig.mover import Progress
+from ares.reconfig.mover import Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
 from ares.tracing.tracer import Tracer
@@ -208,15 +208,19 @@ class Manager(ObjectStore):
         timeout_s: float | None = None,
         bytes_per_s: float | None = None,
         skip_undecodable: bool = False,
+        transfer: Transfer = "client",
     ) -> Reconfigured:
         """:meth:`ObjectStore.reconfigure`, of any domain, or :meth:`ares.Log.reconfigure`."""
         found = self if domain == DEFAULT_DOMAIN else await self.domain_or_log(domain, timeout_s=timeout_s)
         if isinstance(found, Log):
-            if bytes_per_s is not None or skip_undecodable:
-                raise BadInput(f"{domain!r} is a log: bytes_per_s and skip_undecodable are for domains that hold objects; nothing was changed")
+            if bytes_per_s is not None or skip_undecodable or transfer != "client":
+                what = "bytes_per_s, skip_undecodable and transfer"
+                raise BadInput(f"{domain!r} is a log: {what} are for domains that hold objects; nothing was changed")
             return await found.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
         move = super().reconfigure if found is self else found.reconfigure
-        return await move(configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable)
+        return await move(
+            configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable, transfer=transfer
+        )
 
     async def status(self) -> ClusterStatus:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""

@@ -1,7 +1,7 @@
 """What every domain has, and the objects of one, as users hold them. What users hand in is checked before anything is sent, and refused by name."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
 from ares.operation.jobs import About, Key
-from ares.reconfig.mover import Progress
+from ares.reconfig.mover import Manner, Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
@@ -187,20 +187,23 @@ class ObjectStore(Domain):
         timeout_s: float | None = None,
         bytes_per_s: float | None = None,
         skip_undecodable: bool = False,
+        transfer: Transfer = "client",
     ) -> Reconfigured:
         """Move the domain to ``configuration``. Reads and writes go on meanwhile; any client may call this at any time.
 
         ``bytes_per_s``: how fast data moves (default: as fast as it can). If somebody else's proposal was decided first, that one is completed and
         the result says ``ours=False``. ``skip_undecodable``: objects that provably cannot be decoded, or whose tag servers do not take, are left
-        behind, and reading them fails until they are written or deleted; the result names them. Raises :class:`ares.ObjectsStuck` if some
-        cannot be moved, when all others were; :class:`ares.ConfigurationRefused` if a server that it names does not answer; and
-        :class:`ares.ConsensusUnavailable`.
+        behind, and reading them fails until they are written or deleted; the result names them. ``transfer``: "servers" lets large values (elements
+        of more than 8 KiB) travel from server to server, and not through this client. Raises :class:`ares.ObjectsStuck` if some cannot be moved,
+        when all others were; :class:`ares.ConfigurationRefused` if a server that it names does not answer; and :class:`ares.ConsensusUnavailable`.
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
             why = "a chain is for a log, which `store.log(NAME, create=...)` makes. Nothing was changed"
             raise ConfigurationRefused(f"domain {self.name!r} holds objects, and its configurations are abd or ec: {why}")
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
-        move = reconfigure(self._view, await self._identify(configuration), throttle, skip_undecodable)
+        if transfer not in get_args(Transfer):
+            raise BadInput(f"transfer is one of {', '.join(get_args(Transfer))}, not {transfer!r}; nothing was changed")
+        move = reconfigure(self._view, await self._identify(configuration), Manner(throttle, skip_undecodable, transfer))
         return await self._run(move, f"reconfiguration of {self.name!r}", progress, timeout_s)
 
     async def run(

@@ -101,13 +101,15 @@ class AutopilotSettings(Table, frozen=True):
     """Where the table is, servers that are gone are replaced by others (docs/autopilot.md).
 
     ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
-    ``log_after_s``: how long a server of a log's chain must have been silent; it is asked four times in that.
+    ``log_after_s``: how long a server of a log's chain must have been silent; it is asked four times in that. ``transfer``: how large values travel,
+    through the autopilot or from server to server.
     """
 
     after_s: float = 60.0
     every_s: float = 5.0
     bytes_per_s: int = 32 * MIB
     log_after_s: float = 1.5
+    transfer: Literal["client", "servers"] = "client"
 
     def checks(self) -> Checks:
         every_s, after_s, log_after_s = self.every_s, self.after_s, self.log_after_s

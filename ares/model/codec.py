@@ -11,7 +11,7 @@ import msgspec
 
 from ares.model.errors import BadMessage
 from ares.model.log_messages import ChainReply, ChainRequest
-from ares.model.messages import AnyMessage, ConsensusReply, ConsensusRequest, DataReply, Element, PutData, Reply, Request, Upkeep
+from ares.model.messages import AnyMessage, Bring, ConsensusReply, ConsensusRequest, DataReply, Element, PutData, Reply, Request, Upkeep
 
 VERSION = 1
 DETACHED_BYTES_MIN = 8 * 1024
@@ -30,7 +30,9 @@ _PREFIX = bytes([VERSION])
 _encoder = msgspec.msgpack.Encoder()
 _WHY_CHARACTERS_MAX = 1000
 _bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
-_of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Request | ChainRequest | Upkeep | ConsensusRequest], _bound])
+_of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
+)
 _of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Reply | ChainReply | ConsensusReply], _bound])
 _of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[AnyMessage], _bound])
 

@@ -181,6 +181,18 @@ class SetLogLevel(Message, frozen=True, tag=11):
     level: Annotated[str, Meta(max_length=32)]
 
 
+class Bring(Message, frozen=True, tag=12):
+    """Get your element of this version from servers of ``source``, and store it as if it came with a PutData of mine: a move whose data travels from
+    server to server. ``length``: of the whole value, in bytes.
+    """
+
+    configuration: ConfigurationId
+    object: ObjectName
+    tag: Tag
+    length: int
+    source: Configuration
+
+
 # -- to a consensus member, and from it --------------------------------------------------------------------------------
 
 
@@ -294,6 +306,7 @@ class Reason(enum.IntEnum):
     STORAGE = 8  # its disk is full: nothing can be changed there, reads go on
     NOT_AUTHORIZED = 9  # the client's key may not ask this, or is not known (any more)
     NOT_CERTIFIED = 10  # nothing proves that the consensus service decided this configuration
+    NOT_BROUGHT = 11  # the version cannot be had from other servers
 
 
 DETAIL_CHARACTERS_MAX = 300
@@ -419,8 +432,8 @@ Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | 
 Upkeep = Scrub | SetLogLevel
 """Requests to a process, about itself."""
 
-Question = Keyed | Describe
-"""Requests to the protocol's state machine that are always answered."""
+Question = Keyed | Describe | Bring
+"""Requests of operations on objects; each is answered, unless the server ends."""
 
 Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
 """Requests that carry, or may carry, a successor (rule R1)."""
@@ -428,11 +441,12 @@ Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
 Timed = TagReply | DataReply | Ack | ObjectsReply
 """Replies that say how long a traced request took."""
 
-Request = Question | Introduce
+Request = Keyed | Describe | Introduce
+"""Requests to the state machine of objects, ares/replica/replica.py."""
 Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
-AnyMessage = Request | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
+AnyMessage = Request | Bring | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
 
 
 # -- the table of requests ----------------------------------------------------------------------------------------------
@@ -481,6 +495,7 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
     ListObjects: RequestKind(ObjectsReply, Role.READ, Shown.LISTING),
     Introduce: RequestKind(None, Role.READ, Shown.POINTER, changes=True),
     Describe: RequestKind(Description, Role.READ, Shown.EVERYTHING),
+    Bring: RequestKind(Ack, Role.RECONFIGURE, Shown.OBJECT, changes=True),
     Append: RequestKind(Appended, Role.WRITE, changes=True, quick=True),
     ReadLog: RequestKind(LogEntries, Role.READ),
     Look: RequestKind(LookDone, Role.READ, quick=True),

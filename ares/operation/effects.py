@@ -24,7 +24,8 @@ class Gather(Struct, frozen=True):
     With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
     seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
     ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are slow or do not settle it. ``reply``: the type of the
-    answers, if the requests are not in the table of ares/model/messages.py.
+    answers, if the requests are not in the table of ares/model/messages.py. ``resend_s``: when a server is asked again that is silent, at first;
+    None: as soon as is usual.
     """
 
     configuration: Configuration
@@ -38,6 +39,7 @@ class Gather(Struct, frozen=True):
     arguments: tuple[Any, ...] = ()
     order: Order | None = None
     reply: type | None = None
+    resend_s: float | None = None
 
 
 class Pause(Struct, frozen=True):

@@ -166,7 +166,7 @@ def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
     requests = gather.requests(call, *gather.arguments)
     first = requests[0] if isinstance(requests, list) else requests
     asked = gather.configuration.server_ids if gather.to is None else gather.to
-    resend_after_s = RESEND_S
+    resend_after_s = RESEND_S if gather.resend_s is None else gather.resend_s
     if type(first) is PutData:
         resend_after_s += first.element.size * len(asked) / SEND_BYTES_PER_S_EXPECTED
     return Round(

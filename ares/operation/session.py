@@ -148,10 +148,12 @@ class Session:
             self._step(queue[0], None)
 
     def wake(self, now: float) -> None:
-        """Go on with what has paused long enough."""
+        """Go on with what has paused long enough. What pauses again meanwhile, however shortly, waits for the next call: others have their turn."""
         self._now = now
+        due: list[Task] = []
         while self._pauses and self._pauses[0][0] <= now:
-            _, _, task = heapq.heappop(self._pauses)
+            due.append(heapq.heappop(self._pauses)[2])
+        for task in due:
             if not task.ended:
                 self._step(task, None)
 

@@ -28,17 +28,19 @@ and what is above is refused from everybody. A version that a quorum of the targ
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Literal
 
 from msgspec import Struct
 
 from ares.dap.primitives import DataAccess, Found
 from ares.dap.reading import BRIEF, THOROUGH, Effort
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import ElementRefused, Superseded, Undecodable
+from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodable
 from ares.model.identity import ClientId, ObjectName
+from ares.model.messages import Bring
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import LOST, WITHHELD
-from ares.operation.effects import Now, Operation, Pause, Report, Together
+from ares.operation.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import Throttle, Window
 from ares.reconfig.traversal import detour
@@ -65,22 +67,45 @@ class Progress(Struct, frozen=True):
     bytes: int = 0
 
 
+Transfer = Literal["client", "servers"]
+"""How large values travel: through the mover, or from server to server."""
+
+BRING_S, BRING_BYTES_PER_S = 3.0, 10e6
+"""How long servers may take to bring a value, whatever its size, and for its bytes, until the mover carries it itself."""
+
+NOT_BROUGHT_MAX = 8
+"""After so many values in a row that servers could not bring, the mover carries all others: they do not reach each other, perhaps."""
+
+
+class Manner(Struct, frozen=True):
+    """How objects are moved. ``throttle``: no faster than that. ``skip_undecodable``: leave behind what provably cannot be moved."""
+
+    throttle: Throttle | None = None
+    skip_undecodable: bool = False
+    transfer: Transfer = "client"
+
+
+USUAL = Manner()
+
+
 class Mover:
-    """Into ``target``. ``throttle``: no faster than that. ``skip_undecodable``: leave behind what provably cannot be moved.
+    """Into ``target``, in this ``manner``.
 
     ``stuck``: the objects that were not moved, and why. ``left``: those that were left behind.
     """
 
-    def __init__(self, view: View, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> None:
+    def __init__(self, view: View, target: Configuration, manner: Manner = USUAL) -> None:
         self._view = view
         self._target = target
-        self._throttle = throttle
+        self._throttle = manner.throttle
+        self._not_brought = 0 if manner.transfer == "servers" else NOT_BROUGHT_MAX
+        self._on_the_way = 0
         self._window = Window(view.switches.batch)
         self._sources: list[tuple[Configuration, Successor]] = []
         self._seen: set[ObjectName] = set()
         self._aside: dict[ObjectName, None] = {}
         self._refused: dict[ObjectName, Tag] = {}
-        self._skip_undecodable = skip_undecodable
+        self._skip_undecodable = manner.skip_undecodable
         self._overtaken = False
         self._complete_from = 0
         self.stuck: dict[ObjectName, str] = {}
@@ -196,6 +221,10 @@ class Mover:
         else:
             if found.value is WITHHELD:
                 yield from self._wait_for_turn(found.length)
+                if self._not_brought < NOT_BROUGHT_MAX and (yield from self._brought(object, found)):
+                    self.moved += 1
+                    self.bytes += found.length
+                    return True
                 found = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry, effort=effort))
             elif self._throttle is not None:
                 self._throttle.count((yield Now()), found.length)
@@ -208,6 +237,23 @@ class Mover:
                 raise
             self.moved += 1
             self.bytes += max(found.length, 0)
+        return True
+
+    def _brought(self, object: ObjectName, found: Found) -> Operation[bool]:
+        """Whether a quorum of the target got this version from the source where it was found. It is the version that the look settled, by its tag, so
+        no server decides anything; and what servers cannot get, the mover carries. (ARES, the optimisation of state transfer.)
+        """
+        source = next(source for source, _ in self._sources if source.id == found.configuration)
+        self._on_the_way += found.length  # what is before it in the queues of servers takes its time, too
+        arguments, patience_s = (self._target.id, object, found.tag, found.length, source), BRING_S + self._on_the_way / BRING_BYTES_PER_S
+        try:
+            yield Gather(self._target, Bring, "bring", give_up_s=patience_s, arguments=arguments)
+        except Unavailable:
+            self._not_brought += 1
+            return False
+        finally:
+            self._on_the_way -= found.length
+        self._not_brought = 0
         return True
 
     def _is_there(self, object: ObjectName, tag: Tag) -> Operation[bool]:

@@ -20,8 +20,7 @@ from ares.model.errors import ConfigurationRefused, NotAuthorized, ObjectsStuck,
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided
 from ares.operation.effects import Agree, Announce, Gather, Operation, Report
-from ares.reconfig.mover import Mover, Progress
-from ares.reconfig.throttle import Throttle
+from ares.reconfig.mover import USUAL, Manner, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
 
@@ -47,33 +46,31 @@ class Reconfigured(Struct, frozen=True):
     left: tuple[ObjectName, ...] = ()
 
 
-def reconfigure(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
+def reconfigure(view: View, wished: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
 
-    ``throttle``: how fast data moves. If ``wished`` is what somebody left pending at the end of the sequence, that is finished: a client that tries
-    again and again while servers have no room must not make the sequence longer each time. ``skip_undecodable``: leave behind what provably cannot be
-    moved (ares/reconfig/mover.py). Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor left behind.
+    If ``wished`` is what somebody left pending at the end of the sequence, that is finished: a client that tries again and again while servers have
+    no room must not make the sequence longer each time. Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor
+    left behind.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
     last = view.sequence.last_known
     if last.same_content(wished) and last != view.sequence.last_finalized:
-        return (yield from install(view, wished, last, throttle, skip_undecodable))
-    return (yield from advance(view, wished, throttle, skip_undecodable))
+        return (yield from install(view, wished, last, manner))
+    return (yield from advance(view, wished, manner))
 
 
-def advance(view: View, wished: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False) -> Operation[Reconfigured]:
+def advance(view: View, wished: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
     """``reconfigure`` from the sequence as it is known. If ``wished`` was made from the last entry, it follows that one or does not come about."""
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
-    return (yield from install(view, wished, decided.configuration, throttle, skip_undecodable))
+    return (yield from install(view, wished, decided.configuration, manner))
 
 
-def install(
-    view: View, wished: Configuration, target: Configuration, throttle: Throttle | None = None, skip_undecodable: bool = False
-) -> Operation[Reconfigured]:
+def install(view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
     """What remains once ``target`` is decided, whichever client began with it (Alg. 5:8-12)."""
-    mover = Mover(view, target, throttle, skip_undecodable)
+    mover = Mover(view, target, manner)
     uncollected: list[Configuration] = []
     try:
         yield from announce_successor(view, target)

@@ -20,6 +20,7 @@ from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     REQUESTS,
     AnyMessage,
+    Bring,
     Carrier,
     GetData,
     GetTag,
@@ -124,6 +125,8 @@ class Admission:
         told: list[Configuration] = []
         if isinstance(message, Introduce | TellFinalized):
             told = [message.configuration, *(message.earlier if isinstance(message, Introduce) else ())]
+        elif isinstance(message, Bring):
+            told = [message.source]
         elif isinstance(message, Carrier) and message.successor is not None:
             told = [message.successor.configuration]
         decided = not told or (not forged and all(map(self._decided, told)))

@@ -30,6 +30,7 @@ from ares.model.messages import (
     DELETED,
     Ack,
     AnyMessage,
+    Bring,
     Describe,
     Description,
     Done,
@@ -68,6 +69,7 @@ Respond = Callable[[Sender, Sequence[AnyMessage]], None]
 log = logging.getLogger(__name__)
 
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
+_ASKS_NOBODY = "this server asks no others"
 _ALL_IN_MEMORY = "this server keeps everything in memory: there is nothing on a disk to verify"
 
 _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
@@ -84,7 +86,8 @@ class Host:
     ``respond``: the listener's reply, for what has to wait. ``fail`` is called once, when the disk fails. ``admission``: what each client may ask;
     None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
     disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
-    that was traced, when its reply leaves. ``logs``: the logs of the server; None: it takes none.
+    that was traced, when its reply leaves. ``bring``: answers requests to get a version from other servers, at once or later; ``committed``
+    is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -108,6 +111,8 @@ class Host:
         self._logs = logs
         self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY)
+        self.bring: Callable[[Sender, Bring], Reply | None] = lambda sender, request: Refused(request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY)
+        self.committed: Callable[[], None] = lambda: None
         self._journal = journal or NoJournal()
         self._respond = respond
         self._fail = fail
@@ -191,6 +196,8 @@ class Host:
             return True
         elif type(message) in _REQUESTS:
             reply = self._answer(message)  # type: ignore[arg-type]
+        elif type(message) is Bring:
+            reply = self.bring(sender, message)
         else:
             replies.append(self._upkeep(message))
             return True
@@ -245,6 +252,11 @@ class Host:
         else:
             return False
         return True
+
+    def put_for(self, sender: Sender, put: PutData) -> None:
+        """What was brought here for ``sender``, as if that had sent it."""
+        if replies := self.handle(sender, [put]):
+            self._respond(sender, replies)
 
     def _upkeep(self, message: AnyMessage) -> Reply:
         """The reply to what is no request of the replica's: upkeep, or a message that is for somebody else."""
@@ -360,6 +372,12 @@ class Host:
     def _after_replies(self) -> None:
         self._busy = False
         self._turn()
+        self.committed()
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Of what is not durable yet."""
+        return self._gathering.bytes + (self._syncing.bytes if self._syncing is not None else 0)
 
     def _stop(self, error: OSError) -> None:
         """Nothing that waits is ever answered: it may or may not be durable, and what is read from now on may not be what is on the disk."""

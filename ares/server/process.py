@@ -13,12 +13,12 @@ import logging
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from msgspec import Struct
 
 from ares.cluster.cluster_file import is_free
@@ -33,14 +33,15 @@ from ares.machine.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
 from ares.machine.metrics import Traffic
 from ares.machine.trusted_files import let_nobody_else_write
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, DirectoryLost
+from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.model.identity import ClientId, ObjectName, ServerId
-from ares.model.messages import Element
+from ares.model.messages import DETAIL_CHARACTERS_MAX, Bring, Element
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
 from ares.security.certificates import Signer, Verifier
 from ares.security.clients_file import AuthorisedClients, Lock
 from ares.security.roles import Admission, Client, Role
+from ares.server.bringing import AT_ONCE_BYTES, Bringing
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
 from ares.tracing.export import tracer_of
 from ares.tracing.variables import tracing_of
@@ -108,21 +109,54 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
 # -- clients inside processes -------------------------------------------------------------------------------------------
 
 
-class Rebuilding:
-    """How ``server`` gets at the elements that others hold, to repair its own: as a client, connected only once there is something to repair.
+class Asking:
+    """How ``server`` gets at the elements that others hold, to repair its own or to take over theirs: as a client, connected only once it has to ask.
 
-    ``await`` it like a function, :data:`ares.server.scrub.Pull`. Close it at the end.
+    Close it at the end.
     """
 
     def __init__(self, settings: Settings, server: ServerSettings) -> None:
         self._settings = settings
         self._server = server
         self._runner: Runner | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def __call__(self, configuration: Configuration, object: ObjectName, tag: Tag, length: int) -> Element | None:
+    async def rebuilt(self, configuration: Configuration, object: ObjectName, tag: Tag, length: int) -> Element | None:
+        """See :data:`ares.server.scrub.Pull`."""
+        from ares.objects.repair import rebuild_element
+
+        runner = self._connected()
+        rebuilt = rebuild_element(configuration, object, tag, length, self._server.id, runner.session.readiness.suspects)
+        return await runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
+
+    def fetch(self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+        """See :data:`ares.server.bringing.Fetch`. Where no certificate proves who told of it, only servers of the cluster file are asked."""
+        strangers = [server for server in request.source.server_ids if server not in self._settings.servers]
+        if strangers and self._settings.security is None:
+            done(None, f"its cluster file knows nothing of {', '.join(strangers)[:DETAIL_CHARACTERS_MAX]}")
+            return
+        task = asyncio.get_running_loop().create_task(self._fetch(request, target, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fetch(self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+        from ares.objects.repair import bring_element
+
+        element, why = None, "too few of those servers have it (any more)"
+        try:
+            runner, version = self._connected(), (request.object, request.tag, request.length)
+            brought = bring_element(request.source, target, *version, self._server.id, runner.session.readiness.suspects)
+            element = await runner.run(brought, f"bringing of {request.object!r}", REPAIR_TIMEOUT_S)
+        except AresError as error:
+            why = str(error)[:DETAIL_CHARACTERS_MAX]
+        except Exception as error:  # whatever a peer sent: the mover gets an answer, and the next errand its turn
+            why = f"a mistake in ares: {error!r}"[:DETAIL_CHARACTERS_MAX]
+            log.exception("a version could not be brought here")
+        done(element, why)
+
+    def _connected(self) -> "Runner":
         from ares.client.runner import Runner
         from ares.consensus.local import LocalConsensus
-        from ares.objects.repair import rebuild_element
 
         settings, server = self._settings, self._server
         if self._runner is None:
@@ -131,10 +165,11 @@ class Rebuilding:
             tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
             self._runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody, tracer)
             self._runner.learn(list(settings.book().values()))
-        rebuilt = rebuild_element(configuration, object, tag, length, server.id, self._runner.session.readiness.suspects)
-        return await self._runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
+        return self._runner
 
     async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
         if self._runner is not None:
             await self._runner.close()
 
@@ -192,7 +227,8 @@ class Life:
         for number in _STOPPING:
             loop.add_signal_handler(number, self._end, number)
         try:
-            typer.echo(f"READY {self._id} {self.listener.address}")
+            sys.stdout.write(f"READY {self._id} {self.listener.address}\n")
+            sys.stdout.flush()
         except OSError as error:  # a server serves, whatever became of its standard output
             log.warning("READY could not be written to standard output: %s", error)
         if self._monitor is not None:
@@ -264,6 +300,8 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
     def serving(host: "Host") -> None:
         if tracer is not None:
             host.traced = partial(tracer.served, server.id, _address_attributes(server))
+        bringing = Bringing(host.replica, host.put_for, life.listener.reply, asking.fetch, lambda: host.gathered_bytes > AT_ONCE_BYTES)
+        host.bring, host.committed = bringing.answer, bringing.begin
         life.serving(WatchedServer(host, disk.syncs))
 
     keep_freed_memory(SERVER_BYTES)
@@ -273,7 +311,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
         links = connections(None if settings.security is None else settings.security.process_key(server.id, server.public_key), settings.transport)
         for known in settings.book().values():
             links.learn(known.id, known.address)
-        async with contextlib.aclosing(Rebuilding(settings, server)) as rebuilding:
+        async with contextlib.aclosing(Asking(settings, server)) as asking:
             if settings.durable:
                 from ares.server.journaled_log import PLACE_BYTES
                 from ares.store.journal.log import open_journal
@@ -283,7 +321,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
                 owner = Owner(settings.initial.cluster_id, server.id, claim.identity)
                 journal = open_journal(server.data / STORE_NAME, owner, disk=disk)
                 log_journals = DirectoryOfLogs(server.data / STORE_NAME, owner, disk, PLACE_BYTES)
-                plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, rebuilding)
+                plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, asking.rebuilt)
             await run_server(
                 *(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic),
                 *(links, log_journals, settings.logs.fetch_bytes_per_s),

@@ -17,6 +17,7 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import (
     Ack,
     AnyMessage,
+    Bring,
     CollectConfig,
     DataReply,
     Description,
@@ -65,14 +66,14 @@ class Promises:
 
     def told(self, request: AnyMessage, reply: AnyMessage) -> None:
         """The server answered ``request``."""
-        if not isinstance(request, Keyed) or not isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
+        if not isinstance(request, Keyed | Bring) or not isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
             return
         self.count += 1
         id = request.configuration
         if rank(reply.successor) >= rank(self._pointers.get(id)):
             self._pointers[id] = reply.successor
         match request, reply:
-            case PutData(), Ack() if id not in self._collecting:
+            case PutData() | Bring(), Ack() if id not in self._collecting:
                 self._note(id, request.object, request.tag)
             case GetTag(), TagReply():
                 self._note(id, request.object, reply.tag)

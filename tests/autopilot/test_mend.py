@@ -3,6 +3,7 @@
 from ares.autopilot.judge import Finish, Replace, Sound, Stuck, look_up, mend
 from ares.model.configuration import Configuration
 from ares.objects.operations import read, write
+from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import add_config, announce_successor
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
@@ -11,7 +12,7 @@ from tests.protocol.world import World, servers
 INITIAL = Configuration.abd(servers(0, 1, 2)).at("default", 0)
 WISHED = Configuration.abd(servers(0, 1, 3))
 THEIRS = Configuration.abd(servers(3, 4, 5))
-FAST = Throttle(1e9)
+FAST = Manner(Throttle(1e9))
 
 
 def replacing(active):

@@ -8,7 +8,7 @@ from ares.model.identity import ClientId
 from ares.operation.effects import Pause, Together
 from ares.operation.readiness import Readiness
 from ares.operation.session import TICK_S
-from ares.reconfig.mover import Mover
+from ares.reconfig.mover import Manner, Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View
 from tests.inproc.cluster import Cluster
@@ -42,7 +42,7 @@ def test_who_only_waits_makes_nobody_wait_longer():
 
 def moving(throttle, lengths, *more, moved=None):
     """Moves side by side, as a reconfiguration has them, that only wait for their turns."""
-    mover = Mover(View(ClientId(1), C, Switches(), Readiness()), C, throttle)
+    mover = Mover(View(ClientId(1), C, Switches(), Readiness()), C, Manner(throttle))
 
     def move(length):
         yield from mover._wait_for_turn(length)

@@ -33,6 +33,7 @@ class Cluster(World):
 
     def __init__(self, configuration, values, lacking=()):
         super().__init__(configuration, range(configuration.n))
+        self.lengths = {tag: len(value) for tag, value in values.items()}
         self.truth = {tag: elements(configuration, tag, value) for tag, value in values.items()}
         for tag, truth in self.truth.items():
             for (server, replica), element in zip(self.replicas.items(), truth, strict=True):
@@ -40,7 +41,7 @@ class Cluster(World):
                     replica.handle(PutData(1, configuration.id, "o", tag, element))
 
     def rebuilt(self, own="s0", tag=TAG, **more):
-        return self.client(1).run(rebuild_element(self.initial, "o", tag, 15_000, own, **more))
+        return self.client(1).run(rebuild_element(self.initial, "o", tag, self.lengths[tag], own, **more))
 
 
 VALUES = {OLDER: b"older" * 3000, TAG: b"value" * 3000, NEWER: b"newer" * 3000}
@@ -111,6 +112,7 @@ def test_a_finalized_successor_has_the_data():
 def test_elements_that_fit_no_value():
     """Sealed so by whoever wrote them."""
     world = Cluster(EC, {}, ())
+    world.lengths[TAG] = 20
     for server, replica in world.replicas.items():
         odd = sealed(EC.id, "o", TAG, EC.server_ids.index(server), 20, (b"x" * 10,))
         replica.handle(PutData(1, EC.id, "o", TAG, odd))

@@ -168,3 +168,17 @@ def test_an_address_that_others_can_reach_takes_a_choice(tmp_path: Path) -> None
     assert "--security curve" in refused.stderr
     assert "--security none" in refused.stderr
     assert not (tmp_path / "cluster").exists()
+
+
+def test_large_values_travel_from_server_to_server_under_the_keys_of_servers(cli: Cli, keys: dict[str, str]) -> None:
+    value = os.urandom(3_000_000)
+    cli.ok("write", "large", stdin=value)
+    move = ("--key", keys["reconfigure"], "reconfig", "--anyway", "--transfer", "servers")
+    for words in (
+        ("--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3"),
+        ("--dap", "abd", "--servers", "s1,s2,s3"),
+        ("--dap", "abd", "--servers", "s0,s1,s2"),
+    ):
+        assert cli.json(*move, *words)["domains"][0]["bytes"] >= len(value)
+        assert cli.ok("--key", keys["read"], "read", "large") == value
+    assert "transfer" in cli.fails(2, "reconfig", "--transfer", "pigeons", "--dap", "abd", "--servers", "s1,s2,s3")

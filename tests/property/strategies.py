@@ -35,6 +35,7 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     Ack,
     AnyMessage,
+    Bring,
     CollectConfig,
     ConsensusDescription,
     DataReply,
@@ -127,6 +128,7 @@ FIELDS = {
     RowFound: (st.booleans(), places, row_places, st.booleans(), st.booleans(), places),
     Fetched: (places, records, places),
     GetTag: (ids, texts),
+    Bring: (ids, texts, any_tags, st.integers(0, 2**40), configurations),
     GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe, st.none() | any_tags),
     PutData: (ids, texts, any_tags, elements),
     ReadConfig: (ids,),

@@ -13,6 +13,8 @@ from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 from ares.objects.operations import read, write
 from ares.objects.survey import describe_servers
+from ares.operation.effects import Pause
+from ares.operation.session import Session
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
@@ -264,3 +266,20 @@ def test_the_version_alone_needs_no_k_elements(size):
     world.watch = drop_the_version
     found = client.run(client.view.dap(c0).get_version("k"), timeout_s=5)
     assert (found.tag, found.length) == (tag, size)
+
+
+def test_an_operation_that_pauses_for_no_time_lets_others_have_their_turn():
+    """What is long is done in steps: one for each call."""
+    steps = []
+
+    def long():
+        for number in range(5):
+            steps.append(number)
+            yield Pause(0.0)
+
+    session = Session()
+    session.start(long(), "long", 0.0, 10.0, lambda value, error: steps.append("done"))
+    for done in range(1, 6):
+        assert len(steps) == done
+        session.wake(0.0)
+    assert steps[-1] == "done"

@@ -8,6 +8,7 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
 from ares.objects.operations import read, write
 from ares.objects.survey import list_objects
+from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from tests.protocol.world import World, servers
@@ -69,7 +70,7 @@ def test_a_reconfiguration_moves_the_others_and_names_it(world, batch, skip):
     """Nor is it skipped: the server that is silent has what lacks."""
     client = world.client(Switches(batch=batch))
     told = []
-    moving = reconfigure(client.view, LATER, skip_undecodable=skip)
+    moving = reconfigure(client.view, LATER, Manner(skip_undecodable=skip))
     with pytest.raises(ObjectsStuck, match=r"1 objects of domain 'default' cannot be moved.*nothing was lost") as caught:
         client.run(moving, timeout_s=TIMEOUT_S, idle=True, progress=told.append)
     assert caught.value.objects.keys() == {"bad"}

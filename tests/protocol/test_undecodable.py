@@ -17,6 +17,7 @@ from ares.objects.coverable import read_versioned, write_versioned
 from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Gather
+from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from tests.protocol.world import World, servers
@@ -118,7 +119,7 @@ def test_a_move_takes_all_others_along_and_names_it(world, spoil, target, batch)
 def test_left_behind_it_is_told_listed_and_replaced(world, spoil, target):
     client = world.client()
     spoil(client, "bad")
-    result = client.run(reconfigure(client.view, target, skip_undecodable=True), timeout_s=5.0, idle=True)
+    result = client.run(reconfigure(client.view, target, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     assert (result.moved, result.left) == (2, ("bad",))
     assert client.view.sequence.last_finalized.same_content(target)
     stranger = world.client()
@@ -145,7 +146,7 @@ def marked(world, configuration):
 def test_the_mark_moves_on_with_its_domain_and_a_delete_replaces_it(world):
     client = world.client()
     garbage(client, "bad")
-    client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+    client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     result = client.run(reconfigure(client.view, EC1), timeout_s=5.0, idle=True)
     assert (result.moved, result.left) == (3, ())
     assert marked(world, result.configuration) == {"bad"}
@@ -171,7 +172,7 @@ def test_a_late_write_back_does_not_come_before_what_was_written_since(world, mo
     reading = reader.start(read(reader.view, "bad"))
     drain(world)
     overflow(client, "bad", highest=20)
-    result = client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+    result = client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     assert result.left == ("bad",)
     client.run(write(client.view, "bad", b"since"))
     world.hold = lambda *_: False
@@ -189,7 +190,7 @@ def test_a_write_under_way_stands(world, reach):
     world.hold = lambda source, target, message: source is writer and isinstance(message, PutData) and target not in reach
     writing = writer.start(write(writer.view, "bad", b"under way"))
     drain(world)
-    moving = client.start(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+    moving = client.start(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     world.until(lambda: moving.ended)
     assert len(moving.result().left) == (len(reach) < 3)
     world.hold = lambda *_: False
@@ -212,7 +213,7 @@ def test_writers_that_come_and_go_are_not_taken_for_it(world):
     overflow(client, "bad")
     world.watch = busy
     with pytest.raises(ObjectsStuck):
-        client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+        client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
 
 
 @pytest.mark.parametrize("silent", ["s0", "s4"])
@@ -228,9 +229,9 @@ def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
             next(iter(replica.hosted.values())).objects["bad"].trimmed = newest
     world.down = {silent}
     with pytest.raises(ObjectsStuck, match=f"{silent} said nothing, and may have what lacks"):
-        client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+        client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     world.down = set()
-    assert client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True).left == ()
+    assert client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True).left == ()
     assert client.run(read(client.view, "bad")).value == b"newest"
 
 
@@ -243,7 +244,7 @@ def test_a_thousand_of_them_cost_a_bounded_time(world):
         for name in names:
             hosting.put(PutData(0, C0.id, name, tag, sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),))), checked=True)
     began = world.now
-    result = client.run(reconfigure(client.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+    result = client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     assert result.left == tuple(names)
     assert result.moved == 3
     assert world.now - began < 60.0
@@ -263,7 +264,7 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
     with pytest.raises(ObjectsStuck, match=r"'bad': .*the tag 9223372036854775808.* is beyond"):
         world_view.run(reconfigure(world_view.view, ABD1), timeout_s=5.0, idle=True)
     assert world_view.run(list_objects(world_view.view, "", "")) == (["bad", "good"], None)
-    result = world_view.run(reconfigure(world_view.view, ABD1, skip_undecodable=True), timeout_s=5.0, idle=True)
+    result = world_view.run(reconfigure(world_view.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
     assert result.left == ("bad",)
     with pytest.raises(LeftBehind):
         world_view.run(read(world_view.view, "bad"))

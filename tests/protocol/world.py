@@ -1,18 +1,21 @@
 """A small world without I/O: replicas and sessions that talk through the real codec, in an order that a seed chooses."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.decision import DecisionTable
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
-from ares.model.messages import AnyMessage, Decided
+from ares.model.messages import AnyMessage, Bring, Decided, Element
+from ares.objects.repair import bring_element
 from ares.operation.effects import Agree, Operation
 from ares.operation.session import TICK_S, Session
 from ares.reconfig.view import Switches, View
 from ares.replica.replica import Replica
+from ares.server.bringing import Bringing
+from ares.testing.sim.asker import told
 
 IDENTITY = "{:032x}"
 
@@ -62,7 +65,7 @@ class Pending:
 class World:
     """``down``: servers that hear nothing. ``hold(source, target, message)`` true: that message stays in flight for now.
 
-    ``watch`` sees each message that arrives.
+    ``watch`` sees each message that arrives. ``askers``: servers as clients of others, for what they are to bring.
     """
 
     def __init__(self, initial: Configuration, numbers: range, seed: int = 0) -> None:
@@ -77,6 +80,8 @@ class World:
         self.hold: Callable[[Any, Any, AnyMessage], bool] = lambda *_: False
         self.watch: Callable[[Any, Any, AnyMessage], None] = lambda *_: None
         self.consensus_up = True
+        self.askers: dict[ServerId, Client] = {}
+        self.bringing = {server: self._bringing(server) for server in self.replicas}
 
     def client(self, switches: Switches | None = None, initial: Configuration | None = None) -> Client:
         client = Client(self, len(self.clients) + 1, switches or Switches(), initial)
@@ -122,17 +127,35 @@ class World:
         if isinstance(source, Client):
             if target in self.down:
                 return True
-            replies = [reply for request in decode(frames) if (reply := self.replicas[target].handle(request)) is not None]
-            if replies:
-                self.flights.append((target, source, encode(replies)))
+            self.answer(target, source, decode(frames))
         elif not target.dead:
             target.session.receive(source, decode(frames), self.now)
             self.collect(target)
         return True
 
+    def answer(self, server: ServerId, client: Client, requests: Sequence[AnyMessage]) -> None:
+        """Handle what came, and let the replies fly."""
+        replica, bringing = self.replicas[server], self.bringing[server]
+        answers = [bringing.answer(client, request) if isinstance(request, Bring) else replica.handle(request) for request in requests]
+        if replies := [reply for reply in answers if reply is not None]:
+            self.flights.append((server, client, encode(replies)))
+
+    def _bringing(self, server: ServerId) -> Bringing:
+        asker = self.askers[server] = Client(self, 1000 + len(self.askers), Switches())
+
+        def fetch(request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+            operation = bring_element(request.source, target, request.object, request.tag, request.length, server)
+            asker.session.start(operation, "bringing", self.now, 30.0, lambda element, error: done(element, told(error)))
+            self.collect(asker)
+
+        def respond(client: Client, replies: Sequence[AnyMessage]) -> None:
+            self.flights.append((server, client, encode(replies)))
+
+        return Bringing(self.replicas[server], lambda client, put: self.answer(server, client, [put]), respond, fetch)
+
     def tick(self) -> None:
         self.now += TICK_S
-        for client in self.clients:
+        for client in (*self.clients, *self.askers.values()):
             if not client.dead:
                 client.session.tick(self.now)
                 self.collect(client)

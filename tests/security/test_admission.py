@@ -23,6 +23,7 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     Ack,
     AnyMessage,
+    Bring,
     CollectConfig,
     ConsensusRequest,
     Describe,
@@ -106,6 +107,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
     Role.RECONFIGURE: [
         put(f"{DIRECTORY}photos"),
         CollectConfig(CALL, C0.id, FINAL),
+        Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
         Propose(CALL, NEXT, ClientId(1)),
         TellFinalized(CALL, NEXT),
         Seal(CALL, C0.id),
@@ -117,7 +119,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
 def test_every_request_has_a_role() -> None:
     kinds = {type(request) for requests in REQUESTS.values() for request in requests}
     every = {kind for kind in (*typing.get_args(Request), *typing.get_args(Upkeep), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
-    every |= set(typing.get_args(ChainRequest))
+    every |= {Bring, *typing.get_args(ChainRequest)}
     assert kinds | {Forward, Committed} == every == set(admission.REQUESTS)
 
 
@@ -172,6 +174,7 @@ CARRYING: list[AnyMessage] = [
     ListObjects(CALL, C0.id, "", 10, "", PENDING),
     WriteConfig(CALL, C0.id, PENDING),
     CollectConfig(CALL, C0.id, FINAL),
+    Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
     Introduce(CALL, NEXT),
     TellFinalized(CALL, NEXT),
 ]

@@ -11,14 +11,16 @@ from ares.dap.primitives import Found
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import Superseded
 from ares.model.identity import CallId
-from ares.model.messages import Decided, GetData, ListObjects
+from ares.model.messages import Ack, Bring, Decided, GetData, ListObjects
 from ares.model.tag import TAG_ZERO, TagSource
 from ares.objects import operations, survey
 from ares.operation.effects import Operation
+from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor, gc_config
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.replica import replica
+from ares.server.bringing import Bringing
 from ares.testing.sim.run import drawn, run_plan
 from ares.testing.sim.simulated_server import LateServer
 from ares.testing.sim.world import SimConsensus
@@ -105,7 +107,7 @@ def restart_that_forgets() -> Any:
 def gc_before_finalize() -> Any:
     """Retired configurations are collected before their objects have moved."""
 
-    def reconfigure(view: View, wished: Configuration) -> Operation[Reconfigured]:
+    def reconfigure(view: View, wished: Configuration, _: Manner) -> Operation[Reconfigured]:
         yield from read_config(view)
         decided = yield from add_config(view, wished)
         target = decided.configuration
@@ -198,6 +200,14 @@ def lists_that_forget_what_they_trimmed() -> Any:
     return patch("ares.dap.reading.newest_decodable", highest_of_k)
 
 
+def servers_that_acknowledge_what_was_not_brought_yet() -> Any:
+    def at_once(self: Bringing, sender: Any, request: Bring) -> Any:
+        return bring(self, sender, request) or Ack(request.call, None)
+
+    bring = Bringing.answer
+    return together(patch.object(Bringing, "answer", at_once), patch.object(Bringing, "begin", lambda self: None))
+
+
 CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "published piggyback (no R1)": (without_r1, "duel"),
     "second successor accepted (no R2)": (without_r2, "reconfigure"),
@@ -215,6 +225,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),
     "held versions that hide newer ones": (held_versions_that_hide_newer_ones, "coverable"),
     "put-data skipped for what was only seen": (put_data_skipped_for_what_was_only_seen, "coverable"),
+    "servers that acknowledge what was not brought yet": (servers_that_acknowledge_what_was_not_brought_yet, "transfer"),
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,

@@ -28,6 +28,7 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     Ack,
     AnyMessage,
+    Bring,
     CollectConfig,
     ConsensusDescription,
     DataReply,
@@ -75,6 +76,7 @@ _RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
 
 SAMPLES: list[AnyMessage] = [
     GetTag(_CALL, _C, _KEY),
+    Bring(_CALL, _C, _KEY, _TAG, 5, _CONFIGURATION),
     GetData(_CALL, _C, _KEY, True, _TAG, _SUCCESSOR),
     PutData(_CALL, _C, _KEY, _TAG, _ELEMENT),
     PutData(_CALL, _C, _KEY, _TAG, _LARGE),

@@ -8,7 +8,7 @@ import pytest
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.model.log_messages import ChainRequest
-from ares.model.messages import AnyMessage, ConsensusRequest, DataReply, Element, PutData, Request, Upkeep
+from ares.model.messages import AnyMessage, Bring, ConsensusRequest, DataReply, Element, PutData, Request, Upkeep
 from ares.model.tag import TAG_ZERO, Tag
 from ares.net.batching import WAITING_MESSAGES_MAX
 
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 async def test_every_message_arrives_as_it_was(wire: Wire) -> None:
     assert {type(sample) for sample in SAMPLES} == set(typing.get_args(AnyMessage))
-    requests = [sample for sample in SAMPLES if isinstance(sample, Request | ChainRequest | Upkeep | ConsensusRequest)]
+    requests = [sample for sample in SAMPLES if isinstance(sample, Request | Bring | ChainRequest | Upkeep | ConsensusRequest)]
     replies = [sample for sample in SAMPLES if sample not in requests]
     due = [replies]
     server = await wire.serve(answer=lambda messages: due.pop() if due else [])

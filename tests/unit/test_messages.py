@@ -12,6 +12,7 @@ from ares.model.messages import (
     REPLY_OF,
     REQUESTS,
     AnyMessage,
+    Bring,
     Carrier,
     ConsensusRequest,
     Element,
@@ -41,8 +42,8 @@ def test_numbers_are_unique():
 
 
 def test_servers_and_members_speak_different_numbers():
-    assert {kind.__struct_config__.tag < 64 for kind in get_args(Request | Reply)} == {True}
-    assert {kind.__struct_config__.tag >= 64 for kind in set(KINDS) - set(get_args(Request | Upkeep | Reply))} == {True}
+    assert {kind.__struct_config__.tag < 64 for kind in get_args(Request | Bring | Reply)} == {True}
+    assert {kind.__struct_config__.tag >= 64 for kind in set(KINDS) - set(get_args(Request | Bring | Upkeep | Reply))} == {True}
     assert {96 <= kind.__struct_config__.tag < 128 for kind in get_args(ChainRequest | ChainReply)} == {True}
 
 
@@ -52,7 +53,7 @@ def test_every_question_has_a_reply():
 
 
 def test_every_request_is_in_the_table_and_its_reply_is_none():
-    assert set(REQUESTS) == set(get_args(Request | ChainRequest | Upkeep | ConsensusRequest))
+    assert set(REQUESTS) == set(get_args(Request | Bring | ChainRequest | Upkeep | ConsensusRequest))
     replies = {row.reply for row in REQUESTS.values()}
     assert replies.isdisjoint(REQUESTS)
     assert replies - {None} <= set(KINDS)

@@ -8,7 +8,21 @@ from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import intact, is_hollow
 from ares.model.errors import AresError
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName
-from ares.model.messages import DELETED, Ack, AnyMessage, DataReply, Describe, Element, GetData, Introduce, ObjectsReply, PutData, Request, TagReply
+from ares.model.messages import (
+    DELETED,
+    Ack,
+    AnyMessage,
+    Bring,
+    DataReply,
+    Describe,
+    Element,
+    GetData,
+    Introduce,
+    ObjectsReply,
+    PutData,
+    Request,
+    TagReply,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
 from ares.replica.hosting import Hosting
@@ -134,10 +148,10 @@ class SimPromises:
         self.rotten = False
         self._server = server
         self._book = Promises()
-        self._asked: dict[tuple[str, int], Request] = {}
+        self._asked: dict[tuple[str, int], Request | Bring] = {}
         self._given: set[tuple[ConfigurationId, ObjectName, Tag, int]] = set()
 
-    def asked(self, client: str, requests: Sequence[Request]) -> None:
+    def asked(self, client: str, requests: Sequence[Request | Bring]) -> None:
         """What came, before it is handled."""
         for request in requests:
             if not isinstance(request, Introduce):  # it is answered only when it is refused, and has the call of another request

@@ -13,21 +13,20 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration
 from ares.model.element import intact
 from ares.model.errors import BadInput, StoreDamaged
-from ares.model.identity import NO_CALL, ServerId
-from ares.model.messages import AnyMessage, Element, PutData, Request
+from ares.model.identity import NO_CALL
+from ares.model.messages import AnyMessage, Bring, Element, PutData, Request
 from ares.net.port import Sender
 from ares.objects.repair import rebuild_element
-from ares.operation.session import Session
 from ares.replica.compaction import CompactionLimits
 from ares.replica.facts import Key
 from ares.server.host import Host
 from ares.server.serving import recovered
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
+from ares.testing.sim.asker import Asker
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
@@ -58,8 +57,6 @@ TOLD_SHARE = 0.5
 """How long after its work is done a commit may be told of, in units of what a sync takes."""
 
 SCRUB_EVERY_S = 0.4
-TICK_S = 0.1
-REPAIR_PATIENCE_S = 30.0
 
 
 def disk_changes(rng: Random) -> int:
@@ -220,13 +217,14 @@ class JournalServer(SimServer):
         self.journal = journal
         self._promises.kept(self.replica)
         self.host = Host(self.replica, journal, self._tell, self._fail, loop=self._process, limits=self._limits)
+        self.host.bring = self._bringing().answer
         return True
 
-    def _take(self, client: str, requests: list[Request]) -> None:
+    def _take(self, client: str, requests: list[Request | Bring]) -> None:
         self._promises.asked(client, requests)
         replies = self.host.handle(client, requests)
         for request in requests:
-            if changes(request):
+            if not isinstance(request, Bring) and changes(request):
                 self._watch.look(self.replica, request)
         if replies:
             self._tell(client, replies)
@@ -254,17 +252,14 @@ class JournalServer(SimServer):
         self._promises = SimPromises(self.name)
 
 
-class Scrubber:
-    """Of ``server``. ``name``: as a client of the other servers."""
+class Scrubber(Asker):
+    """Of ``server``."""
+
+    _server: JournalServer
 
     def __init__(self, run: "SimRun", server: JournalServer) -> None:
-        self.name = f"{server.name}'s scrub"
-        self._run = run
-        self._world = run.world
-        self._server = server
-        self._session = Session()
+        super().__init__(run, server, "scrub")
         self._pulling: set[Key] = set()
-        self._ticking = False
         self._world.after(SCRUB_EVERY_S * self._world.rng.random(), self._look)
 
     def done(self, servers: Sequence[SimServer]) -> bool:
@@ -285,10 +280,6 @@ class Scrubber:
             held += element is not None and intact(id, object, tag, element)
         return held >= self._server.replica.hosted[id].configuration.k
 
-    def receive(self, server: str, frames: list[bytes]) -> None:
-        self._session.receive(ServerId(server), decode_replies(frames), self._world.now)
-        self._flush()
-
     def _look(self) -> None:
         self._world.after(SCRUB_EVERY_S, self._look)
         server = self._server
@@ -303,7 +294,6 @@ class Scrubber:
         for key in server.host.replica.quarantined:
             if key not in self._pulling:
                 self._pull(server.host, key)
-        self._flush()
 
     def _pull(self, host: Host, key: Key) -> None:
         id, object, tag = key
@@ -316,18 +306,4 @@ class Scrubber:
             if element is not None and host is self._server.host and self._server.up and host.repair(PutData(NO_CALL, id, object, tag, element)):
                 self._world.tell(f"{self._server.name} REPAIRS {object} {tag.number}.{tag.writer}")
 
-        self._session.start(operation, "repair", self._world.now, REPAIR_PATIENCE_S, done)
-
-    def _flush(self) -> None:
-        for server, messages in self._session.take_outbox().items():
-            self._run.post(self, server, encode(messages))
-        self._session.contacts.clear()
-        self._session.hints.clear()
-        if self._session.busy and not self._ticking:
-            self._ticking = True
-            self._world.after(TICK_S, self._tick)
-
-    def _tick(self) -> None:
-        self._ticking = False
-        self._session.tick(self._world.now)
-        self._flush()
+        self.ask(operation, done)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.reconfig.mover import Transfer
 from ares.reconfig.view import Switches
 
 VERSIONED = "v"
@@ -119,7 +120,7 @@ class SimPlan(Struct, frozen=True):
     """A whole run. ``chaos_s``: when faults end and everything must complete. ``live``: whether reads must complete too (delta suffices).
 
     ``segment_bytes``: of the servers' journals; 0: what they sync is simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: they verify
-    their disks all the time.
+    their disks all the time. ``transfer``: how reconfigurers move large values.
     """
 
     scenario: str
@@ -133,6 +134,7 @@ class SimPlan(Struct, frozen=True):
     live: bool = True
     segment_bytes: int = 0
     scrubs: bool = False
+    transfer: Transfer = "client"
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -148,7 +150,7 @@ SHARED, ATOMIC = "f", "a"
 
 class Shape(Struct, frozen=True):
     """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``listings``, ``collections``: how
-    many of the steps of readers, and of clients that put files, are such."""
+    many of the steps of readers, and of clients that put files, are such. ``by_servers``: in how many plans values travel from server to server."""
 
     servers: tuple[int, int] = (5, 5)
     writers: tuple[int, int] = (1, 3)
@@ -181,6 +183,7 @@ class Shape(Struct, frozen=True):
     value_bytes: tuple[int, ...] = ()
     sync_s: tuple[float, ...] = ()
     frail: int | None = None
+    by_servers: float = 0.0
 
 
 _FILES = Shape(
@@ -190,6 +193,7 @@ _FILES = Shape(
 _ROT = Shape(
     segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
     kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
+    by_servers=0.5,
 )  # fmt: skip
 
 SCENARIOS: dict[str, Shape] = {
@@ -234,7 +238,11 @@ SCENARIOS: dict[str, Shape] = {
     "journal": Shape(
         segment_bytes=(4096, 16_384, 49_152), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
         kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
-        writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6,
+        writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6, by_servers=0.5,
+    ),
+    "transfer": Shape(
+        value_bytes=(100, 30_000), by_servers=1.0, writers=(2, 3), reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(1, 3), steps=(4, 8),
+        faults=(0, 4), delta=6,
     ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
@@ -260,8 +268,9 @@ def draw(seed: int, scenario: str) -> SimPlan:
     faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
     if shape.collectors != (0, 0):
         clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
+    transfer: Transfer = "servers" if Random(f"transfer {scenario} {seed}").random() < shape.by_servers else "client"
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
-    plan = SimPlan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live)
+    plan = SimPlan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live, transfer=transfer)
     if not shape.segment_bytes:
         return plan
     chances = replace(chances, sync_s=rng.choice(shape.sync_s))

@@ -19,6 +19,7 @@ from ares.model.errors import StoreDamaged
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
+from ares.testing.sim.asker import Asker
 from ares.testing.sim.files import FileChronicle
 from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
 from ares.testing.sim.journal_server import JournalServer, Scrubber
@@ -87,7 +88,11 @@ class SimRun:
         watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
         scrubbers = [Scrubber(self, server) for server in self.servers if isinstance(server, JournalServer) and plan.scrubs]
-        self._scrubbers = {scrubber.name: scrubber for scrubber in scrubbers}
+        askers = [Asker(self, server) for server in self.servers]
+        for server, asker in zip(self.servers, askers, strict=True):
+            server.fetch = asker.fetch
+        self._scrubbers = scrubbers
+        self._askers = {asker.name: asker for asker in (*askers, *scrubbers)}
         self._by_name = {server.name: server for server in self.servers}
         self.clients: dict[str, SimClient] = {}
         for client in plan.clients:
@@ -110,12 +115,12 @@ class SimRun:
 
     # -- what clients need ------------------------------------------------------------------------------------------------
 
-    def post(self, client: SimClient | Scrubber, server: str, frames: list[bytes]) -> None:
+    def post(self, client: SimClient | Asker, server: str, frames: list[bytes]) -> None:
         self.world.send(client.name, server, frames, self._by_name[server].receive)
 
     def _respond(self, server: str, client: str, replies: Sequence[AnyMessage]) -> None:
         # A network copies what it carries: the parts of elements may be views of a store.
-        receive = self.clients[client].receive if client in self.clients else self._scrubbers[client].receive
+        receive = self.clients[client].receive if client in self.clients else self._askers[client].receive
         self.world.send(server, client, [bytes(frame) for frame in encode(replies)], receive)
 
     def consult(self, client: SimClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
@@ -211,7 +216,7 @@ class SimRun:
 
     def _await_repairs(self) -> None:
         end = self.world.now + HEALING_S
-        self._until(lambda: all(scrubber.done(self.servers) for scrubber in self._scrubbers.values()) or self.world.now > end)
+        self._until(lambda: all(scrubber.done(self.servers) for scrubber in self._scrubbers) or self.world.now > end)
         if self.world.now > end:
             raise PromiseBroken(f"not everything was repaired in {HEALING_S:g} s after everything was healed")
 

@@ -19,6 +19,7 @@ from ares.objects.operations import delete, read, write
 from ares.objects.survey import Names, list_mentioned
 from ares.operation.effects import Operation
 from ares.operation.session import Session
+from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
 from ares.testing.sim.files import FileOperation, Files, pair
@@ -168,7 +169,8 @@ class SimClient(SimCaller):
                 return write_versioned(self.view, key, data, base)
             case "reconfigure":
                 assert step.wish is not None
-                return reconfigure(self.view, step.wish.configuration(lambda number: self._run.servers[number].life))
+                wished = step.wish.configuration(lambda number: self._run.servers[number].life)
+                return reconfigure(self.view, wished, Manner(transfer=self._run.plan.transfer))
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 
 from ares.model.codec import decode_requests
 from ares.model.configuration import Configuration
-from ares.model.messages import REQUESTS, AnyMessage, Carrier, Request
+from ares.model.messages import REQUESTS, AnyMessage, Bring, Carrier, PutData, Request
+from ares.net.port import Sender
 from ares.replica.replica import Replica
+from ares.server.bringing import Bringing, Fetch
 from ares.testing.sim.invariants import ServerWatch
 from ares.testing.sim.plan import member
 from ares.testing.sim.world import World
@@ -20,9 +22,13 @@ Respond = Callable[[str, str, Sequence[AnyMessage]], None]
 
 
 class SimServer(ABC):
-    """``respond(server, client, replies)`` puts replies on the network. ``replica``: what it knows now; for looking at."""
+    """``respond(server, client, replies)`` puts replies on the network. ``replica``: what it knows now; for looking at.
+
+    ``fetch``: asks other servers for what a mover wants brought here.
+    """
 
     replica: Replica
+    fetch: Fetch
 
     def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
         self.number = number
@@ -36,7 +42,7 @@ class SimServer(ABC):
 
     def receive(self, client: str, frames: list[bytes]) -> None:
         if self.up:
-            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request)])
+            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request | Bring)])
 
     def crash(self, lose_unsynced: bool) -> None:
         """The process dies; so does what it did not sync, or only some of that."""
@@ -67,8 +73,22 @@ class SimServer(ABC):
         """Make the replica of what is on the disk."""
 
     @abstractmethod
-    def _take(self, client: str, requests: list[Request]) -> None:
+    def _take(self, client: str, requests: list[Request | Bring]) -> None:
         """Handle what came in one batch."""
+
+    def _bringing(self) -> Bringing:
+        """Of the process that begins now; what it is brought after its end is lost."""
+        process = self.replica
+
+        def put(sender: Sender, put: PutData) -> None:
+            if self.up and self.replica is process:
+                self._take(str(sender), [put])
+
+        def respond(sender: Sender, replies: Sequence[AnyMessage]) -> None:
+            if self.up and self.replica is process:
+                self._respond(self.name, str(sender), replies)
+
+        return Bringing(process, put, respond, lambda *errand: self.fetch(*errand))
 
     @abstractmethod
     def _die(self, lose_unsynced: bool) -> None:
@@ -96,14 +116,15 @@ class LateServer(SimServer):
         self.replica = Replica(server.id, server.identity, self._c0)
         for request in self._log:
             self.replica.handle(request)
+        self._brings = self._bringing()
 
-    def _take(self, client: str, requests: list[Request]) -> None:
+    def _take(self, client: str, requests: list[Request | Bring]) -> None:
         replies: list[AnyMessage] = []
         for request in requests:
-            reply = self.replica.handle(request)
+            reply = self._brings.answer(client, request) if isinstance(request, Bring) else self.replica.handle(request)
             if reply is not None:
                 replies.append(reply)
-            if changes(request):
+            if not isinstance(request, Bring) and changes(request):
                 self._log.append(request)
                 self._watch.look(self.replica, request)
         if replies:

@@ -1,0 +1,134 @@
+"""Versions that a server is told to get from other servers, so that large values of a moving domain travel past the mover: the ARES paper's
+optimisation of state transfer (docs/protocol.md, reconfig).
+
+The mover found the version, by its tag, in a configuration that it names. This server asks that for its element, and then does what it would do had
+the mover sent it in a PutData: it is verified, journaled, and acknowledged when it is durable. What it cannot get it refuses; the mover carries that.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput
+from ares.model.identity import CallId
+from ares.model.messages import Ack, Bring, Element, PutData, Reason, Refused, Reply
+from ares.net.port import Sender
+from ares.replica.facts import Key
+from ares.replica.hosting import Hosting
+from ares.replica.replica import Replica
+
+AT_ONCE = 4
+AT_ONCE_BYTES = 64 * 1024 * 1024
+"""So many versions are fetched side by side, and values of so many bytes; one of any size."""
+
+WAITING_MAX, SENDERS_MAX = 256, 16
+"""Versions that wait for others, and movers that wait for one; what they ask beyond that is refused."""
+
+Fetch = Callable[[Bring, Configuration, Callable[[Element | None, str], None]], None]
+"""Begin to get this server's element of what was asked for, for a configuration; told of it, or of why it cannot be had."""
+
+
+class _Errand(Struct, eq=False):
+    request: Bring
+    hosting: Hosting
+    waiting: dict[Sender, CallId]
+
+
+class Bringing:
+    """``put``: does what a PutData of this sender asks for, and answers it. ``respond``: answers something else. ``fetch``: asks other servers.
+
+    ``is_crowded``: whether the disk has too much to do already. Nothing is fetched then, until :meth:`begin` is called.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        put: Callable[[Sender, PutData], None],
+        respond: Callable[[Sender, list[Any]], None],
+        fetch: Fetch,
+        is_crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._replica = replica
+        self._put = put
+        self._respond = respond
+        self._fetch = fetch
+        self._is_crowded = is_crowded
+        self._errands: dict[Key, _Errand] = {}
+        self._queue: deque[_Errand] = deque()
+        self._under_way = 0
+        self._bytes = 0
+        self._beginning = False
+
+    def answer(self, sender: Sender, request: Bring) -> Reply | None:
+        """The reply, or None: it follows. One that acknowledges what is here waits until that is durable."""
+        hosting = self._replica.hosted.get(request.configuration)
+        if hosting is None:
+            return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
+        if hosting.knows(request.object, request.tag):
+            return Ack(request.call, hosting.successor)
+        if why := _unfit(request, hosting.configuration):
+            return Refused(request.call, Reason.BAD_REQUEST, why)
+        key = (request.configuration, request.object, request.tag)
+        errand = self._errands.get(key)
+        if len(self._errands) >= WAITING_MAX if errand is None else len(errand.waiting) >= SENDERS_MAX and sender not in errand.waiting:
+            return Refused(request.call, Reason.NOT_BROUGHT, "it has too much to get from other servers already")
+        if errand is None:
+            errand = self._errands[key] = _Errand(request, hosting, {})
+            self._queue.append(errand)
+        errand.waiting[sender] = request.call
+        self.begin()
+        return None
+
+    def begin(self) -> None:
+        """Fetch as much of what waits as may be under way."""
+        if self._beginning:  # what cannot be fetched says so at once, and is called from here
+            return
+        self._beginning = True
+        try:
+            while self._queue and self._may_begin(self._queue[0].request):
+                self._fetch_for(self._queue.popleft())
+        finally:
+            self._beginning = False
+
+    def _may_begin(self, request: Bring) -> bool:
+        fits = not self._under_way or self._bytes + request.length <= AT_ONCE_BYTES
+        return fits and self._under_way < AT_ONCE and not self._is_crowded()
+
+    def _fetch_for(self, errand: _Errand) -> None:
+        request, done = errand.request, partial(self._fetched, errand)
+        self._under_way += 1
+        self._bytes += request.length
+        if errand.hosting.knows(request.object, request.tag):  # the mover carried it meanwhile, and waits no more
+            done(None, "it is here")
+        else:
+            self._fetch(request, errand.hosting.configuration, done)
+
+    def _fetched(self, errand: _Errand, element: Element | None, why: str) -> None:
+        request = errand.request
+        del self._errands[request.configuration, request.object, request.tag]
+        self._under_way -= 1
+        self._bytes -= request.length
+        try:
+            for sender, call in errand.waiting.items():
+                if element is not None:
+                    self._put(sender, PutData(call, request.configuration, request.object, request.tag, element))
+                else:
+                    self._respond(sender, [Refused(call, Reason.NOT_BROUGHT, why)])
+        finally:  # whatever became of this one, the next has its turn
+            self.begin()
+
+
+def _unfit(request: Bring, target: Configuration) -> str:
+    """Why it is no request of a mover; empty if it may be one."""
+    source = request.source
+    if not 0 <= source.index < target.index or (source.domain, source.cluster_id) != (target.domain, target.cluster_id) or source.dap == "chain":
+        return "what moves comes from a configuration of objects before, of the same domain and cluster"
+    try:
+        source.check_bounds()
+    except BadInput as error:
+        return str(error)
+    return "" if request.length >= 0 else "no value has less than no bytes"

@@ -1,0 +1,69 @@
+"""A simulated server as a client of the others: it asks for elements, to repair its own or to take over theirs."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ares.model.codec import decode_replies, encode
+from ares.model.configuration import Configuration
+from ares.model.errors import AresError
+from ares.model.identity import ServerId
+from ares.model.messages import Bring, Element
+from ares.objects.repair import bring_element
+from ares.operation.effects import Operation
+from ares.operation.session import Session
+from ares.testing.sim.simulated_server import SimServer
+
+if TYPE_CHECKING:
+    from ares.testing.sim.run import SimRun
+
+TICK_S = 0.1
+PATIENCE_S = 30.0
+
+
+def told(error: BaseException | None) -> str:
+    """Why an element cannot be had. Raises what no server may make of what it was told."""
+    if error is not None and not isinstance(error, AresError):
+        raise error
+    return str(error or "")
+
+
+class Asker:
+    """Of ``server``. ``name``: as a client of the other servers."""
+
+    def __init__(self, run: "SimRun", server: SimServer, what: str = "asker") -> None:
+        self.name = f"{server.name}'s {what}"
+        self._run = run
+        self._world = run.world
+        self._server = server
+        self._session = Session()
+        self._ticking = False
+
+    def fetch(self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+        """See :data:`ares.server.bringing.Fetch`."""
+        own = self._server.replica.server
+        self.ask(
+            bring_element(request.source, target, request.object, request.tag, request.length, own),
+            lambda element, error: done(element, told(error)),
+        )
+
+    def ask(self, operation: Operation[Element | None], done: Callable[[Any, BaseException | None], None]) -> None:
+        self._session.start(operation, self.name, self._world.now, PATIENCE_S, done)
+        self._flush()
+
+    def receive(self, server: str, frames: list[bytes]) -> None:
+        self._session.receive(ServerId(server), decode_replies(frames), self._world.now)
+        self._flush()
+
+    def _flush(self) -> None:
+        for server, messages in self._session.take_outbox().items():
+            self._run.post(self, server, encode(messages))
+        self._session.contacts.clear()
+        self._session.hints.clear()
+        if self._session.busy and not self._ticking:
+            self._ticking = True
+            self._world.after(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        self._session.tick(self._world.now)
+        self._flush()
