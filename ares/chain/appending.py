@@ -1,12 +1,14 @@
 """A client's appends: many in flight, in order, each once (docs/log.md, Append; Each append once). No I/O and no clock.
 
-Appends are numbered. All that are unanswered are sent again when the head is silent, asks for an earlier one, or takes nothing any more: from the
-lowest on, to the newest chain. When nobody can tell whether an append was taken, it and all that are unanswered fail, and the client goes on under a
-new id; the numbers go on, so that late answers are never taken for others.
+What is called before anything is sent goes as one append: its callers get consecutive positions, and share its fate. Appends are numbered. All that
+are unanswered are sent again when the head is silent, asks for an earlier one, or takes nothing any more: from the lowest on, to the newest chain.
+When nobody can tell whether an append was taken, it and all that are unanswered fail, and the client goes on under a new id; the numbers go on, so
+that late answers are never taken for others.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 
 from msgspec import Struct
@@ -24,6 +26,10 @@ WINDOW = 1000
 WINDOW_BYTES = 16 * 1024 * 1024
 """Of the appends in flight, unless it is a single one: all may have to be sent again."""
 
+TOGETHER_MAX = 64
+TOGETHER_BYTES_MAX = 64 * 1024
+"""Entries of several callers that go as one append: a server reads all of them to show one."""
+
 RESEND_S = 0.5
 RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
@@ -39,13 +45,13 @@ class Flight(Struct, eq=False):
     """An append. ``known``: what was known to be committed before it was first sent. ``copies``: how often it was sent and may have been taken.
 
     ``declined``: the only copy was not taken, for nobody knows whether an earlier one was; the position was committed then. ``wanted``: its caller
-    waits for it.
+    waits for it. ``callers``: with the place of their first entry among the entries.
     """
 
-    entries: tuple[bytes, ...]
+    entries: list[bytes]
     at: int | None
     deadline: float
-    done: Done
+    callers: list[tuple[Done, int]]
     number: int = 0
     known: int = 0
     copies: int = 0
@@ -54,9 +60,31 @@ class Flight(Struct, eq=False):
     wanted: bool = True
     size: int = 0
 
+    def settle(self, position: int) -> None:
+        """Tell its callers that it is there, the first entry at ``position``."""
+        for done, place in self.callers:
+            done(position + place, None)
+
+    def fail(self, error: Callable[[], BaseException]) -> None:
+        """Tell its callers, each an error of its own."""
+        for done, _ in self.callers:
+            done(None, error())
+
+    def has_room(self, entries: Sequence[bytes], size: int) -> bool:
+        """Whether these may go together with this one, which was not sent yet."""
+        return self.at is None and self.size + size <= TOGETHER_BYTES_MAX and len(self.entries) + len(entries) <= TOGETHER_MAX
+
+    def join(self, entries: Sequence[bytes], size: int, deadline: float, done: Done) -> None:
+        """Behind what this one has."""
+        self.callers.append((done, len(self.entries)))
+        self.entries += entries
+        self.size += size
+        if deadline < self.deadline:
+            self.deadline = deadline
+
 
 class Appender:
-    """Of one client, to ``chain``. ``known``: a position that is known to be committed. ``outbox``: for the head of ``chain``, in order.
+    """Of one client, to ``chain``. ``known``: a position that is known to be committed.
 
     ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
     :meth:`tail_known`. So does any append that comes ``trust_s`` after the last answer, and the first one: chains that were left and trims since then
@@ -67,10 +95,11 @@ class Appender:
         self.client = client
         self.chain = chain
         self.known = chain.start
-        self.outbox: list[Append] = []
         self.stalled = False
         self.heard: Successor | None = None
         self._new_client = new_client
+        self._outbox: list[Append] = []
+        self._open: Flight | None = None
         self._flights: dict[int, Flight] = {}
         self._pending: deque[Flight] = deque()
         self._last = 0
@@ -90,6 +119,11 @@ class Appender:
         return bool(self._flights or self._pending)
 
     @property
+    def has_orders(self) -> bool:
+        """Whether :meth:`take_outbox` gives anything."""
+        return bool(self._outbox or self._open is not None)
+
+    @property
     def wants_tail(self) -> bool:
         if not self._pending or self._flights:
             return False
@@ -106,7 +140,7 @@ class Appender:
         """The last call that was given to a copy."""
         return self._calls
 
-    def submit(self, entries: Sequence[bytes], at: int | None, now: float, timeout_s: float, done: Done) -> None:
+    def submit(self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float) -> None:
         """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended.
 
         Whoever does not wait any more may say that it is not ``wanted``: what was not sent yet is not sent then.
@@ -115,15 +149,16 @@ class Appender:
         if at is not None and not 0 <= at <= POSITION_MAX:
             raise BadInput(f"a position is from 0 to {POSITION_MAX}, not {at}; nothing was sent")
         size = len(entries[0]) if len(entries) == 1 else sum(map(len, entries))
-        flight = Flight(tuple(entries), at, now + timeout_s, done, size=size)
-        if flight.deadline < self._look_at:
-            self._look_at = flight.deadline
-        flights = self._flights
-        if flights and at is None and not (self._pending or self._alone) and len(flights) < WINDOW and self._bytes + size <= WINDOW_BYTES:
-            self._launch(flight)  # nearly always
-        else:
-            self._pending.append(flight)
-            self._begin(now)
+        deadline = now + timeout_s
+        if deadline < self._look_at:
+            self._look_at = deadline
+        together = self._open
+        if together is not None and at is None and not self._pending and self._bytes + size <= WINDOW_BYTES and together.has_room(entries, size):
+            self._bytes += size  # as _begin does
+            together.join(entries, size, deadline, done)
+            return
+        self._pending.append(Flight(list(entries), at, deadline, [(done, 0)], size=size))
+        self._begin(now)
 
     def _begin(self, now: float) -> None:
         """Send what may be sent. A conditional append goes alone, and never beyond what is known to be committed."""
@@ -145,20 +180,36 @@ class Appender:
             self._launch(flight)
 
     def _launch(self, flight: Flight) -> None:
-        """The first copy."""
+        """It leaves with the outbox, together with what comes until then."""
+        self._bytes += flight.size
+        if self._open is not None and flight.at is None and self._open.has_room(flight.entries, flight.size):
+            ((done, _),) = flight.callers
+            self._open.join(flight.entries, flight.size, flight.deadline, done)
+            return
+        self._send_open()
         self._last += 1
         flight.number, flight.known = self._last, self.known
-        self._flights[self._last] = flight
-        self._bytes += flight.size
+        self._flights[self._last] = self._open = flight
         self._alone = flight.at is not None
-        self._send(flight)
+
+    def take_outbox(self) -> list[Append]:
+        """What is to be sent to the head of the chain, in order, leaving nothing."""
+        self._send_open()
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    def _send_open(self) -> None:
+        if self._open is not None:
+            self._send(self._open)
 
     def _send(self, flight: Flight) -> None:
+        if flight is self._open:
+            self._open = None
         self._calls = flight.call = CallId(self._calls + 1)
         flight.copies += 1
         lowest = self._lowest()
         since = self._since(flight, lowest)
-        self.outbox.append(Append(flight.call, self.chain.id, self.client, flight.number, lowest.number, since, flight.entries, flight.at))
+        self._outbox.append(Append(flight.call, self.chain.id, self.client, flight.number, lowest.number, since, tuple(flight.entries), flight.at))
 
     def _lowest(self) -> Flight:
         return next(iter(self._flights.values()))
@@ -181,12 +232,12 @@ class Appender:
             end = reply.position + len(flight.entries)
             if end > self.known:
                 self.known = end
-            self._end(flight, reply.position, None, now)
+            self._end(flight, partial(flight.settle, reply.position), now)
         elif reply.call == flight.call:
             match reply.outcome:
                 case AppendOutcome.TAKEN if flight.at is not None:
                     self.known = max(self.known, reply.position)
-                    self._end(flight, None, PositionTaken(flight.at, reply.position), now)
+                    self._end(flight, partial(flight.fail, partial(PositionTaken, flight.at, reply.position)), now)
                 case AppendOutcome.GAP if reply.position in self._flights:
                     self._send_again(reply.position)
                 case AppendOutcome.UNCERTAIN:
@@ -195,31 +246,29 @@ class Appender:
                     self._sealed = reply.outcome is AppendOutcome.SEALED and reply.successor is None
                     self.stalled, self.heard = True, reply.successor or self.heard
 
-    def _end(self, flight: Flight, position: int | None, error: BaseException | None, now: float) -> None:
+    def _end(self, flight: Flight, tell: Callable[[], None], now: float) -> None:
         del self._flights[flight.number]
         self._bytes -= flight.size
         self._heard_at = now
         self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
-        flight.done(position, error)
+        tell()
         self._raise_since()
         if self._pending:
             self._begin(now)
 
-    def refused(self, call: int, error: Uncertain, now: float) -> None:
+    def refused(self, call: int, error: Callable[[], Uncertain], now: float) -> None:
         """The head refuses this copy, for a reason that goes on. If it was the only one the append is not there."""
         flight = next((flight for flight in self._flights.values() if flight.call == call), None)
         if flight is not None and flight.copies == 1:
-            self._end(flight, None, error, now)
+            self._end(flight, partial(flight.fail, error), now)
         elif flight is not None:
-            self._give_up(str(error), now)
+            self._give_up(str(error()), now)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own: nobody will send it again."""
-        flights, self._flights, self._pending = [*self._flights.values(), *self._pending], {}, deque()
+        flights, self._flights, self._pending, self._open = [*self._flights.values(), *self._pending], {}, deque(), None
         for flight in flights:
-            failure = error()
-            failure.may_have_taken_effect, failure.advice = flight.copies > 0, AFTER_CLOSING
-            flight.done(None, failure)
+            flight.fail(partial(_closing, error, flight.copies > 0))
 
     def _unsure(self, flight: Flight, committed: int, now: float) -> None:
         """Of a number that was sent once the answer says that it is not there; otherwise an earlier copy may be."""
@@ -237,11 +286,11 @@ class Appender:
             self._send(lowest)
 
     def _give_up(self, why: str, now: float) -> None:
-        flights, self._flights, self._bytes = self._flights, {}, 0
-        self.outbox.clear()
+        flights, self._flights, self._bytes, self._open = self._flights, {}, 0, None
+        self._outbox.clear()
         self.client = self._new_client()
         for flight in flights.values():
-            flight.done(None, AppendUncertain(why))
+            flight.fail(partial(AppendUncertain, why))
         self._begin(now)
 
     def tail_known(self, tail: int, now: float) -> None:
@@ -251,14 +300,14 @@ class Appender:
         if self.wants_tail:
             flight = self._pending.popleft()
             assert flight.at is not None
-            flight.done(None, PositionTaken(flight.at, tail))
+            flight.fail(partial(PositionTaken, flight.at, tail))
         self._begin(now)
 
     def moved(self, chain: Configuration, now: float) -> None:
         """A majority of the chain before knows ``chain``: go on there."""
         self.chain, self.stalled, self.heard, self._sealed = chain, False, None, False
         self.known = max(self.known, chain.start)
-        self.outbox.clear()
+        self._outbox.clear()
         self.send_all_again(now)
         self._begin(now)
 
@@ -280,9 +329,15 @@ class Appender:
         self._pending = deque(flight for flight in self._pending if flight.deadline > now)
         for flight in late:
             why = "nobody said in time where the log ends" if self._stale else "earlier ones were not answered in time"
-            flight.done(None, Unavailable(0, 0, {}, f"the append was not sent: {why}"))
+            flight.fail(partial(Unavailable, 0, 0, {}, f"the append was not sent: {why}"))
         if any(flight.deadline <= now for flight in self._flights.values()):
             head = self.chain.server_ids[0]
             why = SEALED if self._sealed else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"
             self._give_up(why, now)
         self._look_at = min((flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf)
+
+
+def _closing(error: Callable[[], Uncertain], was_sent: bool) -> Uncertain:
+    failure = error()
+    failure.may_have_taken_effect, failure.advice = was_sent, AFTER_CLOSING
+    return failure

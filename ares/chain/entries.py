@@ -49,6 +49,9 @@ class Entries(Protocol):
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
         """How far, at most to ``upto``, records from position ``first`` on have ``bytes_max`` bytes, one record at least."""
 
+    def record(self, position: int) -> LogRecord | None:
+        """The one that has the position, if one has."""
+
     def cut(self, end: int) -> None:
         """Drop what begins at ``end`` or later."""
 
@@ -91,6 +94,10 @@ class MemoryEntries:
         begin = index_of(self._records, first)
         end = index_of(self._records, upto)
         return self._records[begin : end + 1 if end < len(self._records) and self._records[end].first < upto else end]
+
+    def record(self, position: int) -> LogRecord | None:
+        at = index_of(self._records, position)
+        return self._records[at] if at < len(self._records) else None
 
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
         reached, size = first, 0

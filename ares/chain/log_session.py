@@ -1,6 +1,7 @@
 """A client's session for one log: appends (ares/chain/appending.py) and other operations, in one inbox and one outbox. No I/O: ``now`` is given."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -10,7 +11,7 @@ from ares.chain.quick_reads import READ_CALLS, QuickReads
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized, Unavailable, Uncertain
 from ares.model.identity import CallId, ClientId, ServerId
-from ares.model.log_messages import Appended, LogEntries
+from ares.model.log_messages import Appended, EachRead, LogEntries
 from ares.model.messages import AnyMessage, Introduce, Reason, Refused
 from ares.operation.effects import Operation
 from ares.operation.session import Session
@@ -52,7 +53,7 @@ class LogSession:
     @property
     def has_orders(self) -> bool:
         """As :attr:`ares.operation.session.Session.has_orders`."""
-        return bool(self.appender.outbox or self._introduced or self.session.has_orders)
+        return bool(self.appender.has_orders or self._introduced or self.session.has_orders)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own."""
@@ -60,10 +61,11 @@ class LogSession:
         self.appender.close(error)
         self.reads.close(error)
 
-    def append(self, entries: Sequence[bytes], now: float, timeout_s: float, done: Done, at: int | None = None) -> None:
+    def append(self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float) -> None:
         """See :meth:`ares.chain.appending.Appender.submit`."""
-        self.appender.submit(entries, at, now, timeout_s, done)
-        self._see_to_appender(now)
+        self.appender.submit(done, now, entries, at, timeout_s)
+        if self.appender.wants_tail:
+            self._see_to_appender(now)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Replies from a server."""
@@ -73,7 +75,7 @@ class LogSession:
                 self.appender.receive(message, now)
             elif message.call < READ_CALLS:
                 rest.append(message)
-            elif isinstance(message, LogEntries):
+            elif isinstance(message, LogEntries | EachRead):
                 self.reads.receive(server, message, now)
             elif isinstance(message, Refused):
                 self._refused(server, message, now)
@@ -92,10 +94,11 @@ class LogSession:
                 self._introduced.append(server)
                 self.appender.send_all_again(now)
             case Reason.NOT_AUTHORIZED:
-                self.appender.refused(refusal.call, NotAuthorized(f"{server}: {refusal.detail}", f"append to log {self.view.domain!r}", True), now)
+                story = f"append to log {self.view.domain!r}"
+                self.appender.refused(refusal.call, partial(NotAuthorized, f"{server}: {refusal.detail}", story, True), now)
             case Reason.STORAGE | Reason.BAD_REQUEST:
                 story = f"append to log {self.view.domain!r}"
-                self.appender.refused(refusal.call, Unavailable(1, 0, {server: refusal.detail}, story), now)
+                self.appender.refused(refusal.call, partial(Unavailable, 1, 0, {server: refusal.detail}, story), now)
             case _:  # it is not what it was: there may be a newer chain
                 self.appender.stalled = True
 
@@ -107,11 +110,9 @@ class LogSession:
             call = CallId(self.appender.calls)  # a server that cannot keep the log refuses the newest append with it
             outbox.setdefault(server, []).append(Introduce(call, chain, self._earlier(chain)))
         self._introduced.clear()
-        reads, self.reads.outbox = self.reads.outbox, {}
-        for server, asked in reads.items():
+        for server, asked in self.reads.take_outbox().items():
             outbox.setdefault(server, []).extend(asked)
-        appends, self.appender.outbox = self.appender.outbox, []
-        if appends:
+        if appends := self.appender.take_outbox():
             outbox.setdefault(chain.server_ids[0], []).extend(appends)
         return outbox
 

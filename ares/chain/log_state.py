@@ -27,7 +27,7 @@ from ares.chain.stretch import Stretch
 from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
-from ares.model.log_messages import LogEntries, LogRecord, ReadLog
+from ares.model.log_messages import READ_BYTES_MAX, LogEntries, LogRecord, ReadLog
 from ares.model.messages import EARLIER_MAX, Hosted, HostedChain, Reason
 
 
@@ -282,22 +282,23 @@ class LogState:
         later = [each for index, each in sorted(self.chains.items()) if chain is None or index >= chain.index]
         return tuple(dict.fromkeys(id for each in later for id in each.server_ids if id != self.server))[: 2 * SERVERS_MAX]
 
-    def held(self, position: int, uncommitted: bool) -> tuple[Entries, int]:
-        """Where the position is to be found, and how far from there what may be shown goes; no further than it when it is not here."""
+    def held(self, position: int, uncommitted: bool) -> tuple[Entries, int, int]:
+        """Where the position is to be found, from where on that holds, and how far what may be shown goes; no further than it when it is not here."""
         if position < self.base_upto:
-            return self.base, self.base_upto
+            return self.base, 0, self.base_upto
         newest = [stretch for stretch in self.stretches.values() if stretch.start <= position and not stretch.merged]
         if not newest:
-            return self.base, position
+            return self.base, position, position
         stretch = max(newest, key=lambda stretch: stretch.configuration.index)
-        return stretch.entries, max(position, stretch.length if uncommitted or stretch.end is not None else stretch.committed)
+        upto = max(position, stretch.length if uncommitted or stretch.end is not None else stretch.committed)
+        return stretch.entries, max(stretch.start, self.base_upto), upto
 
     def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
         """What there is to say to a read in the stretch of a chain."""
         first, found, size, damaged = request.first, list[bytes](), 0, False
         position = first
         while first >= self.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
-            entries, held = self.held(position, request.uncommitted)
+            entries, _, held = self.held(position, request.uncommitted)
             records, upto, damaged = self.read(entries, position, min(held, first + request.count), request.bytes_max - size)
             at = position
             for record in records:
@@ -316,6 +317,31 @@ class LogState:
         if not found and first >= self.trimmed and (damaged or self.is_final(first)):
             elsewhere = self.holders(first)
         return LogEntries(request.call, first, tuple(found), stretch.committed, self.trimmed, elsewhere, stretch.successor)
+
+    def each(self, positions: Sequence[int]) -> tuple[bytes | None, ...]:
+        """The entry at each position, if it is here and may be shown; about READ_BYTES_MAX of them."""
+        found, left = list[bytes | None](), READ_BYTES_MAX
+        entries, first, held = self.base, 0, 0
+        for position in positions:
+            if not first <= position < held:
+                entries, first, held = self.held(position, False)
+            entry = None
+            if self.trimmed <= position < held and left > 0:
+                record = self._record(entries, position)
+                if record is not None:
+                    entry = record.entries[position - record.first]
+                    left -= len(entry)
+            found.append(entry)
+        return tuple(found)
+
+    def _record(self, entries: Entries, position: int) -> LogRecord | None:
+        """The one that has the position; None if the disk lost it."""
+        try:
+            record = entries.record(position)
+        except StoreDamaged as damage:
+            self.damage = damage
+            return None
+        return record if record is not None and record.first <= position < record.end else None
 
     def read(self, entries: Entries, first: int, upto: int, bytes_max: int) -> tuple[Sequence[LogRecord], int, bool]:
         """Records from ``first`` on (``reach`` of ares/chain/entries.py), how far they go, and whether the disk lost some: then there are none."""

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from ares.chain.entries import Entries, MemoryEntries, check_batch, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
-from ares.chain.log_state import REASONS, LogState, UnknownChain, tells
+from ares.chain.log_state import REASONS, LogState, UnknownChain
+from ares.chain.node_reads import NodeReads
 from ares.chain.rows_below import RowBelow, RowLooks
-from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Held, Sender, Stretch
+from ares.chain.stretch import HELD_MAX, SEND_AGAIN_S, Sender, Stretch
 from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
@@ -32,12 +33,12 @@ from ares.model.log_messages import (
     Fetch,
     Fetched,
     Forward,
-    LogEntries,
     LogRecord,
     Look,
     LookDone,
     LookRow,
     OfChain,
+    ReadEach,
     ReadLog,
     RowFound,
     RowPlace,
@@ -71,7 +72,7 @@ class LogNode:
         self.server = server
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
-        self.told = self._stored = self.outbox_bytes = 0
+        self.told = self._stored = 0
         self._facts: list[LogFact] = []
         self._outbox: list[tuple[Sender, AnyMessage]] = []
         self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
@@ -80,13 +81,14 @@ class LogNode:
         self._trims_unsynced: deque[tuple[int, int]] = deque()
         self._trimmed_durably = 0
         self._calls = calls_from
-        self._held: list[Held] = []
+        self._reads = NodeReads(self.state, self._send, self._next_call)
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
         self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             Append: self.append,
             Introduce: self.introduce,
             ReadLog: self.read,
+            ReadEach: self.read_each,
             Look: self.look,
             Trim: self.trim,
             Seal: self.seal,
@@ -118,6 +120,10 @@ class LogNode:
             self._refuse(sender, message.call, next(reason for kind, reason in REASONS.items() if isinstance(error, kind)), str(error))
 
     @property
+    def outbox_bytes(self) -> int:
+        return self._reads.outbox_bytes
+
+    @property
     def has_output(self) -> bool:
         return bool(self._facts or self._taking or self._outbox)
 
@@ -135,7 +141,7 @@ class LogNode:
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""
         self._end_taking()
-        facts, outbox, self._facts, self._outbox, self.outbox_bytes = self._facts, self._outbox, [], [], 0
+        facts, outbox, self._facts, self._outbox, self._reads.outbox_bytes = self._facts, self._outbox, [], [], 0
         return facts, outbox
 
     def stored(self, count: int, now: float) -> None:
@@ -180,14 +186,7 @@ class LogNode:
                     self._forward(stretch, stretch.durable)
                 elif first < stretch.durable or stretch.trim_confirmed < self._trimmed_durably:
                     self._forward(stretch, first)
-            if stretch.asking:
-                late = [held for held in stretch.asking if now >= held.until]
-                stretch.asking = [held for held in stretch.asking if now < held.until]
-                for held in late:
-                    self._show(held.sender, self.state.answer(stretch, held.request))
-        late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
-        for held in late:
-            self._show(held.sender, self.state.answer(self._stretch(held.request), held.request))
+        self._reads.tick(now)
         self._looks.tick(now)
         self._fetcher.go_on(self.now, self._stored)
 
@@ -199,13 +198,6 @@ class LogNode:
             self._waiting.append((self.told, to, message))
         else:
             self._outbox.append((to, message))
-
-    def _show(self, to: Sender, reply: LogEntries, after: int = 0) -> None:
-        """Answer a read, without entries if too much is to leave already: one append may end a thousand reads that wait."""
-        if self.outbox_bytes > OUTBOX_BYTES_MAX and reply.entries:
-            reply = replace(reply, entries=())
-        self.outbox_bytes += sum(map(len, reply.entries))
-        self._send(to, reply, after)
 
     def _record(self, fact: LogFact) -> None:
         self._end_taking()
@@ -402,31 +394,15 @@ class LogNode:
         trims, stretch.trims = stretch.trims, []
         for sender, trim in trims:
             self.trim(sender, trim)
-        held, self._held = self._held, []
-        for one in held:
-            reply = self.state.answer(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
-            if reply is not None and tells(reply):
-                self._show(one.sender, reply, stretch.pointed)
-            else:
-                self._held.append(one)
+        self._reads.go_on(stretch)
 
     # -- reads (docs/log.md, Read) ----------------------------------------------------------------------------------------------
 
     def read(self, sender: Sender, request: ReadLog) -> None:
-        """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
-        stretch = self._stretch(request)
-        reply = self.state.answer(stretch, request)
-        if tells(reply):
-            self._show(sender, reply, stretch.pointed)
-        elif request.wait_s > 0 and len(self._held) < HELD_MAX:
-            self._held.append(Held(sender, request, self.now + request.wait_s))
-        elif stretch.committed <= request.first < stretch.length and not stretch.is_tail and len(stretch.asking) < HELD_MAX:
-            stretch.asking.append(Held(sender, request, self.now + DIRTY_S))
-            if stretch.asked_tail is None or self.now > stretch.ask_tail_again_at:
-                stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), self.now + SEND_AGAIN_S
-                self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
-        else:
-            self._show(sender, reply, stretch.pointed)
+        self._reads.read(self._stretch(request), sender, request, self.now)
+
+    def read_each(self, sender: Sender, request: ReadEach) -> None:
+        self._reads.read_each(self._stretch(request), sender, request, self.now)
 
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""
@@ -439,9 +415,7 @@ class LogNode:
             if stretch.asked_tail == reply.call and sender == stretch.servers[-1]:
                 stretch.asked_tail = None
                 self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
-                asking, stretch.asking = stretch.asking, []
-                for held in asking:
-                    self._show(held.sender, self.state.answer(stretch, held.request), stretch.pointed)
+                self._reads.tail_answered(stretch)
 
     # -- trim (docs/log.md, Trim) -----------------------------------------------------------------------------------------------
 
@@ -570,7 +544,7 @@ class LogNode:
         if stretch is not None and request.successor is not None:
             self._point(stretch, request.successor)
         records = self.state.final(request.first, PIECE_BYTES, RECORDS_MAX) if request.first >= self.state.trimmed else ()
-        self.outbox_bytes += sum(record.size for record in records)
+        self._reads.outbox_bytes += sum(record.size for record in records)
         self._send(sender, Fetched(request.call, request.first, tuple(records), self.state.trimmed), self.told)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:

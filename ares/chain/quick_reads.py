@@ -1,17 +1,19 @@
-"""Reads of committed entries that are there: one request, one answer, and no operation. What meets anything else goes on as the operation that it is.
+"""Reads of committed entries that are there, without operations. What meets anything else goes on as the operation that it is.
 
 A positive answer may come from any node at any time (docs/log.md, Read), so nothing has to be found out before or after.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from msgspec import Struct
 
 from ares.chain.log_operations import ASK_S, LogOperations, check_position
+from ares.model.configuration import Configuration
 from ares.model.errors import Uncertain
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import PIECE_BYTES, RANGE_MAX, LogEntries, ReadLog
+from ares.model.log_messages import EACH_MAX, PIECE_BYTES, RANGE_MAX, EachRead, LogEntries, ReadEach, ReadLog
 from ares.operation.effects import Operation
 from ares.operation.session import Session
 
@@ -23,61 +25,115 @@ Told = Callable[[Any, BaseException | None], None]
 
 
 class QuickRead(Struct, eq=False):
-    """``upto``: of a range; None: a single entry is wanted. ``until``: how long it is waited for; ``done(result, error)`` is called once."""
+    """``upto``: of a range; None: a single entry is wanted. ``done(result, error)`` is called once."""
 
     first: int
     upto: int | None
-    server: ServerId
-    until: float
     deadline: float
     from_tail: bool
     done: Told
 
 
+class Request(Struct, eq=False):
+    """Of one range, or of up to EACH_MAX entries. ``until``: how long it is waited for. Positions in [``first``, ``upto``) are asked of the chain."""
+
+    call: CallId
+    chain: Configuration
+    server: ServerId
+    until: float
+    reads: list[QuickRead]
+    first: int
+    upto: float
+
+    def message(self) -> ReadLog | ReadEach:
+        """What is sent."""
+        read, *others = self.reads
+        if others:
+            return ReadEach(self.call, self.chain.id, tuple([each.first for each in self.reads]))
+        count = 1 if read.upto is None else min(read.upto - read.first, RANGE_MAX)
+        return ReadLog(self.call, self.chain.id, read.first, count, PIECE_BYTES)
+
+
 class QuickReads:
-    """Of one client. ``outbox``: requests by server."""
+    """Of one client. Entries that are asked of a server before anything is sent are asked for together."""
 
     def __init__(self, operations: LogOperations, session: Session) -> None:
-        self.outbox: dict[ServerId, list[ReadLog]] = {}
         self._operations = operations
         self._session = session
         self._calls = READ_CALLS
-        self._reads: dict[int, QuickRead] = {}
+        self._requests: dict[int, Request] = {}
+        self._unsent: list[Request] = []
+        self._open: dict[bool, Request] = {}
 
     @property
     def busy(self) -> bool:
-        return bool(self._reads)
+        return bool(self._requests)
 
     def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, from_tail: bool) -> None:
         """The entry at ``first``, or pairs of positions and entries below ``upto``. Raises :class:`BadInput` for what is no position."""
         check_position(first)
         if upto is not None and upto <= first:
             return done([], None)
+        read, until = QuickRead(first, upto, now + timeout_s, from_tail, done), now + min(ASK_S, timeout_s / 2)
+        of_one = upto is None or upto == first + 1
+        together = self._open.get(from_tail) if of_one else None
+        if together is not None and together.first <= first < together.upto and len(together.reads) < EACH_MAX:
+            together.reads.append(read)
+            if until < together.until:
+                together.until = until
+            return None
         chain, server = self._operations.whom(first, 0, from_tail)
+        active = self._operations.view.sequence.active
+        place = active.index(chain)
+        ends = active[place + 1].start if place + 1 < len(active) else inf
         self._calls += 1
-        self._reads[self._calls] = QuickRead(first, upto, server, now + min(ASK_S, timeout_s / 2), now + timeout_s, from_tail, done)
-        count = 1 if upto is None else min(upto - first, RANGE_MAX)
-        self.outbox.setdefault(server, []).append(ReadLog(CallId(self._calls), chain.id, first, count, PIECE_BYTES))
+        request = Request(CallId(self._calls), chain, server, until, [read], chain.start if place else 0, ends)
+        self._requests[self._calls] = request
+        self._unsent.append(request)
+        if of_one:
+            self._open[from_tail] = request
         return None
 
-    def receive(self, server: ServerId, reply: LogEntries, now: float) -> None:
+    def take_outbox(self) -> dict[ServerId, list[ReadLog | ReadEach]]:
+        """What is to be sent, by server, leaving nothing."""
+        outbox: dict[ServerId, list[ReadLog | ReadEach]] = {}
+        for request in self._unsent:
+            outbox.setdefault(request.server, []).append(request.message())
+        self._unsent.clear()
+        self._open.clear()
+        return outbox
+
+    def receive(self, server: ServerId, reply: LogEntries | EachRead, now: float) -> None:
         self._session.readiness.suspects.discard(server)
-        read = self._reads.pop(reply.call, None)
-        if read is not None and reply.entries:
-            read.done(reply.entries[0] if read.upto is None else list(enumerate(reply.entries, read.first)), None)
-        elif read is not None:
-            self._go_on(read, now)
+        request = self._requests.pop(reply.call, None)
+        if request is None:
+            return
+        read, entries = request.reads[0], reply.entries
+        if isinstance(reply, EachRead) and len(entries) == len(request.reads):
+            for read, entry in zip(request.reads, entries, strict=True):
+                if entry is None:
+                    self._go_on(read, now)
+                else:
+                    read.done(entry if read.upto is None else [(read.first, entry)], None)
+        elif isinstance(reply, LogEntries) and entries and len(request.reads) == 1:
+            read.done(entries[0] if read.upto is None else list(enumerate(entries, read.first)), None)
+        else:
+            self._all_go_on(request, now)
 
     def refused(self, call: int, now: float) -> None:
         """The server does not know the chain, or the like."""
-        read = self._reads.pop(call, None)
-        if read is not None:
-            self._go_on(read, now)
+        request = self._requests.pop(call, None)
+        if request is not None:
+            self._all_go_on(request, now)
 
     def tick(self, now: float) -> None:
-        for call, read in [(call, read) for call, read in self._reads.items() if read.until <= now]:
-            del self._reads[call]
-            self._session.readiness.suspects.add(read.server)
+        for call, request in [(call, request) for call, request in self._requests.items() if request.until <= now]:
+            del self._requests[call]
+            self._session.readiness.suspects.add(request.server)
+            self._all_go_on(request, now)
+
+    def _all_go_on(self, request: Request, now: float) -> None:
+        for read in request.reads:
             self._go_on(read, now)
 
     def _go_on(self, read: QuickRead, now: float) -> None:
@@ -89,6 +145,7 @@ class QuickReads:
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own."""
-        reads, self._reads = self._reads, {}
-        for read in reads.values():
-            read.done(None, error())
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            for read in request.reads:
+                read.done(None, error())

@@ -168,6 +168,12 @@ class StoredEntries:
             found = list(self._read(first, upto))
         return found[: bisect_left(found, upto, key=_begin_of)]
 
+    def record(self, position: int) -> LogRecord | None:
+        span = self._spans[-1] if self._spans else None
+        if span is None or position >= span.kept:
+            return span.memory.record(position) if span is not None else None
+        return next(self._read(position, position + 1), None)
+
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
         span = self._spans[-1] if self._spans else None
         if span is None or first >= span.kept:

@@ -6,7 +6,7 @@ event loop is posted together.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -24,6 +24,8 @@ from ares.reconfig.reconfigure import Reconfigured
 
 Reads = Literal["craq", "cr"]
 """Who answers a read: any server, or the tail alone."""
+
+_FROM_TAIL: dict[str, bool] = {"craq": False, "cr": True}
 
 Bytes = bytes | bytearray | memoryview
 Result = TypeVar("Result")
@@ -75,7 +77,7 @@ class Log(Domain):
         if at is not None:
             check_position(at)
         timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
-        future = self._runner.begin("append", self.name, self._submit, entries, at, timeout_s)
+        future = self._runner.begin("append", self.name, self._session.append, entries, at, timeout_s)
         if (waiting := self._session.appender.waiting) is not None:
 
             def tell(ended: asyncio.Future[int]) -> None:
@@ -84,9 +86,6 @@ class Log(Domain):
             future.add_done_callback(tell)
         return future
 
-    def _submit(self, done: Callable[..., None], now: float, entries: tuple[bytes, ...], at: int | None, timeout_s: float) -> None:
-        self._session.append(entries, now, timeout_s, done, at)
-
     # -- read -----------------------------------------------------------------------------------------------------------
 
     def read(self, position: int, *, uncommitted: bool = False, reads: Reads | None = None, timeout_s: float | None = None) -> asyncio.Future[bytes]:
@@ -94,7 +93,6 @@ class Log(Domain):
 
         ``uncommitted``: what the server has that is asked, which a reconfiguration may take back. ``reads``: "craq" asks any server, "cr" the tail.
         """
-        check_position(position)
         from_tail, timeout_s = self._from_tail if reads is None else _is_cr(reads), self._timeout(timeout_s)
         if uncommitted:
             return asyncio.ensure_future(self._started(self._session.operations.read(position, True, from_tail), "read", timeout_s))
@@ -196,6 +194,6 @@ def checked_entry(entry: Bytes) -> bytes:
 
 
 def _is_cr(reads: str) -> bool:
-    if reads not in get_args(Reads):
+    if reads not in _FROM_TAIL:
         raise BadInput(f"reads are answered by any server (craq) or by the tail (cr), not by {reads!r}; nothing was sent")
-    return reads == "cr"
+    return _FROM_TAIL[reads]

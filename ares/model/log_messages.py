@@ -81,6 +81,9 @@ RANGE_MAX = 65_536
 FOLLOW_S_MAX = 60.0
 """How long a node holds a read that waits for entries, at most."""
 
+EACH_MAX = 64
+"""Positions that are read one by one with one request."""
+
 Records = Annotated[tuple[LogRecord, ...], Meta(max_length=RECORDS_MAX)]
 Servers = Annotated[tuple[ServerId, ...], Meta(max_length=2 * SERVERS_MAX)]
 Length = Annotated[int, Meta(ge=0, le=RANGE_MAX)]
@@ -120,6 +123,12 @@ class ReadLog(OfChain, frozen=True, tag=97):
     bytes_max: Annotated[int, Meta(ge=0, le=READ_BYTES_MAX)] = PIECE_BYTES
     uncommitted: bool = False
     wait_s: Annotated[float, Meta(ge=0, le=FOLLOW_S_MAX)] = 0.0
+
+
+class ReadEach(OfChain, frozen=True, tag=106):
+    """The committed entry at each of the positions."""
+
+    positions: Annotated[tuple[Position, ...], Meta(min_length=1, max_length=EACH_MAX)]
 
 
 class Look(OfChain, frozen=True, tag=98):
@@ -213,6 +222,13 @@ class LogEntries(Message, frozen=True, tag=113):
     successor: Successor | None
 
 
+class EachRead(Message, frozen=True, tag=120):
+    """The entry at each position that was asked for, or None, which says nothing about the position."""
+
+    entries: Annotated[tuple[Entry | None, ...], Meta(max_length=EACH_MAX)]
+    successor: Successor | None
+
+
 class LookDone(Message, frozen=True, tag=114):
     """One look at a node's state. It is evidence only if the node is neither ``sealed`` nor knows a successor."""
 
@@ -273,5 +289,5 @@ class Fetched(Message, frozen=True, tag=119):
     trimmed: Position
 
 
-ChainRequest = Append | ReadLog | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
-ChainReply = Appended | LogEntries | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched
+ChainRequest = Append | ReadLog | ReadEach | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
+ChainReply = Appended | LogEntries | EachRead | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched

@@ -57,7 +57,7 @@ class Log:
             if ended:
                 break
             self.step()
-            if not (self.session.session._outbox or self.session.appender.outbox or self.nodes.sent):
+            if not (self.session.session._outbox or self.session.appender.has_orders or self.nodes.sent):
                 self.nodes.tick(0.03)
                 self.session.tick(self.nodes.now)
         (result, error) = ended[0]
@@ -73,6 +73,6 @@ class Log:
 
     def append(self, *entries, at=None):
         ended = []
-        self.session.append(entries, self.nodes.now, SOON_S, lambda result, error: ended.append((result, error)), at)
+        self.session.append(lambda result, error: ended.append((result, error)), self.nodes.now, entries, at, SOON_S)
         self.until(ended)
         return self.result

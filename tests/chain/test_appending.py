@@ -3,7 +3,7 @@
 import pytest
 
 import ares
-from ares.chain.appending import RESEND_S, Appender
+from ares.chain.appending import RESEND_S, TOGETHER_BYTES_MAX, TOGETHER_MAX, Appender
 from ares.model.errors import AppendUncertain, PositionTaken, Unavailable
 from ares.model.identity import ClientId
 from ares.model.log_messages import Appended, AppendOutcome
@@ -14,21 +14,24 @@ C0 = chain()
 
 
 class Client:
-    """An appender; ``told``: how its appends ended, in order."""
+    """An appender; ``told``: how its appends ended, in order. What is appended leaves at once, but for what is ``together`` with what comes next."""
 
     def __init__(self) -> None:
         self.ids = iter(range(1, 100))
         self.appender = Appender(self.new(), C0, self.new)
         self.told = []
+        self.outbox = []
 
     def new(self) -> ClientId:
         return ClientId(next(self.ids))
 
-    def append(self, *entries, at=None, now=0.0, timeout_s=10.0):
-        self.appender.submit(entries or (b"x",), at, now, timeout_s, lambda position, error: self.told.append(error or position))
+    def append(self, *entries, at=None, now=0.0, timeout_s=10.0, together=False):
+        self.appender.submit(lambda position, error: self.told.append(error or position), now, entries or (b"x",), at, timeout_s)
+        if not together:
+            self.outbox += self.appender.take_outbox()
 
     def sent(self):
-        sent, self.appender.outbox = self.appender.outbox, []
+        sent, self.outbox = self.outbox + self.appender.take_outbox(), []
         return sent
 
     def answer(self, append, outcome, position=0, now=0.0):
@@ -54,6 +57,50 @@ def test_many_are_in_flight_and_their_answers_come_in_any_order(client):
     (fifth,) = client.sent()
     assert (fifth.number, fifth.lowest, fifth.since) == (5, 3, 0)
     assert client.told == [8, 7]
+
+
+def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_gets_its_position(client):
+    client.append(b"a", together=True)
+    client.append(b"b", b"c", together=True)
+    client.append(b"d")
+    (first,) = client.sent()
+    assert (first.number, first.entries) == (1, (b"a", b"b", b"c", b"d"))
+    client.append(b"e")
+    (second,) = client.sent()
+    client.answer(first, AppendOutcome.DONE, 7)
+    assert client.told == [7, 8, 10]
+    client.appender.tick(RESEND_S)
+    (copy,) = client.sent()
+    assert (copy.number, copy.entries) == (second.number, (b"e",))
+
+
+@pytest.mark.parametrize(
+    ("each", "count", "sizes"),
+    [(1, 2 * TOGETHER_MAX + 1, [TOGETHER_MAX, TOGETHER_MAX, 1]), (TOGETHER_BYTES_MAX // 2, 3, [2, 1]), (TOGETHER_BYTES_MAX + 1, 2, [1, 1])],
+)
+def test_what_goes_together_is_bounded_in_entries_and_in_bytes(client, each, count, sizes):
+    for _ in range(count):
+        client.append(bytes(each), together=True)
+    assert [len(append.entries) for append in client.sent()] == sizes
+
+
+def test_those_that_went_together_share_their_fate_with_an_error_each(client):
+    client.append(together=True, timeout_s=5)
+    client.append(timeout_s=1)
+    client.appender.tick(2.0)
+    assert [type(each) for each in client.told] == [AppendUncertain] * 2
+    assert client.told[0] is not client.told[1]
+
+
+def test_a_conditional_append_is_not_together_with_others(client):
+    for at in (None, 1, None, None):
+        client.append(at=at, together=True)
+    (first,) = client.sent()
+    client.answer(first, AppendOutcome.DONE, 0)
+    (conditional,) = client.sent()
+    client.answer(conditional, AppendOutcome.DONE, 1)
+    (third,) = client.sent()
+    assert [len(each.entries) for each in (first, conditional, third)] == [1, 1, 2]
 
 
 def test_everything_unanswered_is_sent_again_from_a_gap_on_and_when_the_head_is_silent(client):
@@ -101,6 +148,7 @@ def test_a_number_that_was_sent_once_goes_on_and_one_sent_twice_is_uncertain(cli
     client.appender.tick(RESEND_S)
     copies = client.sent()
     client.append(timeout_s=99)
+    client.sent()
     client.answer(copies[1], AppendOutcome.UNCERTAIN, 9)
     assert [type(each) for each in client.told] == [AppendUncertain] * 3
     assert all(each.may_have_taken_effect for each in client.told)
@@ -131,5 +179,5 @@ def test_what_takes_too_long_is_uncertain_if_it_was_sent(client):
 def test_bad_input_is_told_at_once(client):
     for entries, at in (((), None), ((b"x",), -1), ((b"x",), 2**63)):
         with pytest.raises(ares.BadInput):
-            client.appender.submit(entries, at, 0.0, 1.0, print)
+            client.appender.submit(print, 0.0, entries, at, 1.0)
     assert client.sent() == []

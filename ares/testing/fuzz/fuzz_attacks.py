@@ -20,7 +20,7 @@ from msgspec import inspect
 from ares.model.codec import VERSION
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
-from ares.model.log_messages import Append, Committed, Fetch, Forward, Look, LookRow, ReadLog, Stand, Trim
+from ares.model.log_messages import Append, Committed, Fetch, Forward, Look, LookRow, ReadEach, ReadLog, Stand, Trim
 from ares.model.messages import AnyMessage, GetData, GetTag, Introduce, ListObjects, PutData, ReadConfig, SetLogLevel
 
 _SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
@@ -46,7 +46,7 @@ _PREFIX = bytes([VERSION])
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about one configuration that need no successor."""
 
-_ABOUT_LOGS = (Append, ReadLog, Look, Trim, Stand, Forward, Committed, LookRow, Fetch)
+_ABOUT_LOGS = (Append, ReadLog, ReadEach, Look, Trim, Stand, Forward, Committed, LookRow, Fetch)
 """The same about a chain; but not Seal, for it ends what can be done to the log."""
 
 LOG = DomainName("fuzzed")

@@ -72,6 +72,13 @@ class LogClient(SimCaller):
         self._pausing = False
         if self.dead:
             return
+        for _ in range(step.calls):
+            self._call(step)
+        if step.ahead:
+            self.next()
+        self.flush()
+
+    def _call(self, step: LogStep) -> None:
         self._count += 1
         number, now, position = self._count, self._world.now, int(self.tail * step.where)
         self._world.tell(f"{self.name} BEGINS {step.operation} {number} near {position}")
@@ -87,12 +94,9 @@ class LogClient(SimCaller):
             self._ended(number, step, position, result, error)
 
         if kind == "append":
-            self.session.append([entry.encode() for entry in entries], now, self._run.plan.timeout_s, done, at)
+            self.session.append(done, now, [entry.encode() for entry in entries], at, self._run.plan.timeout_s)
         else:
             self.session.session.start(self._operation(step, position), step.operation, now, PATIENCE_S, done)
-        if step.ahead:
-            self.next()
-        self.flush()
 
     def _operation(self, step: LogStep, position: int) -> Operation[Any]:
         operations = self.session.operations

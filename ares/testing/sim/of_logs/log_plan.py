@@ -18,7 +18,8 @@ LogKind = Literal["append", "append-at", "read", "read-range", "read-uncommitted
 class LogStep(Struct, frozen=True):
     """One operation of a client, ``pause_s`` after the one before began, or ended if that is not ``ahead``.
 
-    ``where``: a position, as a fraction of what the client knows of the log. ``servers``: of a new chain, head first. ``entries``: in one append.
+    ``where``: a position, as a fraction of what the client knows of the log. ``servers``: of a new chain, head first. ``entries``: in one append;
+    ``calls``: appends that are called together, and ``ahead``.
     """
 
     pause_s: float
@@ -27,6 +28,7 @@ class LogStep(Struct, frozen=True):
     entries: int = 1
     ahead: bool = False
     servers: tuple[int, ...] = ()
+    calls: int = 1
 
 
 class LogClientPlan(Struct, frozen=True):
@@ -144,8 +146,18 @@ def draw_log(seed: int) -> LogPlan:
         clients.append(LogClientPlan(f"g{number}", tuple(moves), dies_at))
     faults = tuple(_fault(rng, flavour, servers) for _ in range(rng.choice(flavour.faults)))
     timeout_s, fetch_pause_s = rng.choice([100_000.0, 100_000.0, 0.7]), rng.choice([0.0, 0.0, 0.5, 2.0])
-    plan = LogPlan("log", seed, servers, chain.draw(), chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s)
+    plan = _with_calls(LogPlan("log", seed, servers, chain.draw(), chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s))
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
+
+
+def _with_calls(plan: LogPlan) -> LogPlan:
+    """Some appends that are not waited for are called together with others."""
+    rng, replace = Random(f"calls of plan log {plan.seed}"), msgspec.structs.replace
+    clients = [
+        replace(client, steps=tuple(replace(step, calls=rng.choice([1, 1, 2, 3])) if step.ahead else step for step in client.steps))
+        for client in plan.clients
+    ]
+    return replace(plan, clients=tuple(clients))
 
 
 def _with_disks(plan: LogPlan) -> LogPlan:

@@ -1,0 +1,94 @@
+"""Reads at a node: answered at once, when there is something, or when the tail has said how far it is (docs/log.md, Read)."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from ares.chain.log_state import LogState, tells
+from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Dirty, Held, Sender, Stretch
+from ares.model.identity import CallId
+from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLog
+
+
+class NodeReads:
+    """``send``, ``next_call``: the node's. ``outbox_bytes``: of entries and records in answers of the node that have not left."""
+
+    def __init__(self, state: LogState, send: Callable[..., None], next_call: Callable[[], CallId]) -> None:
+        self.outbox_bytes = 0
+        self._state = state
+        self._send = send
+        self._next_call = next_call
+        self._held: list[Held] = []
+
+    def read(self, stretch: Stretch, sender: Sender, request: ReadLog, now: float) -> None:
+        """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
+        reply = self._state.answer(stretch, request)
+        if tells(reply):
+            self._show(stretch, sender, reply)
+        elif request.wait_s > 0 and len(self._held) < HELD_MAX:
+            self._held.append(Held(sender, request, now + request.wait_s))
+        elif _is_dirty(stretch, request.first):
+            self._ask_tail(stretch, lambda: self._show(stretch, sender, self._state.answer(stretch, request)), now)
+        else:
+            self._show(stretch, sender, reply)
+
+    def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach, now: float) -> None:
+        """Entries that are here and committed. If some are dirty, all wait for the tail."""
+
+        def show() -> None:
+            full = self.outbox_bytes > OUTBOX_BYTES_MAX
+            entries = (None,) * len(request.positions) if full else self._state.each(request.positions)
+            self.outbox_bytes += sum([len(entry) for entry in entries if entry is not None])
+            self._send(sender, EachRead(request.call, entries, stretch.successor), stretch.pointed)
+
+        if max(request.positions) >= stretch.committed and any(_is_dirty(stretch, position) for position in request.positions):
+            self._ask_tail(stretch, show, now)
+        else:
+            show()
+
+    def _show(self, stretch: Stretch, to: Sender, reply: LogEntries) -> None:
+        """Answer a read, without entries if too much is to leave already: one append may end a thousand reads that wait."""
+        if self.outbox_bytes > OUTBOX_BYTES_MAX and reply.entries:
+            reply = replace(reply, entries=())
+        self.outbox_bytes += sum(map(len, reply.entries))
+        self._send(to, reply, stretch.pointed)
+
+    def _ask_tail(self, stretch: Stretch, show: Callable[[], None], now: float) -> None:
+        stretch.asking.append(Dirty(show, now + DIRTY_S))
+        if stretch.asked_tail is None or now > stretch.ask_tail_again_at:
+            stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), now + SEND_AGAIN_S
+            self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
+
+    def tail_answered(self, stretch: Stretch) -> None:
+        """What waits for it is shown."""
+        asking, stretch.asking = stretch.asking, []
+        for dirty in asking:
+            dirty.show()
+
+    def go_on(self, stretch: Stretch) -> None:
+        """More is committed, or the successor is known: answer who waits for that."""
+        held, self._held = self._held, []
+        for one in held:
+            reply = self._state.answer(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
+            if reply is not None and tells(reply):
+                self._show(stretch, one.sender, reply)
+            else:
+                self._held.append(one)
+
+    def tick(self, now: float) -> None:
+        """End what waited long enough."""
+        for stretch in self._state.stretches.values():
+            if stretch.asking:
+                late = [dirty for dirty in stretch.asking if now >= dirty.until]
+                stretch.asking = [dirty for dirty in stretch.asking if now < dirty.until]
+                for dirty in late:
+                    dirty.show()
+        late_ones, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
+        for held in late_ones:
+            stretch = self._state.stretches[held.request.configuration]
+            self._show(stretch, held.sender, self._state.answer(stretch, held.request))
+
+
+def _is_dirty(stretch: Stretch, position: int) -> bool:
+    """Whether the tail is to be asked first."""
+    return stretch.committed <= position < stretch.length and not stretch.is_tail and len(stretch.asking) < HELD_MAX

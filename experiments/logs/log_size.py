@@ -1,0 +1,79 @@
+"""A log that is larger than memory: what its servers hold in memory while it is written, followed and read anywhere."""
+
+import asyncio
+import random
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+
+from ares.client.shared_log import Log
+from ares.machine.loop import run
+from ares.model.errors import AresError
+from experiments.bench.processes import resident_bytes
+from experiments.cluster import local_cluster
+from experiments.logs.log_figures import opened, pids_of
+from experiments.measuring import Goal, Table, timed
+
+MIB = 1 << 20
+SIZE_MIB = {"quick": 256, "paper": 10 * 1024}
+ENTRY = bytes(1024)
+PIECE = 1024
+"""Entries of one append, 1 MiB."""
+
+IN_FLIGHT = 4
+FOLLOWED = 64 * PIECE
+READ = 2000
+MEMORY = Goal(300)
+"""MiB that a server holds in memory."""
+
+
+def measure_size(table: Table, scale: str) -> None:
+    """A chain of three with fsync."""
+    table.section(f"A log of {SIZE_MIB[scale]} MiB on disk, chain of 3, entries of 1 KiB, fsync")
+    with local_cluster(3, "abd", consensus=1, durability="fsync") as file:
+        run(_size(table, file, SIZE_MIB[scale]))
+
+
+async def _size(table: Table, file: Path, pieces: int) -> None:
+    servers = pids_of(file)
+    async with AsyncExitStack() as closing:
+        log = await opened(closing, file, "large", list(servers))
+        seconds, _ = await timed(_write(log, pieces))
+        table.line("written", [pieces / seconds], "MiB/s")
+        _tell(table, servers, "written")
+        seconds, _ = await timed(_follow(log, pieces * PIECE // 2))
+        table.line("followed from the middle", [FOLLOWED / PIECE / seconds], "MiB/s")
+        seconds, _ = await timed(_read(log, pieces * PIECE))
+        table.line("read anywhere, one entry at a time, 100 in flight", [READ / seconds], "/s")
+        _tell(table, servers, "written and read")
+
+
+def _tell(table: Table, servers: dict[str, int], when: str) -> None:
+    table.line(f"memory of the largest server, {when}", [max(map(resident_bytes, servers.values())) / MIB], "MiB", MEMORY)
+
+
+async def _write(log: Log, pieces: int) -> None:
+    turn = asyncio.Semaphore(IN_FLIGHT)
+
+    async def write() -> None:
+        async with turn:
+            await log.append_many([ENTRY] * PIECE)
+
+    await asyncio.gather(*(write() for _ in range(pieces)))
+
+
+async def _follow(log: Log, first: int) -> None:
+    async with aclosing(log.follow(first)) as entries:
+        async for position, _ in entries:
+            if position == first + FOLLOWED - 1:
+                return
+
+
+async def _read(log: Log, tail: int) -> None:
+    positions = iter([random.randrange(tail) for _ in range(READ)])
+
+    async def read() -> None:
+        for position in positions:
+            if await log.read(position) != ENTRY:
+                raise AresError(f"position {position} has another entry")
+
+    await asyncio.gather(*(read() for _ in range(100)))
