@@ -123,12 +123,13 @@ Verdict = Sound | Finish | Replace | Stuck
 class Roster(Struct, frozen=True):
     """``book``: the servers of the cluster file. ``loads``: how many domains each server serves.
 
-    ``lingering``: configurations that have been pending for long.
+    ``lingering``: configurations that have been pending for long. ``sites``: where servers are, of those that say it.
     """
 
     book: Mapping[ServerId, Server]
     loads: Mapping[ServerId, int]
     lingering: Set[ConfigurationId]
+    sites: Mapping[ServerId, str] = {}
 
 
 def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
@@ -152,21 +153,24 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
         return Sound()
     if not changes:
         names = ", ".join(server.id for server in gone)
-        return Stuck(f"no spare for {names}: every other server of the cluster file is down, or a member already")
+        there = " at its site" if any(server.id in roster.sites for server in gone) else ""
+        return Stuck(f"no spare for {names}: every other server of the cluster file{there} is down, or a member already")
     unfilled = tuple(server.id for server in gone if server not in changes)
     servers = tuple(changes.get(server, server) for server in target.servers)
     return Replace(replace(target, servers=servers, certificate=b""), tuple(changes.items()), unfilled)
 
 
 def _changes(target: Configuration, gone: list[Server], watch: Watch, roster: Roster) -> dict[Server, Server]:
-    """Who comes for whom: those that lost their memory for themselves, then spares, those with the fewest domains first."""
+    """Who comes for whom: those that lost their memory for themselves, then spares of the same site, those with the fewest domains first."""
     steady = watch.steady()
     changes = {server: replace(roster.book.get(server.id, server), identity=steady[server.id]) for server in gone if server.id in steady}
     members = set(target.server_ids)
     spares = sorted((id for id in roster.book if id in steady and id not in members), key=lambda id: (roster.loads.get(id, 0), id))
-    left = [server for server in gone if server not in changes and not watch.is_returning(server)]
-    for server, spare in zip(left, spares, strict=False):
-        changes[server] = replace(roster.book[spare], identity=steady[spare])
+    for server in gone:
+        spare = next((id for id in spares if roster.sites.get(id) == roster.sites.get(server.id)), None)
+        if spare is not None and server not in changes and not watch.is_returning(server):
+            spares.remove(spare)
+            changes[server] = replace(roster.book[spare], identity=steady[spare])
     return changes
 
 

@@ -74,15 +74,22 @@ class _Watched(Struct):
 
 
 class LogPatrol:
-    """``manager`` stays open; ``book``: the servers of the cluster file. It watches in every member, so that the next one to lead knows at once which
-    servers are gone; and it acts while ``leads()`` is true.
+    """``manager`` stays open; ``book``: the servers of the cluster file; ``sites``: where they are. It watches in every member, so that the next one
+    to lead knows at once which servers are gone; and it acts while ``leads()`` is true.
     """
 
     def __init__(
-        self, manager: Manager, book: Mapping[ServerId, Server], leads: Callable[[], bool], settings: AutopilotSettings, counted: Autopiloted
+        self,
+        manager: Manager,
+        book: Mapping[ServerId, Server],
+        sites: Mapping[ServerId, str],
+        leads: Callable[[], bool],
+        settings: AutopilotSettings,
+        counted: Autopiloted,
     ) -> None:
         self._manager = manager
         self._book = book
+        self._sites = sites
         self._leads = leads
         self._settings = settings
         self._counted = counted
@@ -218,7 +225,7 @@ class LogPatrol:
             return
         since = [now - at if at is not None else 0.0 for at in (each.sealed_at, each.pending_at)]
         seen = LogSeen(each.active, each.length, *since)
-        verdict = judge_log(seen, self._watch, self._settings.log_after_s, self._spares())
+        verdict = judge_log(seen, self._watch, self._settings.log_after_s, self._spares(each.active[-1]))
         if isinstance(verdict, each.failure) and now < each.again_at:
             return
         match verdict:
@@ -234,13 +241,15 @@ class LogPatrol:
             case _ if each.task is None:
                 each.trouble = ""
 
-    def _spares(self) -> list[Server]:
-        """Servers that may be relied on, under the identities that they have now, those with the fewest logs first."""
+    def _spares(self, chain: Configuration) -> list[Server]:
+        """Servers at the sites of ``chain`` that may be relied on, under the identities that they have now, those with the fewest logs first."""
         now = self._loop.time()
         self._left_out = [(at, id) for at, id in self._left_out if now - at < LEFT_OUT_S]
         steady = self._steady.steady(Counter(id for _, id in self._left_out))
         loads = Counter(id for each in self._logs.values() for id in each.active[-1].server_ids)
-        return [replace(self._book[id], identity=steady[id]) for id in sorted(steady, key=lambda id: (loads[id], id)) if id in self._book]
+        sites = {self._sites.get(id) for id in chain.server_ids}
+        there = [id for id in steady if id in self._book and self._sites.get(id) in sites]
+        return [replace(self._book[id], identity=steady[id]) for id in sorted(there, key=lambda id: (loads[id], id))]
 
     async def _reform(self, name: DomainName, each: _Watched, verdict: Reform) -> None:
         log.warning("log %s: %s", name, verdict.describe(), extra={"domain": name, "servers": verdict.wished.server_ids})

@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -137,11 +138,15 @@ class _Stuck(Struct, frozen=True):
 
 
 class _Patrol:
-    """What the autopilot does and knows while its member leads. ``manager`` stays open; ``book``: the servers of the cluster file."""
+    """What the autopilot does and knows while its member leads. ``manager`` stays open; ``book``: the servers of the cluster file; ``sites``: where
+    they are."""
 
-    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], settings: AutopilotSettings, counted: Autopiloted) -> None:
+    def __init__(
+        self, manager: Manager, book: Mapping[ServerId, Server], sites: Mapping[ServerId, str], settings: AutopilotSettings, counted: Autopiloted
+    ) -> None:
         self._manager = manager
         self._book = book
+        self._sites = sites
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
@@ -230,7 +235,7 @@ class _Patrol:
     def _judged(self, active: list[Configuration]) -> Verdict:
         now = self._loop.time()
         lingering = {id for id, since in self._pending_since.items() if now - since >= self._settings.after_s}
-        return judge(active, self._watch, Roster(self._book, self._loads, lingering))
+        return judge(active, self._watch, Roster(self._book, self._loads, lingering, self._sites))
 
     async def _look_up_all(self) -> None:
         """Which configurations every domain has. One that does not say keeps those that are known."""
@@ -289,16 +294,25 @@ class _Patrol:
 
 
 class Autopilot:
-    """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file."""
+    """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file; ``sites``: where
+    they are, of those that say it."""
 
-    def __init__(self, manager: Manager, book: Mapping[ServerId, Server], leads: Callable[[], bool], settings: AutopilotSettings) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        book: Mapping[ServerId, Server],
+        leads: Callable[[], bool],
+        settings: AutopilotSettings,
+        sites: Mapping[ServerId, str] = MappingProxyType({}),
+    ) -> None:
         self._manager = manager
         self._book = book
+        self._sites = sites
         self._leads = leads
         self._settings = settings
         self._patrol: _Patrol | None = None
         self.counted = Autopiloted()
-        self._of_logs = LogPatrol(manager, book, leads, settings, self.counted)
+        self._of_logs = LogPatrol(manager, book, sites, leads, settings, self.counted)
 
     def sentence(self) -> str:
         """What it does, or did last."""
@@ -330,7 +344,7 @@ class Autopilot:
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
         log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
-        self._patrol = _Patrol(self._manager, self._book, self._settings, self.counted)
+        self._patrol = _Patrol(self._manager, self._book, self._sites, self._settings, self.counted)
         task = asyncio.create_task(self._patrol.run())
         try:
             while self._leads() and not task.done():

@@ -179,9 +179,11 @@ class LogOperations:
         if from_tail and place == len(active) - 1 and tries == 0:
             return last, last.server_ids[-1]
         chain = active[place + (tries // holding[-1].n) % (len(active) - place)]
-        ids, suspects = chain.server_ids, self.view.readiness.suspects
-        willing = [id for id in ids if id not in suspects] if suspects and tries == 0 else ids
-        return chain, (willing or ids)[(self._turn + tries) % len(willing or ids)]
+        ids, known = chain.server_ids, self.view.readiness
+        if tries == 0 and (known.suspects or known.remote):
+            willing = [id for id in ids if id not in known.suspects]
+            ids = tuple([id for id in willing if id not in known.remote] or willing) or ids
+        return chain, ids[(self._turn + tries) % len(ids)]
 
     def _ask(self, chain: Configuration, server: ServerId, request: Any, reply: type, give_up_s: float, *arguments: Any) -> Operation[Any]:
         """The answer of one server, or None if it does not answer; what it names is entered."""

@@ -27,6 +27,14 @@ AnyDap = Annotated[
 K = Annotated[int | None, typer.Option("--k", help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")]
 Delta = Annotated[int | None, typer.Option("--delta", help="With ec: how many writers at once. Default: 8.")]
 Servers = Annotated[str | None, typer.Option("--servers", metavar="s0,s1,...", help="The ids of the servers, with commas.", show_default=False)]
+AtSite = Annotated[
+    str | None,
+    typer.Option("--site", metavar="SITE", help="Servers of this site, as many as `default` has, in place of --servers.", show_default=False),
+]
+Transferred = Annotated[
+    Literal["client", "servers"], typer.Option("--transfer", help="How large values travel: through this command, or from server to server.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 AllowNoFaults = Annotated[bool, typer.Option("--allow-no-faults", help="Accept a configuration that one crash stops.")]
 
 
@@ -48,17 +56,25 @@ def create(
     k: K = None,
     delta: Delta = None,
     servers: Servers = None,
+    site: AtSite = None,
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
     """Make a domain: a set of objects with a configuration of its own. Without options: the configuration that `default` has.
 
     A log is made by `ares-cli log create`.
     """
+    from ares.cluster.sites import at_site
+
+    if site is not None and servers is not None:
+        raise BadInput("--site and --servers exclude each other")
     given = (dap, k, delta, servers) != (None, None, None, None)
-    wished = wished_configuration(common, dap, k, delta, servers, allow_no_faults) if given else None
+    named = wished_configuration(common, dap, k, delta, servers, allow_no_faults) if given and site is None else None
 
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
-        store, created = await manager.create_domain(name, wished or await manager.current())
+        wished = named or await manager.current()
+        if site is not None:
+            wished = at_site(common.settings(), site, name, wished, dap, k, delta, allow_no_faults)
+        store, created = await manager.create_domain(name, wished)
         return store.configuration if created else await store.current(), created
 
     configuration, created = with_manager(common, use)
@@ -68,7 +84,10 @@ def create(
 
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
-    """List the domains and the configuration that each has now. The domains of single files are only counted."""
+    """List the domains, the configuration that each has now and at which site. The domains of single files are only counted."""
+    from ares.cluster.sites import labels_of, site_of
+
+    labels = labels_of(common.settings())
 
     async def use(manager: "Manager") -> tuple[list[tuple[str, list[Configuration]]], int]:
         names = await domain_names(manager)
@@ -77,10 +96,12 @@ def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List t
 
     found, counted = with_manager(common, use)
     width = max(len(printable(name)) for name, _ in found)
-    lines = [f"{printable(name):{width}}  {'; to follow: '.join(each.describe() for each in active)}" for name, active in found]
+    sites = {name: site_of(labels, active[0]) for name, active in found}
+    at = {name: f"at {site}  " if site else "" for name, site in sites.items()}
+    lines = [f"{printable(name):{width}}  {at[name]}{'; to follow: '.join(each.describe() for each in active)}" for name, active in found]
     if counted:
         lines.append(f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files")
-    told = [described(name, active[0]) | {"pending": [each.describe() for each in active[1:]]} for name, active in found]
+    told = [described(name, active[0]) | {"site": sites[name], "pending": [each.describe() for each in active[1:]]} for name, active in found]
     common.report({"domains": told, "files": counted}, "\n".join(lines))
 
 
@@ -95,14 +116,12 @@ def reconfig(
     delta: Delta = None,
     servers: Servers = None,
     allow_no_faults: AllowNoFaults = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: DryRun = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")
     ] = False,
     skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
-    transfer: Annotated[
-        Literal["client", "servers"], typer.Option("--transfer", help="How large values travel: through this command, or from server to server.")
-    ] = "client",
+    transfer: Transferred = "client",
 ) -> None:
     """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
 
@@ -141,6 +160,29 @@ def reconfig(
         if common.json and outcomes:
             common.report({"dry_run": dry_run, "domains": outcomes}, "")
     if not all(outcome.get("ours", True) for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def move(
+    common: Common,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The domain, or log.", show_default=False)],
+    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Where it is to be.", show_default=False)],
+    dry_run: DryRun = False,
+    transfer: Transferred = "client",
+    allow_no_faults: AllowNoFaults = False,
+) -> None:
+    """Move a domain to the servers of a site, with the redundancy that it has if they are enough. Reads and writes go on meanwhile."""
+    from ares.cluster.sites import at_site
+
+    async def use(manager: "Manager") -> dict[str, Any]:
+        store = await manager.domain_or_log(name)
+        wished = at_site(common.settings(), site, name, await store.current(), allow_no_faults=allow_no_faults)
+        return await _move(common, store, await manager.identified(wished), dry_run, anyway=False, skip_undecodable=False, transfer=transfer)
+
+    outcome = with_manager(common, use)
+    if common.json:
+        common.report(outcome | {"dry_run": dry_run}, "")
+    if not outcome.get("ours", True):
         raise typer.Exit(1)
 
 

@@ -66,6 +66,7 @@ def _shared(
 app.callback()(taking_options(_shared, ALL))
 
 _JSON = ("json",)
+_NO_SITE = tuple(name for name in ALL if name != "site")  # their --site is that of a domain
 _KEYS = ("cluster", "json")
 _PROCESSES = ("cluster", "timeout_s", "key_file", "json")
 
@@ -87,8 +88,9 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "files": (file_commands.files, "movies/", ALL),
     "rm": (file_commands.rm, "movies/big", ALL),
     "collect": (file_commands.collect, "--grace 24h", ALL),
-    "domain create": (domain_commands.create, "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4", ALL),
+    "domain create": (domain_commands.create, "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4", _NO_SITE),
     "domain ls": (domain_commands.ls, "", ALL),
+    "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
     "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
     "log create": (log_commands.create, "events --servers s0,s1,s2", ALL),
     "log append": (log_commands.append, "events --lines access.log", ALL),
@@ -125,7 +127,7 @@ class _Traces(TyperGroup):
 
 
 _GROUPS = {
-    "domain": typer.Typer(help="Make and list domains, sets of objects with a configuration.", rich_markup_mode=None),
+    "domain": typer.Typer(help="Make, list and move domains, sets of objects with a configuration.", rich_markup_mode=None),
     "log": typer.Typer(help="Append to, read and follow shared logs: totally ordered entries, kept by chains of servers.", rich_markup_mode=None),
     "trace": typer.Typer(
         cls=_Traces, help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).", rich_markup_mode=None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
 KEY_VARIABLE = "ARES_KEY"
+SITE_VARIABLE = "ARES_SITE"
 TIMEOUT_S_MAX = 1e7
 
 
@@ -62,6 +63,9 @@ class Common(Struct, frozen=True):
     operation_log: Annotated[
         str | None, typer.Option("--log-operations", metavar="FILE", help="Add a line of JSON for each operation to this file (docs/tracing.md).")
     ] = None
+    site: Annotated[str | None, typer.Option("--site", metavar="SITE", help=f"Where this client is (default: ${SITE_VARIABLE}, or the file's).")] = (
+        None
+    )
 
     def over(self, other: "Common") -> "Common":
         """What was given here, else what ``other`` says."""
@@ -80,7 +84,8 @@ class Common(Struct, frozen=True):
             raise BadInput(f"--key: the cluster of {settings.path} has no keys, and nothing would be secured by this one")
         if key and settings.security is not None:
             settings = structs.replace(settings, client=structs.replace(settings.client, key=str(key)))
-        given = {name: value for name in _CLIENT if (value := getattr(self, name)) is not None}
+        given: dict[str, Any] = {"site": site} if (site := os.environ.get(SITE_VARIABLE)) else {}
+        given |= {name: value for name in _CLIENT if (value := getattr(self, name)) is not None}
         return structs.replace(settings, client=structs.replace(settings.client, **given))
 
     def report(self, data: object, text: str) -> None:

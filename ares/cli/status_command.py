@@ -280,16 +280,23 @@ def status(common: Common, every: Annotated[bool, typer.Option("--all", help="Sh
 
 
 def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Standing]) -> dict[str, Any]:
+    from ares.cluster.sites import labels_of, site_of
+
+    labels = labels_of(settings)
     members = {member.member: member for member in found.members}
     return {
         "name": settings.name,
-        "servers": {id: {"address": settings.servers[id].address} | _server_data(said, _why(found, id)) for id, said in found.servers.items()},
+        "servers": {
+            id: {"address": settings.servers[id].address, "site": settings.servers[id].site} | _server_data(said, _why(found, id))
+            for id, said in found.servers.items()
+        },
         "consensus": {id: _member_data(members.get(id), _why(found, id)) for id in members_of(settings)},
         "autopilot": autopilot_sentence(settings, found.members),
         "domains": [
             {
                 "domain": standing.domain,
                 "configuration": standing.active[0].describe(),
+                "site": site_of(labels, standing.active[0]),
                 "index": standing.active[0].index,
                 "pending": [configuration.describe() for configuration in standing.active[1:]],
                 "missing": standing.missing,
@@ -353,12 +360,15 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
     from rich.text import Text
 
     console = Console(highlight=False, width=shutil.get_terminal_size().columns)  # which knows that COLUMNS=0 says nothing
-    servers = Table("id", "address", "", "identity", "memory", "objects", "stored", "uptime", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    servers.columns[1].no_wrap = True
-    for column in servers.columns[4:]:
+    sited = any(server.site for server in settings.servers.values())
+    columns = ["id", *(["site"] if sited else []), "address", "", "identity", "memory", "objects", "stored", "uptime"]
+    servers = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    servers.columns[1 + sited].no_wrap = True
+    for column in servers.columns[4 + sited :]:
         column.justify = "right"
     for id, description in found.servers.items():
-        servers.add_row(id, settings.servers[id].address, *_server_cells(description))
+        server = settings.servers[id]
+        servers.add_row(id, *([server.site] if sited else []), server.address, *_server_cells(description))
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
     if disks := _disks(found.servers):
@@ -379,15 +389,20 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
         console.print(consensus_outlook(settings, found.members, [*standings, *files]), soft_wrap=True)
     if (flown := autopilot_sentence(settings, found.members)) is not None:
         console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
-    _show_domains(console, standings, files)
+    _show_domains(settings, console, standings, files)
 
 
-def _show_domains(console: "Console", standings: Sequence[Standing], files: Sequence[Standing]) -> None:
+def _show_domains(settings: "Settings", console: "Console", standings: Sequence[Standing], files: Sequence[Standing]) -> None:
     from rich.text import Text
 
+    from ares.cluster.sites import labels_of, site_of
+
+    labels = labels_of(settings)
     for standing in standings:
         console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)
-        console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}"), soft_wrap=True)
+        site, here = site_of(labels, standing.active[0]), settings.client.site
+        where = f", at site {site}" + ("" if here in (None, site) else f", remote from {here}") if site else ""
+        console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}{where}"), soft_wrap=True)
         for line in standing.log.lines() if standing.log is not None else ():
             console.print(Text(f"  {line}"), soft_wrap=True)
         for pending in standing.active[1:]:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
+from ares.cluster.sites import remote_servers
 from ares.consensus.port import Consensus
 from ares.consensus.remote import RemoteConsensus
 from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
@@ -26,6 +27,9 @@ from ares.tracing.variables import tracing_of
 
 KEY_VARIABLE = "ARES_KEY"
 """Names the file with the client's secret key."""
+
+SITE_VARIABLE = "ARES_SITE"
+"""Says at which site the client is."""
 
 
 class Connecting:
@@ -66,8 +70,9 @@ def manager_of(
     id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
     if tracer is None:
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
-        tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log)
-    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer)
+        tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
+    remote = remote_servers(settings)
+    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer, remote)
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
@@ -121,8 +126,11 @@ def connect(cluster: str | Path | Settings, key: str | Path | None = None, *, op
 
 
 def settings_of(cluster: str | Path) -> Settings:
-    """What the cluster file says, with the client's key that ARES_KEY names, if it does. Raises :class:`ares.BadInput` if the file is not one."""
-    return with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
+    """What the cluster file says, with the client's key and site that ARES_KEY and ARES_SITE name, if they do. Raises :class:`ares.BadInput` if the
+    file is not one."""
+    settings = with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
+    site = os.environ.get(SITE_VARIABLE)
+    return settings if not site else structs.replace(settings, client=structs.replace(settings.client, site=site))
 
 
 def with_key(settings: Settings, key: str | Path | None) -> Settings:

@@ -49,7 +49,7 @@ class Manager(ObjectStore):
 
     ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
     cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager. ``connect``: makes connections; each
-    log has its own.
+    log has its own. ``remote``: servers at other sites, which are asked when those here do not do.
     """
 
     def __init__(
@@ -63,8 +63,10 @@ class Manager(ObjectStore):
         timeout_s: float,
         decided: Callable[[Configuration], bool] | None = None,
         tracer: Tracer | None = None,
+        remote: frozenset[ServerId] = frozenset(),
     ) -> None:
         runner = Runner(client, connect(), consensus, tracer)
+        runner.session.readiness.remote = self._remote = remote
         self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
         runner.learn(list(book.values()))
         self._connect = connect
@@ -300,6 +302,7 @@ class Manager(ObjectStore):
             session = LogSession(first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S)
             runner = Runner(session.view.client, self._connect(), self._consensus, self._tracer, session)
             runner.learn(list(self._book.values()))
+            session.session.readiness.remote = self._remote
             self._logs[first.domain] = runner, session
         return Log(runner, session, self._timeout_s, self.identified, reads)
 

@@ -96,7 +96,8 @@ class Plan(Struct, frozen=True):
     """What `init` was asked for. ``base_port`` 0: free ports are chosen; ``k`` None with "ec": the largest that survives one crash.
 
     ``etcd``: endpoints (``host:port``) of one that keeps the decisions, in place of consensus members. ``spares``: servers that are in no
-    configuration in the beginning. ``autopilot``: let them take the places of servers that are gone.
+    configuration in the beginning. ``autopilot``: let them take the places of servers that are gone. ``sites``: where how many servers are; the
+    initial configuration has those at the first one.
     """
 
     servers: int = 5
@@ -112,6 +113,12 @@ class Plan(Struct, frozen=True):
     etcd: tuple[str, ...] = ()
     spares: int = 0
     autopilot: bool = False
+    sites: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def server_sites(self) -> list[str]:
+        """Of each server; nothing where there are no sites."""
+        return [site for site, count in self.sites for _ in range(count)] or [""] * (self.servers + self.spares)
 
     @property
     def server_ids(self) -> list[str]:
@@ -233,7 +240,8 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
         decision_key=keys.get(DECISIONS_ID),
         consensus_password=PASSWORD_NAME if plan.consensus else None,
         server=[
-            ServerSettings(ServerId(id), next(addresses), new_identity(), public_key=keys.get(id, ""), http=next(https)) for id in plan.server_ids
+            ServerSettings(ServerId(id), next(addresses), new_identity(), public_key=keys.get(id, ""), http=next(https), site=site)
+            for id, site in zip(plan.server_ids, plan.server_sites, strict=True)
         ],
         consensus=[
             MemberSettings(ServerId(id), next(addresses), next(addresses), public_key=keys.get(id, ""), http=next(https)) for id in plan.member_ids

@@ -64,7 +64,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 class ClientSettings(Table, frozen=True):
     """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
 
-    ``key``: the path of the file with its secret key. ``operation_log``: of the file that gets a line for each of its operations.
+    ``key``: the path of the file with its secret key. ``operation_log``: of the file that gets a line for each of its operations. ``site``: where it
+    is (docs/sites.md).
     """
 
     timeout_s: float = 30.0
@@ -75,8 +76,10 @@ class ClientSettings(Table, frozen=True):
     optimised: bool = True
     key: str | None = None
     operation_log: str | None = None
+    site: str | None = None
 
     def checks(self) -> Checks:
+        yield _of_name("site", self.site or "none")
         yield "timeout_s", 0 < self.timeout_s < math.inf, f"expected seconds, more than 0, found {self.timeout_s}"
 
 
@@ -167,7 +170,7 @@ def is_exporter(exporter: str) -> bool:
 class ServerSettings(Table, frozen=True):
     """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
 
-    ``http``: where it says how it is (ares/server/monitor.py); empty: nowhere.
+    ``http``: where it says how it is (ares/server/monitor.py); empty: nowhere. ``site``: where it is (docs/sites.md); empty: that is not said.
     """
 
     id: ServerId
@@ -176,9 +179,11 @@ class ServerSettings(Table, frozen=True):
     data: Path = NO_PATH
     public_key: Given = ""
     http: Given = ""
+    site: Given = ""
 
     def checks(self) -> Checks:
         yield _of_name("id", self.id)
+        yield _of_name("site", self.site or "none")
         yield "identity", bool(_IDENTITY.fullmatch(self.identity)), f"expected 32 characters 0-9a-f, found {self.identity!r}"
 
 

@@ -10,7 +10,10 @@ from ares.model.configuration import Configuration
 from ares.model.identity import CallId, ConfigurationId, ServerId
 
 PROBE_TURNS = 64
-FAR_BEHIND = 1 << 64
+REMOTE_BEHIND = 1 << 64
+"""Further than any server at the client's own site."""
+
+FAR_BEHIND = 1 << 65
 """Further than any server that is no suspect."""
 
 
@@ -27,7 +30,8 @@ class Order(Struct, frozen=True, gc=False):
 
 
 class Readiness:
-    """What one client knows of its servers. ``suspects``: those that let a round wait, until they say something again.
+    """What one client knows of its servers. ``suspects``: those that let a round wait, until they say something again. ``remote``: those at other
+    sites than the client.
 
     Calls are numbered, so the last call that a server was sent and the last that it answered tell how much it is behind. The order stays the same
     for a *turn*: what is produced in one goes to the same servers, in as few batches as possible. ``turn``: where to begin, another for each client.
@@ -36,6 +40,7 @@ class Readiness:
 
     def __init__(self, turn: int = 0) -> None:
         self.suspects: set[ServerId] = set()
+        self.remote: frozenset[ServerId] = frozenset()
         self.sent: dict[ServerId, CallId] = {}
         self.turn = turn
         self._heard: dict[ServerId, CallId] = {}
@@ -69,11 +74,13 @@ class Readiness:
 
     def _ranked(self, servers: tuple[ServerId, ...], preferred: int) -> list[int]:
         """Positions by how far behind, whether preferred, whose turn. A rank is one number; its last digit, to the base n, tells the position."""
-        n, turn, sent, heard, suspects, ranks = len(servers), self.turn, self.sent, self._heard, self.suspects, []
+        n, turn, sent, heard, suspects, remote, ranks = len(servers), self.turn, self.sent, self._heard, self.suspects, self.remote, []
         for position, server in enumerate(servers):
             behind = sent.get(server, 0) - heard.get(server, 0)
             if behind < 0:
                 behind = 0
+            if server in remote:
+                behind += REMOTE_BEHIND
             if server in suspects:
                 behind += FAR_BEHIND
             ranks.append((behind * 2 + (position >= preferred)) * n + (position - turn) % n)

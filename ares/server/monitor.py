@@ -194,13 +194,14 @@ Subject = WatchedServer | WatchedMember
 
 
 class Monitor:
-    """From :meth:`start` on it says that ``id`` starts; that it serves after :meth:`watch`; that it ends after :meth:`ending`.
+    """From :meth:`start` on it says that ``id``, at ``site``, starts; that it serves after :meth:`watch`; that it ends after :meth:`ending`.
 
     ``listener``: what it serves at. Make it, and call everything, on the event loop of the process.
     """
 
-    def __init__(self, id: str, address: str, traffic: Traffic, listener: BatchListener) -> None:
+    def __init__(self, id: str, address: str, traffic: Traffic, listener: BatchListener, site: str = "") -> None:
         self._id = id
+        self._site = site
         self._traffic = traffic
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -258,6 +259,6 @@ class Monitor:
             return HttpPage(503, PLAIN, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
         kind, listener = self._subject.kind, self._listener
-        process = of_process(self._id, kind, not why, self._lag)
+        process = of_process(self._id, self._site, kind, not why, self._lag)
         traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
         return HttpPage(200, KIND, render([*process, *traffic, *(OF_KIND[kind](*seen.numbers) if seen is not None else ())]))

@@ -24,6 +24,7 @@ from msgspec import Struct
 from ares.cluster.cluster_file import is_free
 from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
+from ares.cluster.sites import labels_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus
 from ares.machine import logs
@@ -191,7 +192,7 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
         manager = manager_of(settings, lambda: connections(key, settings.transport), consensus, Switches(), service="ares-autopilot")
-        return Autopilot(manager, settings.book(), leads, asked)
+        return Autopilot(manager, settings.book(), leads, asked, labels_of(settings))
 
     return make
 
@@ -212,7 +213,7 @@ class Life:
         self._id = own.id
         self._monitor: Monitor | None = None
         if own.http:
-            self._monitor = Monitor(own.id, own.http, self.traffic, self.listener)
+            self._monitor = Monitor(own.id, own.http, self.traffic, self.listener, getattr(own, "site", ""))
 
     def told(self) -> contextlib.AbstractContextManager[object]:
         """Over HTTP, as long as this lasts. Raises :class:`BadInput` if that cannot be."""
@@ -295,7 +296,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
     from ares.server.serving import run_server
     from ares.store.journal.disk import TimedDisk
 
-    tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-server")
+    tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-server", site=server.site)
 
     def serving(host: "Host") -> None:
         if tracer is not None:

@@ -35,10 +35,10 @@ def render(families: Iterable[Metric]) -> bytes:
     return generate_latest(_Families(families))
 
 
-def of_process(id: str, kind: str, serving: bool, lag: Histogram) -> Iterator[Metric]:
+def of_process(id: str, site: str, kind: str, serving: bool, lag: Histogram) -> Iterator[Metric]:
     """``kind``: server or consensus. ``lag``: of its event loop."""
-    info = Gauge("ares_info", "Which process this is; always 1.", labels=["id", "kind", "version"])
-    info.add_metric([id, kind, VERSION], 1)
+    info = Gauge("ares_info", "Which process this is, and at which site; always 1.", labels=["id", "kind", "version", "site"])
+    info.add_metric([id, kind, VERSION, site], 1)
     yield info
     yield Gauge("ares_serving", "Whether /health says 200.", serving)
     yield _histogram("ares_loop_lag_seconds", "By how much the event loop was late, looked at once a second.", lag)

@@ -20,7 +20,7 @@ from ares.cluster.tables import TracingSettings
 from ares.model.errors import BadInput
 from ares.model.version import VERSION
 from ares.tracing.operation_log import OperationLog
-from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
+from ares.tracing.spans import CLIENT, INTERNAL, SERVER, SITE, Span
 from ares.tracing.tracer import Export, Parent, Tracer
 
 _log = logging.getLogger(__name__)
@@ -30,27 +30,28 @@ _ERROR = 2
 _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
-def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None = None) -> Tracer | None:
-    """What traces a process that is called ``service``, unless the settings say otherwise, and logs operations; None where nothing of that is wanted.
+def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None = None, site: str | None = None) -> Tracer | None:
+    """What traces a process at ``site`` that is called ``service``, unless the settings say otherwise, and logs operations; None where nothing of
+    that is wanted.
 
     Where the exporter cannot be had, the program's log says why, and nothing is traced.
     """
     if settings.exporter != "none":
         try:
-            return Tracer(settings, _export_to(settings, service), _parent_of_caller(), log)
+            return Tracer(settings, _export_to(settings, service, site), _parent_of_caller(), log)
         except Exception as error:  # whatever the SDK and its exporters raise for the variables that they read
             _log.warning("nothing is traced: %s", error)
     return None if log is None else Tracer(replace(settings, share=0.0, parent=False), lambda spans: None, log=log)
 
 
-def _export_to(settings: TracingSettings, service: str) -> Export:
+def _export_to(settings: TracingSettings, service: str, site: str | None) -> Export:
     service = settings.service or service
     if settings.exporter.startswith("file:"):
-        return to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service)
+        return to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service, site)
     try:
         from ares.tracing.opentelemetry import sdk_export
 
-        return sdk_export(settings.exporter, service)
+        return sdk_export(settings.exporter, service, site)
     except ModuleNotFoundError as error:
         why = f"traces are to go to {settings.exporter}, and {error.name} is not installed here: pip install 'ares-storage[tracing]'"
         raise BadInput(why) from error
@@ -65,9 +66,9 @@ def _parent_of_caller() -> Parent:
     return current_span
 
 
-def to_file(path: Path, service: str) -> Export:
+def to_file(path: Path, service: str, site: str | None = None) -> Export:
     """Adds lines of OTLP's JSON to a file."""
-    resource = {"service.name": service, "service.version": VERSION, "process.pid": os.getpid()}
+    resource = {"service.name": service, "service.version": VERSION, "process.pid": os.getpid(), **({SITE: site} if site else {})}
     scope = f'{{"name":"ares","version":{_text(VERSION)}}}'
     begin = f'{{"resourceSpans":[{{"resource":{{"attributes":[{_attributes(resource)}]}},"scopeSpans":[{{"scope":{scope},"spans":['
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from ares.model.errors import BadInput
 from ares.model.version import VERSION
-from ares.tracing.spans import CLIENT, SERVER, Span
+from ares.tracing.spans import CLIENT, SERVER, SITE, Span
 from ares.tracing.tracer import THREAD, Export
 
 _KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
@@ -42,9 +42,9 @@ class _Hushed(logging.Filter):
         return False
 
 
-def sdk_export(exporter: str, service: str) -> Export:
+def sdk_export(exporter: str, service: str, site: str | None) -> Export:
     """``exporter``: ``otlp`` or ``console``; the rest of OpenTelemetry's variables are read by the exporter itself. Raises :class:`BadInput`."""
-    resource = Resource.create({"service.name": service, "service.version": VERSION})
+    resource = Resource.create({"service.name": service, "service.version": VERSION, **({SITE: site} if site else {})})
     to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp()
     hushed = _Hushed()
     for module in {kind.__module__ for kind in type(to).__mro__}:

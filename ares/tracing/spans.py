@@ -48,6 +48,8 @@ USER, DSMM = "USER", "DSMM"
 _LEVEL = {"ares.level": DSMM}
 
 SERVER, CLIENT, INTERNAL = "server", "client", "internal"
+SITE = "ares.site"
+"""Where a process is: an attribute of its resource."""
 
 
 class Span(Struct, eq=False):

@@ -16,11 +16,13 @@ from experiments.measuring import Goal, Table, timed
 MIB = 1 << 20
 SIZE_MIB = {"quick": 256, "paper": 10 * 1024}
 ENTRY = bytes(1024)
-PIECE = 1024
-"""Entries of one append, 1 MiB."""
+PIECE = 64
+"""Entries of one append: what goes together when many append, too."""
 
-IN_FLIGHT = 4
-FOLLOWED = 64 * PIECE
+IN_FLIGHT = 32
+FOLLOWED = 65_536
+"""64 MiB."""
+
 READ = 2000
 MEMORY = Goal(300)
 """MiB that a server holds in memory."""
@@ -30,19 +32,19 @@ def measure_size(table: Table, scale: str) -> None:
     """A chain of three with fsync."""
     table.section(f"A log of {SIZE_MIB[scale]} MiB on disk, chain of 3, entries of 1 KiB, fsync")
     with local_cluster(3, "abd", consensus=1, durability="fsync") as file:
-        run(_size(table, file, SIZE_MIB[scale]))
+        run(_size(table, file, SIZE_MIB[scale] * MIB // len(ENTRY)))
 
 
-async def _size(table: Table, file: Path, pieces: int) -> None:
+async def _size(table: Table, file: Path, count: int) -> None:
     servers = pids_of(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "large", list(servers))
-        seconds, _ = await timed(_write(log, pieces))
-        table.line("written", [pieces / seconds], "MiB/s")
+        seconds, _ = await timed(_write(log, count))
+        table.line("written", [count * len(ENTRY) / MIB / seconds], "MiB/s")
         _tell(table, servers, "written")
-        seconds, _ = await timed(_follow(log, pieces * PIECE // 2))
-        table.line("followed from the middle", [FOLLOWED / PIECE / seconds], "MiB/s")
-        seconds, _ = await timed(_read(log, pieces * PIECE))
+        seconds, _ = await timed(_follow(log, count // 2))
+        table.line("followed from the middle", [FOLLOWED * len(ENTRY) / MIB / seconds], "MiB/s")
+        seconds, _ = await timed(_read(log, count))
         table.line("read anywhere, one entry at a time, 100 in flight", [READ / seconds], "/s")
         _tell(table, servers, "written and read")
 
@@ -51,14 +53,14 @@ def _tell(table: Table, servers: dict[str, int], when: str) -> None:
     table.line(f"memory of the largest server, {when}", [max(map(resident_bytes, servers.values())) / MIB], "MiB", MEMORY)
 
 
-async def _write(log: Log, pieces: int) -> None:
-    turn = asyncio.Semaphore(IN_FLIGHT)
+async def _write(log: Log, count: int) -> None:
+    pieces = iter([[ENTRY] * PIECE] * (count // PIECE))
 
     async def write() -> None:
-        async with turn:
-            await log.append_many([ENTRY] * PIECE)
+        for piece in pieces:
+            await log.append_many(piece)
 
-    await asyncio.gather(*(write() for _ in range(pieces)))
+    await asyncio.gather(*(write() for _ in range(IN_FLIGHT)))
 
 
 async def _follow(log: Log, first: int) -> None:

@@ -21,7 +21,7 @@ options:
     type: str
     required: true
   servers:
-    description: A dictionary each, with V(id), V(address), V(http), V(data) and V(spare); a spare one is in no configuration.
+    description: A dictionary each, with V(id), V(address), V(http), V(data), V(site) and V(spare); a spare one is in no configuration.
     type: list
     elements: dict
     required: true
@@ -95,7 +95,7 @@ KEPT = ("address", "raft", "http", "data")
 
 def table(given: dict, **more: str) -> dict:
     """The process as the cluster file has it."""
-    return {key: given[key] for key in ("id", *KEPT) if given.get(key)} | {key: value for key, value in more.items() if value}
+    return {key: given[key] for key in ("id", *KEPT, "site") if given.get(key)} | {key: value for key, value in more.items() if value}
 
 
 def tables(parameters: dict, public: dict[str, str]) -> dict:

@@ -6,6 +6,7 @@ out, by name and with the reason, and the exit status is 0 only if everything ru
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import threading
@@ -27,6 +28,7 @@ from ares.model.errors import AresError, BadInput, DirectoryLost, NotAuthorized,
 if TYPE_CHECKING:
     from ares.cli.local.supervisor import Member, Supervisor
     from ares.client.manager import Manager
+    from ares.cluster.cluster_file import Plan
     from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
 SPARES_MAX = 1000
@@ -84,13 +86,19 @@ def init(
     etcd: Annotated[str | None, typer.Option(metavar="HOST:PORT[,...]", help="An etcd that runs already decides. No consensus members then.")] = None,
     spares: Annotated[int, typer.Option(min=0, max=SPARES_MAX, help="How many more servers, in no configuration, that can replace others.")] = 0,
     autopilot: Annotated[bool, typer.Option("--autopilot", help="Replace servers that are gone by spares, without being asked.")] = False,
+    sites: Annotated[
+        str | None,
+        typer.Option(metavar="NAME:N,...", help="How many servers are at which site, in place of --servers. `default` begins at the first one."),
+    ] = None,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
     from ares.cluster.cluster_file import BASE_PORT, Plan, create, free_base_port
+    from ares.cluster.sites import sites_of
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
     plan = Plan(servers, members, dap, k, delta, host, base_port or 0, security, allow_no_faults, durability, endpoints, spares, autopilot)
+    plan = plan if sites is None else _at_sites(plan, sites)
     plan = structs.replace(plan, base_port=free_base_port(plan)) if base_port is None else plan
     settings = create(directory, plan)
     initial = settings.initial
@@ -100,10 +108,11 @@ def init(
         lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
     if settings.security is not None:
         lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
+    lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
     unused = ", ".join(id for id in settings.servers if id not in initial.server_ids)
     if autopilot:
         lines.append(f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}")
-    elif unused:
+    elif unused and sites is None:
         lines.append(f"spares, for `ares-cli reconfig`: {unused}")
     if base_port is None and plan.base_port != BASE_PORT:
         lines.append(f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones")
@@ -121,6 +130,22 @@ def init(
         "notes": list(settings.notes),
     }
     common.report(data, "\n".join(lines))
+
+
+def _at_sites(plan: "Plan", sites: str) -> "Plan":
+    """The servers of the plan, by ``NAME:N,...``. Raises :class:`BadInput`."""
+    counts: dict[str, int] = {}
+    for part in sites.split(","):
+        name, _, count = part.strip().rpartition(":")
+        if not name or name in counts or not re.fullmatch("[1-9][0-9]{0,3}", count):
+            raise BadInput(
+                f"--sites takes each site once and how many servers are there, as in nantes:5,rennes:5, not {sites!r}; nothing was written"
+            )
+        counts[name] = int(count)
+    first, *others = counts.values()
+    if plan.spares or first + sum(others) > SERVERS_MAX + SPARES_MAX:
+        raise BadInput(f"--sites names all servers, spares included, {SERVERS_MAX + SPARES_MAX} at most; nothing was written")
+    return structs.replace(plan, servers=first, spares=sum(others), sites=tuple(counts.items()))
 
 
 def up(

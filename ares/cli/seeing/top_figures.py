@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from ares.cli.seeing.chains_seen import chains_seen
 from ares.cli.status_command import Known, Standing, is_of_file, outlook_of_files, standing_of
+from ares.cluster.sites import site_of
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.messages import Description, Durations, Hosted, ServerWork
@@ -72,12 +73,16 @@ class HeardOf(Struct):
 
 
 class ClusterSeen(Struct):
-    """All that was heard. ``begun``: of a configuration that is being moved to, an earlier moment, and how many objects it had then."""
+    """All that was heard. ``begun``: of a configuration that is being moved to, an earlier moment, and how many objects it had then.
+
+    ``sites``: where servers are, of those that say it.
+    """
 
     servers: dict[ServerId, HeardOf]
     known: Known
     begun: dict[ConfigurationId, deque[tuple[float, int]]]
     now_s: float = 0.0
+    sites: Mapping[ServerId, str] = {}
 
 
 def figures(seen: ClusterSeen) -> dict[str, Any]:
@@ -105,8 +110,12 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
             "received_bytes_per_s": rate(lambda work: work.received_bytes),
             "sent_bytes_per_s": rate(lambda work: work.sent_bytes),
         },
-        "servers": [_server(id, server, differences.get(id), waits) for id, server in heard.items()],
-        "domains": [_domain(standing, heard.values()) for standing in standings if not is_of_file(standing.domain)],
+        "servers": [_server(id, server, differences.get(id), waits) | {"site": seen.sites.get(id, "")} for id, server in heard.items()],
+        "domains": [
+            _domain(standing, heard.values()) | {"site": site_of(seen.sites, standing.active[0])}
+            for standing in standings
+            if not is_of_file(standing.domain)
+        ],
         "files": outlook_of_files(files) if files else None,
         "moves": [_move(standing, seen) for standing in standings if len(standing.active) > 1],
     }

@@ -94,7 +94,7 @@ def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
             continue
         disk, free = ("memory", "") if server["disk_bytes"] is None else (brief(server["disk_bytes"]), brief(server["disk_free_bytes"]))
         cells: list[str | Text] = [
-            printable(server["id"]),
+            _placed(server["id"], server),
             Text(
                 state if not server["damaged"] else f"{server['damaged']} damaged",
                 style=_COLOURS.get(state, "red") if not server["damaged"] else "red",
@@ -117,9 +117,16 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
         described = domain["configuration"].partition(" on " if columns >= WIDE else " delta")[0].partition(" on ")[0]
         shape = f"{domain['index']}: {described.partition(' from position ')[0]}"
         margins = [Text(_survives(domain[what]), style=_margin_style(domain[what])) for what in ("reads_survive", "writes_survive")]
-        table.add_row(_cut(domain["domain"], 40 if columns >= WIDE else 16), shape, str(domain["objects"]), brief(domain["bytes"]), *margins)
+        table.add_row(
+            _placed(_cut(domain["domain"], 40 if columns >= WIDE else 16), domain), shape, str(domain["objects"]), brief(domain["bytes"]), *margins
+        )
     more = [_line(f"and {len(domains) - len(shown)} more", "dim")] if len(domains) > len(shown) else []
     return Group(table, *more)
+
+
+def _placed(name: str, told: Mapping[str, Any]) -> Text:
+    """With its site, if it has one."""
+    return Text.assemble(printable(name), (f" {printable(told['site'])}", "dim")) if told["site"] else Text(printable(name))
 
 
 def _survives(margin: int) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, moved_of, standings_of
 from ares.cli.status_command import Known, autopilot_sentence, consensus_outlook, members_of
+from ares.cluster.sites import labels_of
 from ares.model.configuration import Server
 from ares.model.errors import AresError, NotAuthorized
 from ares.model.identity import ServerId
@@ -44,7 +45,7 @@ class TopWatch:
         self._settings = settings
         self._interval_s = interval_s
         self._window_s = max(WINDOW_S, 2 * interval_s) + interval_s / 2
-        self._seen = ClusterSeen({}, Known(), {})
+        self._seen = ClusterSeen({}, Known(), {}, sites=labels_of(settings))
         self._seen.known.note(manager.configuration, manager.configuration.index == 0)
         self._servers = settings.book()
         self._members: list[ConsensusDescription] = []

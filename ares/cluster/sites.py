@@ -1,0 +1,87 @@
+"""Sites: labels on servers and clients, and configurations whose servers are all at one site (docs/sites.md)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from zlib import crc32
+
+from ares.cluster.cluster_file import largest_k
+from ares.cluster.settings import Settings, split_address
+from ares.model.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
+from ares.model.errors import BadInput, ConfigurationRefused
+from ares.model.identity import ServerId
+
+
+def sites_of(settings: Settings) -> dict[str, list[ServerId]]:
+    """The servers at each site, both in the order of the cluster file; servers without a site are not among them."""
+    sites: dict[str, list[ServerId]] = {}
+    for id, site in labels_of(settings).items():
+        sites.setdefault(site, []).append(id)
+    return sites
+
+
+def labels_of(settings: Settings) -> dict[ServerId, str]:
+    """The site of each server that has one."""
+    return {server.id: server.site for server in settings.servers.values() if server.site}
+
+
+def site_of(labels: Mapping[ServerId, str], configuration: Configuration) -> str:
+    """Where it lives: a site, several with plus signs, nothing if its servers have none."""
+    return "+".join(sorted({labels[id] for id in configuration.server_ids if id in labels}))
+
+
+def remote_servers(settings: Settings) -> frozenset[ServerId]:
+    """Those at another site than the client; none for a client without a site. Raises :class:`BadInput` if no server is at its site."""
+    here = settings.client.site
+    if here is None:
+        return frozenset()
+    _known(settings, here, "this client is at site")
+    return frozenset(id for id, site in labels_of(settings).items() if site != here)
+
+
+def at_site(
+    settings: Settings,
+    site: str,
+    name: str,
+    like: Configuration,
+    dap: Algorithm | None = None,
+    k: int | None = None,
+    delta: int | None = None,
+    allow_no_faults: bool = False,
+) -> Configuration:
+    """What domain ``name`` may have at ``site``: as many servers as ``like``, or all that are there, on as many hosts as there are.
+
+    ``dap``, ``k``, ``delta``: where they are not to be those of ``like``; its k is kept if that survives a crash there. Raises :class:`BadInput` for
+    an unknown site and :class:`ConfigurationRefused` where it has too few servers.
+    """
+    there = _spread(settings, _known(settings, site, "there is no site"), name)
+    servers, chosen = there[: like.n], dap or like.dap
+    try:
+        if chosen == "ec":
+            same = like.dap == "ec" and (len(servers) - like.k) // 2 >= 1
+            kept = like.k if same else largest_k(len(servers))
+            return Configuration.ec(
+                servers, k or kept, delta or like.delta or DELTA_DEFAULT, like.backend or BACKEND_DEFAULT, allow_no_faults=allow_no_faults
+            )
+        if (k, delta) != (None, None):
+            raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates what it holds")
+        return (Configuration.abd if chosen == "abd" else Configuration.chain)(servers, allow_no_faults=allow_no_faults)
+    except (BadInput, ConfigurationRefused) as error:
+        raise ConfigurationRefused(f"at site {site!r} are {len(there)} servers. {error}. Nothing was changed") from error
+
+
+def _known(settings: Settings, site: str, what: str) -> list[ServerId]:
+    sites = sites_of(settings)
+    if site not in sites:
+        known = ", ".join(sites) or 'none: write site = "..." into [[server]] tables'
+        raise BadInput(f"{what} {site!r}, where no server of {settings.path} is; known sites: {known}")
+    return sites[site]
+
+
+def _spread(settings: Settings, servers: Sequence[ServerId], name: str) -> list[Server]:
+    """One of each host, then the second ones, and so on; another one first for another domain."""
+    book, hosts = settings.book(), dict[str, list[Server]]()
+    for id in servers:
+        hosts.setdefault(split_address(settings.servers[id].address)[0], []).append(book[id])
+    spread = [server for row in zip_longest(*hosts.values()) for server in row if server is not None]
+    turn = crc32(name.encode()) % len(spread)
+    return spread[turn:] + spread[:turn]

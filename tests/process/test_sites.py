@@ -1,0 +1,74 @@
+"""Domains at sites, as a person makes and moves them, against real processes."""
+
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .command_line import Cli, running_cluster
+from .warm_start import ares_cli
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    yield from running_cluster(tmp_path_factory.mktemp("sites") / "cluster", "--durability", "memory", "--sites", "nantes:4,rennes:3,lyon:2")
+
+
+def test_a_domain_is_made_at_a_site_and_moves_with_what_it_holds(cli: Cli) -> None:
+    made = cli.json("domain", "create", "photos", "--site", "rennes", "--dap", "ec")
+    assert (made["servers"], made["k"]) == (sorted(made["servers"], key=["s4", "s5", "s6", "s4", "s5"].index), 1)
+    assert set(made["servers"]) == {"s4", "s5", "s6"}
+    cli.ok("write", "k", "--domain", "photos", stdin=b"value")
+    assert cli.json("domain", "move", "photos", "--site", "nantes", "--dry-run")["dry_run"]
+    assert {each["domain"]: each["site"] for each in cli.json("domain", "ls")["domains"]} == {"default": "nantes", "photos": "rennes"}
+    moved = cli.json("domain", "move", "photos", "--site", "nantes")
+    assert (moved["moved"], moved["after"]["dap"], moved["after"]["k"]) == (1, "ec", 1)
+    assert set(moved["after"]["servers"]) < {"s0", "s1", "s2", "s3"}
+    assert cli.ok("read", "k", "--domain", "photos") == b"value"
+    assert "nothing to do" in cli.ok("domain", "move", "photos", "--site", "nantes").decode()
+
+
+def test_a_log_moves_too(cli: Cli) -> None:
+    cli.ok("log", "create", "events", "--servers", "s0,s1,s2")
+    cli.ok("log", "append", "events", stdin=b"entry")
+    assert set(cli.json("domain", "move", "events", "--site", "rennes")["after"]["servers"]) == {"s4", "s5", "s6"}
+    assert cli.ok("log", "read", "events", "0") == b"entry"
+
+
+def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
+    assert "known sites: nantes, rennes, lyon" in cli.fails(2, "domain", "create", "x", "--site", "brest")
+    assert "one crash stops it" in cli.fails(1, "domain", "create", "x", "--site", "lyon")
+    assert "exclude each other" in cli.fails(2, "domain", "create", "x", "--site", "lyon", "--servers", "s0,s1,s2")
+    assert "known sites" in cli.fails(2, "read", "k", "--site", "brest")
+    cli.environment["ARES_SITE"] = "brest"
+    assert "this client is at site 'brest'" in cli.fails(2, "ls")
+    assert cli.ok("ls", "--site", "lyon") == b""
+    del cli.environment["ARES_SITE"]
+    assert "x" not in {each["domain"] for each in cli.json("domain", "ls")["domains"]}
+
+
+def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
+    told = cli.ok("status", "--site", "rennes").decode()
+    assert "at site nantes, remote from rennes" in told
+    assert "remote" not in cli.ok("status", "--site", "nantes").decode().partition("default:")[2].partition("\n\n")[0]
+    told = cli.json("status")
+    assert (told["servers"]["s5"]["site"], told["domains"][0]["site"]) == ("rennes", "nantes")
+    seen = cli.json("top", "--once")
+    assert {server["id"]: server["site"] for server in seen["servers"]}["s8"] == "lyon"
+    assert seen["domains"][0]["site"] == "nantes"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://{cli.settings.servers['s4'].http}/metrics", timeout=10.0) as page:
+        assert 'id="s4"' in (info := next(line for line in page.read().decode().splitlines() if line.startswith("ares_info{")))
+        assert 'site="rennes"' in info
+
+
+@pytest.mark.parametrize("sites", ["nantes", "nantes:0", "nantes:3,nantes:3", ":3", "nantes:3,", "nan tes:3", "nantes:99999"])
+def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
+    done = subprocess.run(ares_cli("init", tmp_path / "c", "--sites", sites), capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert not (tmp_path / "c/cluster.toml").exists()
