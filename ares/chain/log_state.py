@@ -318,13 +318,13 @@ class LogState:
             elsewhere = self.holders(first)
         return LogEntries(request.call, first, tuple(found), stretch.committed, self.trimmed, elsewhere, stretch.successor)
 
-    def each(self, positions: Sequence[int]) -> tuple[bytes | None, ...]:
+    def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
         """The entry at each position, if it is here and may be shown; about READ_BYTES_MAX of them."""
         found, left = list[bytes | None](), READ_BYTES_MAX
         entries, first, held = self.base, 0, 0
         for position in positions:
             if not first <= position < held:
-                entries, first, held = self.held(position, False)
+                entries, first, held = self.held(position, uncommitted)
             entry = None
             if self.trimmed <= position < held and left > 0:
                 record = self._record(entries, position)

@@ -33,15 +33,16 @@ class NodeReads:
             self._show(stretch, sender, reply)
 
     def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach, now: float) -> None:
-        """Entries that are here and committed. If some are dirty, all wait for the tail."""
+        """Entries that are here and may be shown. If some are dirty, all wait for the tail."""
 
         def show() -> None:
             full = self.outbox_bytes > OUTBOX_BYTES_MAX
-            entries = (None,) * len(request.positions) if full else self._state.each(request.positions)
+            entries = (None,) * len(request.positions) if full else self._state.each(request.positions, request.uncommitted)
             self.outbox_bytes += sum([len(entry) for entry in entries if entry is not None])
             self._send(sender, EachRead(request.call, entries, stretch.successor), stretch.pointed)
 
-        if max(request.positions) >= stretch.committed and any(_is_dirty(stretch, position) for position in request.positions):
+        dirty = not request.uncommitted and max(request.positions) >= stretch.committed
+        if dirty and any(_is_dirty(stretch, position) for position in request.positions):
             self._ask_tail(stretch, show, now)
         else:
             show()

@@ -1,11 +1,11 @@
-"""Reads of committed entries that are there, without operations. What meets anything else goes on as the operation that it is.
+"""Reads of entries that are there, without operations. What meets anything else goes on as the operation that it is.
 
 A positive answer may come from any node at any time (docs/log.md, Read), so nothing has to be found out before or after.
 """
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -24,13 +24,20 @@ READ_CALLS = 1 << 47
 Told = Callable[[Any, BaseException | None], None]
 
 
+class Manner(NamedTuple):
+    """Who is asked, and for what."""
+
+    from_tail: bool
+    uncommitted: bool = False
+
+
 class QuickRead(Struct, eq=False):
     """``upto``: of a range; None: a single entry is wanted. ``done(result, error)`` is called once."""
 
     first: int
     upto: int | None
     deadline: float
-    from_tail: bool
+    manner: Manner
     done: Told
 
 
@@ -49,9 +56,9 @@ class Request(Struct, eq=False):
         """What is sent."""
         read, *others = self.reads
         if others:
-            return ReadEach(self.call, self.chain.id, tuple([each.first for each in self.reads]))
+            return ReadEach(self.call, self.chain.id, tuple([each.first for each in self.reads]), read.manner.uncommitted)
         count = 1 if read.upto is None else min(read.upto - read.first, RANGE_MAX)
-        return ReadLog(self.call, self.chain.id, read.first, count, PIECE_BYTES)
+        return ReadLog(self.call, self.chain.id, read.first, count, PIECE_BYTES, read.manner.uncommitted)
 
 
 class QuickReads:
@@ -63,26 +70,26 @@ class QuickReads:
         self._calls = READ_CALLS
         self._requests: dict[int, Request] = {}
         self._unsent: list[Request] = []
-        self._open: dict[bool, Request] = {}
+        self._open: dict[Manner, Request] = {}
 
     @property
     def busy(self) -> bool:
         return bool(self._requests)
 
-    def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, from_tail: bool) -> None:
+    def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, manner: Manner) -> None:
         """The entry at ``first``, or pairs of positions and entries below ``upto``. Raises :class:`BadInput` for what is no position."""
         check_position(first)
         if upto is not None and upto <= first:
             return done([], None)
-        read, until = QuickRead(first, upto, now + timeout_s, from_tail, done), now + min(ASK_S, timeout_s / 2)
+        read, until = QuickRead(first, upto, now + timeout_s, manner, done), now + min(ASK_S, timeout_s / 2)
         of_one = upto is None or upto == first + 1
-        together = self._open.get(from_tail) if of_one else None
+        together = self._open.get(manner) if of_one else None
         if together is not None and together.first <= first < together.upto and len(together.reads) < EACH_MAX:
             together.reads.append(read)
             if until < together.until:
                 together.until = until
             return None
-        chain, server = self._operations.whom(first, 0, from_tail)
+        chain, server = self._operations.whom(first, 0, manner.from_tail)
         active = self._operations.view.sequence.active
         place = active.index(chain)
         ends = active[place + 1].start if place + 1 < len(active) else inf
@@ -91,7 +98,7 @@ class QuickReads:
         self._requests[self._calls] = request
         self._unsent.append(request)
         if of_one:
-            self._open[from_tail] = request
+            self._open[manner] = request
         return None
 
     def take_outbox(self) -> dict[ServerId, list[ReadLog | ReadEach]]:
@@ -138,9 +145,9 @@ class QuickReads:
 
     def _go_on(self, read: QuickRead, now: float) -> None:
         operations, first = self._operations, read.first
-        operation: Operation[Any] = operations.read(first, False, read.from_tail)
+        operation: Operation[Any] = operations.read(first, read.manner.uncommitted, read.manner.from_tail)
         if read.upto is not None:
-            operation = operations.read_range(first, read.upto, read.from_tail)
+            operation = operations.read_range(first, read.upto, read.manner.from_tail)
         self._session.start(operation, f"read of {operations.view.domain!r}", now, max(read.deadline - now, 0.0), read.done)
 
     def close(self, error: Callable[[], Uncertain]) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ares.chain.log_operations import FOLLOW_S, Follower, LogOperations, check_position
 from ares.chain.log_session import LogSession
+from ares.chain.quick_reads import Manner
 from ares.client.runner import Runner
 from ares.client.store import Domain, Identify
 from ares.model.configuration import Configuration
@@ -93,10 +94,8 @@ class Log(Domain):
 
         ``uncommitted``: what the server has that is asked, which a reconfiguration may take back. ``reads``: "craq" asks any server, "cr" the tail.
         """
-        from_tail, timeout_s = self._from_tail if reads is None else _is_cr(reads), self._timeout(timeout_s)
-        if uncommitted:
-            return asyncio.ensure_future(self._started(self._session.operations.read(position, True, from_tail), "read", timeout_s))
-        return self._runner.begin("read", self.name, self._session.reads.ask, position, None, timeout_s, from_tail)
+        manner = Manner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
+        return self._runner.begin("read", self.name, self._session.reads.ask, position, None, self._timeout(timeout_s), manner)
 
     def read_range(
         self, first: int, upto: int, *, reads: Reads | None = None, timeout_s: float | None = None
@@ -106,8 +105,8 @@ class Log(Domain):
         """
         check_position(first)
         check_position(upto)
-        from_tail = self._from_tail if reads is None else _is_cr(reads)
-        return self._runner.begin("read", self.name, self._session.reads.ask, first, upto, self._timeout(timeout_s), from_tail)
+        manner = Manner(self._from_tail if reads is None else _is_cr(reads))
+        return self._runner.begin("read", self.name, self._session.reads.ask, first, upto, self._timeout(timeout_s), manner)
 
     async def tail(self, *, timeout_s: float | None = None) -> int:
         """The position that comes next; linearizable. Raises :class:`ares.LogSealed` when nobody decided how to go on."""

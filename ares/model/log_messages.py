@@ -126,9 +126,10 @@ class ReadLog(OfChain, frozen=True, tag=97):
 
 
 class ReadEach(OfChain, frozen=True, tag=106):
-    """The committed entry at each of the positions."""
+    """The committed entry at each of the positions; ``uncommitted``: whatever the node has."""
 
     positions: Annotated[tuple[Position, ...], Meta(min_length=1, max_length=EACH_MAX)]
+    uncommitted: bool = False
 
 
 class Look(OfChain, frozen=True, tag=98):

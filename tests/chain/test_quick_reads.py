@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.chain.quick_reads import QuickReads
+from ares.chain.quick_reads import Manner, QuickReads
 from ares.model.errors import ConnectionClosed, NotWritten, Trimmed
 from ares.model.identity import CallId
 from ares.model.log_messages import EACH_MAX, EachRead, LogEntries, ReadEach, ReadLog
@@ -18,11 +18,11 @@ class Reader(Log):
         super().__init__()
         self.told = {}
 
-    def read(self, first, upto=None, timeout_s=5.0, from_tail=False):
+    def read(self, first, upto=None, timeout_s=5.0, uncommitted=False):
         def done(result, error):
             self.told[first, upto] = result if error is None else error
 
-        self.session.reads.ask(done, self.nodes.now, first, upto, timeout_s, from_tail)
+        self.session.reads.ask(done, self.nodes.now, first, upto, timeout_s, Manner(False, uncommitted))
 
     def go_on(self):
         for _ in range(50):
@@ -112,6 +112,19 @@ def test_a_dirty_one_waits_for_the_tail(reader):
     reader.nodes.hand("s1", ReadEach(call(9), C0.id, (0, 7, 99)))
     (reply,) = reader.nodes.run()
     assert reply.entries == (b"0", b"7", None)
+
+
+def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
+    for name in ("s0", "s1", "s2"):
+        reader.nodes.nodes[name].state.stretches[C0.id].committed = 6
+    reader.cut = ("s2",)
+    for position in (0, 6, 7):
+        reader.read(position, uncommitted=True)
+    reader.read(1)
+    reader.step()
+    reader.step()
+    assert reader.told == {(0, None): b"0", (6, None): b"6", (7, None): b"7", (1, None): b"1"}
+    assert sorted(len(getattr(message, "positions", "1")) for _, message in reader.asked) == [1, 3]
 
 
 def test_the_bytes_of_an_answer_are_bounded(reader, monkeypatch):

@@ -113,7 +113,7 @@ row_places = st.lists(st.builds(RowPlace, numbers, places, places), max_size=3).
 FIELDS = {
     Append: (ids, integers, numbers, numbers, places, entries, st.none() | places),
     ReadLog: (ids, places, st.integers(0, RANGE_MAX), st.integers(0, READ_BYTES_MAX), st.booleans(), st.floats(0, FOLLOW_S_MAX)),
-    ReadEach: (ids, st.lists(places, min_size=1, max_size=4).map(tuple)),
+    ReadEach: (ids, st.lists(places, min_size=1, max_size=4).map(tuple), st.booleans()),
     Look: (ids,),
     Trim: (ids, places),
     Seal: (ids,),

@@ -90,7 +90,7 @@ SAMPLES: list[AnyMessage] = [
     Describe(_CALL, True),
     Append(_CALL, _C, ClientId(9), 3, 2, 1, (b"one", b""), 7),
     ReadLog(_CALL, _C, 7, 10, 1000, True, 2.0),
-    ReadEach(_CALL, _C, (7, 3)),
+    ReadEach(_CALL, _C, (7, 3), True),
     Look(_CALL, _C),
     Trim(_CALL, _C, 7),
     Seal(_CALL, _C),
