@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
+from ares.reconfig.mover import Transfer
 from ares.testing.torture.cluster import Cluster
 from ares.testing.torture.partition import Direction
 from ares.testing.torture.records import Declined, Failed, Installed, Killed, Outcome, Stage, Timeline, TortureFailed, Wish
@@ -392,7 +393,7 @@ _STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "
 def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random) -> Wish:
     """Some of the servers, at least SERVERS_MIN, under any algorithm and parameters that survive a crash; ``dangerous``: its reconfigurer may die."""
     servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, len(well))))
-    wish = Wish(number, "abd", servers, fresh=chance.random() < 0.3)
+    wish = Wish(number, "abd", servers, fresh=chance.random() < 0.3, transfer=chance.choice(get_args(Transfer)))
     if chance.random() < 0.6:
         k_max = len(servers) - 2
         wish = replace(wish, dap="ec", k=chance.randint(min(2, k_max), k_max), delta=chance.choice(DELTAS))

@@ -66,7 +66,7 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        result = await store.reconfigure(wish.configuration(), domain=wish.domain, progress=report, timeout_s=timeout_s)
+        result = await store.reconfigure(wish.configuration(), domain=wish.domain, progress=report, timeout_s=timeout_s, transfer=wish.transfer)
     except ConfigurationRefused as error:
         return Failed(f"ConfigurationRefused: {error}") if begun else Declined(str(error))
     except AresError as error:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ares.model.configuration import Algorithm, Configuration
 from ares.model.errors import AresError
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.reconfig.mover import Transfer
 from ares.testing.verify.history import Event
 from ares.testing.verify.log_history import LogEvent
 
@@ -57,7 +58,7 @@ Stage = Literal["read-config", "update-config", "finalize-config", "gc-config", 
 class Wish(Struct, frozen=True):
     """A reconfiguration to be tried. ``fresh``: by a client that knows nothing but the cluster file.
 
-    ``dies_in``: the reconfigurer kills itself (-9) when it reports that stage for the ``dies_after``-th time.
+    ``dies_in``: the reconfigurer kills itself (-9) when it reports that stage for the ``dies_after``-th time. ``transfer``: of objects.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Wish(Struct, frozen=True):
     dies_in: Stage | None = None
     dies_after: int = 1
     domain: str = DEFAULT_DOMAIN
+    transfer: Transfer = "client"
 
     def configuration(self) -> Configuration:
         if self.dap == "ec":
