@@ -24,7 +24,7 @@ READ_CALLS = 1 << 47
 Told = Callable[[Any, BaseException | None], None]
 
 
-class Manner(NamedTuple):
+class ReadManner(NamedTuple):
     """Who is asked, and for what."""
 
     from_tail: bool
@@ -37,7 +37,7 @@ class QuickRead(Struct, eq=False):
     first: int
     upto: int | None
     deadline: float
-    manner: Manner
+    manner: ReadManner
     done: Told
 
 
@@ -70,13 +70,13 @@ class QuickReads:
         self._calls = READ_CALLS
         self._requests: dict[int, Request] = {}
         self._unsent: list[Request] = []
-        self._open: dict[Manner, Request] = {}
+        self._open: dict[ReadManner, Request] = {}
 
     @property
     def busy(self) -> bool:
         return bool(self._requests)
 
-    def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, manner: Manner) -> None:
+    def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, manner: ReadManner) -> None:
         """The entry at ``first``, or pairs of positions and entries below ``upto``. Raises :class:`BadInput` for what is no position."""
         check_position(first)
         if upto is not None and upto <= first:

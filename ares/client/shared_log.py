@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ares.chain.log_operations import FOLLOW_S, Follower, LogOperations, check_position
 from ares.chain.log_session import LogSession
-from ares.chain.quick_reads import Manner
+from ares.chain.quick_reads import ReadManner
 from ares.client.runner import Runner
 from ares.client.store import Domain, Identify
 from ares.model.configuration import Configuration
@@ -94,7 +94,7 @@ class Log(Domain):
 
         ``uncommitted``: what the server has that is asked, which a reconfiguration may take back. ``reads``: "craq" asks any server, "cr" the tail.
         """
-        manner = Manner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
+        manner = ReadManner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
         return self._runner.begin("read", self.name, self._session.reads.ask, position, None, self._timeout(timeout_s), manner)
 
     def read_range(
@@ -105,7 +105,7 @@ class Log(Domain):
         """
         check_position(first)
         check_position(upto)
-        manner = Manner(self._from_tail if reads is None else _is_cr(reads))
+        manner = ReadManner(self._from_tail if reads is None else _is_cr(reads))
         return self._runner.begin("read", self.name, self._session.reads.ask, first, upto, self._timeout(timeout_s), manner)
 
     async def tail(self, *, timeout_s: float | None = None) -> int:

@@ -259,6 +259,6 @@ class Monitor:
             return HttpPage(503, PLAIN, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
         kind, listener = self._subject.kind, self._listener
-        process = of_process(self._id, self._site, kind, not why, self._lag)
+        process = of_process(self._id, kind, not why, self._lag, self._site)
         traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
         return HttpPage(200, KIND, render([*process, *traffic, *(OF_KIND[kind](*seen.numbers) if seen is not None else ())]))

@@ -35,7 +35,7 @@ def render(families: Iterable[Metric]) -> bytes:
     return generate_latest(_Families(families))
 
 
-def of_process(id: str, site: str, kind: str, serving: bool, lag: Histogram) -> Iterator[Metric]:
+def of_process(id: str, kind: str, serving: bool, lag: Histogram, site: str = "") -> Iterator[Metric]:
     """``kind``: server or consensus. ``lag``: of its event loop."""
     info = Gauge("ares_info", "Which process this is, and at which site; always 1.", labels=["id", "kind", "version", "site"])
     info.add_metric([id, kind, VERSION, site], 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.chain.quick_reads import Manner, QuickReads
+from ares.chain.quick_reads import QuickReads, ReadManner
 from ares.model.errors import ConnectionClosed, NotWritten, Trimmed
 from ares.model.identity import CallId
 from ares.model.log_messages import EACH_MAX, EachRead, LogEntries, ReadEach, ReadLog
@@ -22,7 +22,7 @@ class Reader(Log):
         def done(result, error):
             self.told[first, upto] = result if error is None else error
 
-        self.session.reads.ask(done, self.nodes.now, first, upto, timeout_s, Manner(False, uncommitted))
+        self.session.reads.ask(done, self.nodes.now, first, upto, timeout_s, ReadManner(False, uncommitted))
 
     def go_on(self):
         for _ in range(50):

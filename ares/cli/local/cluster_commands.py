@@ -92,8 +92,7 @@ def init(
     ] = None,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
-    from ares.cluster.cluster_file import BASE_PORT, Plan, create, free_base_port
-    from ares.cluster.sites import sites_of
+    from ares.cluster.cluster_file import Plan, create, free_base_port
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
@@ -101,35 +100,44 @@ def init(
     plan = plan if sites is None else _at_sites(plan, sites)
     plan = structs.replace(plan, base_port=free_base_port(plan)) if base_port is None else plan
     settings = create(directory, plan)
-    initial = settings.initial
-    deciders = f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"
-    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {deciders}", initial.describe()]
-    if dap == "ec" and k is None:
-        lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
-    if settings.security is not None:
-        lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
-    lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
-    unused = ", ".join(id for id in settings.servers if id not in initial.server_ids)
-    if autopilot:
-        lines.append(f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}")
-    elif unused and sites is None:
-        lines.append(f"spares, for `ares-cli reconfig`: {unused}")
-    if base_port is None and plan.base_port != BASE_PORT:
-        lines.append(f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones")
-    lines += [f"note: {note}" for note in settings.notes]
-    lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
+    lines = _written(settings, plan, directory, base_port)
     data = {
         "file": str(settings.path),
         "name": settings.name,
-        "configuration": initial.describe(),
-        "k": initial.k,
-        "crashes_survived": initial.crashes_survived,
+        "configuration": settings.initial.describe(),
+        "k": settings.initial.k,
+        "crashes_survived": settings.initial.crashes_survived,
         "servers": {id: server.address for id, server in settings.servers.items()},
         "consensus": {id: member.address for id, member in settings.members.items()},
         "etcd": [] if settings.etcd is None else list(settings.etcd.endpoints),
         "notes": list(settings.notes),
     }
     common.report(data, "\n".join(lines))
+
+
+def _written(settings: "Settings", plan: "Plan", directory: Path, base_port: int | None) -> list[str]:
+    """For a person: what there is now, and what comes next."""
+    from ares.cluster.cluster_file import BASE_PORT
+    from ares.cluster.sites import sites_of
+
+    initial = settings.initial
+    deciders = f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"
+    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {deciders}", initial.describe()]
+    if plan.dap == "ec" and plan.k is None:
+        lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
+    if settings.security is not None:
+        lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
+    lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
+    unused = ", ".join(id for id in settings.servers if id not in initial.server_ids and not plan.sites)  # those at other sites are no spares
+    if plan.autopilot:
+        lines.append(f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}")
+    elif unused:
+        lines.append(f"spares, for `ares-cli reconfig`: {unused}")
+    if base_port is None and plan.base_port != BASE_PORT:
+        lines.append(f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones")
+    lines += [f"note: {note}" for note in settings.notes]
+    lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
+    return lines
 
 
 def _at_sites(plan: "Plan", sites: str) -> "Plan":
