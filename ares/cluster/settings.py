@@ -148,6 +148,9 @@ class _Checks:
         self._check_addresses()
         placed = {key: replace(table, data=self._home / (f"data/{table.id}" if table.data == NO_PATH else table.data)) for key, table in processes}
         self._check_unique((f"{key}.data", str(table.data)) for key, table in placed.items())
+        sites = list(dict.fromkeys(server.site for server in file.server if server.site))
+        if file.client.site is not None and file.client.site not in sites:
+            refuse(self._path, "client.site", f"expected the site of a [[server]], found {file.client.site!r}; known: {', '.join(sites) or 'none'}")
         security = security_settings(self._path, file)
         paths = {name: str(self._home / path) for name in ("key", "operation_log") if (path := getattr(file.client, name)) is not None}
         return Settings(

@@ -84,6 +84,15 @@ def test_what_cannot_be_is_refused(settings, site, dap, k, error, why):
         assert at_site(settings, site, "d", settings.initial, allow_no_faults=True).n == 2
 
 
+def test_the_cluster_file_names_no_site_of_clients_where_no_server_is():
+    text = _text(Plan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {}).replace(
+        "[initial]", '[client]\nsite = "SITE"\n[initial]'
+    )
+    assert Settings.parse(text.replace("SITE", "lyon"), Path("cluster.toml")).client.site == "lyon"
+    with pytest.raises(BadInput, match=r"client.site.*known: nantes, rennes, lyon"):
+        Settings.parse(text.replace("SITE", "brest"), Path("cluster.toml"))
+
+
 @pytest.mark.parametrize("bad", ["", "a b", "ä", "x" * 65])
 def test_a_site_is_a_name(settings, bad):
     text = _text(Plan(3, 0, sites=((bad or " ", 3),), base_port=7000, durability="memory"), {})
