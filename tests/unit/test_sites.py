@@ -85,12 +85,11 @@ def test_what_cannot_be_is_refused(settings, site, dap, k, error, why):
 
 
 def test_the_cluster_file_names_no_site_of_clients_where_no_server_is():
-    text = _text(Plan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {}).replace(
-        "[initial]", '[client]\nsite = "SITE"\n[initial]'
-    )
-    assert Settings.parse(text.replace("SITE", "lyon"), Path("cluster.toml")).client.site == "lyon"
+    text = _text(Plan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {})
+    clients = '\n[client]\nsite = "{}"\n'
+    assert Settings.parse(text + clients.format("lyon"), Path("cluster.toml")).client.site == "lyon"
     with pytest.raises(BadInput, match=r"client.site.*known: nantes, rennes, lyon"):
-        Settings.parse(text.replace("SITE", "brest"), Path("cluster.toml"))
+        Settings.parse(text + clients.format("brest"), Path("cluster.toml"))
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "ä", "x" * 65])
