@@ -131,6 +131,11 @@ class Roster(Struct, frozen=True):
     lingering: Set[ConfigurationId]
     sites: Mapping[ServerId, str] = {}
 
+    def site_of(self, server: Server, configuration: Configuration) -> str | None:
+        """Where a spare for it has to be: at its site, or, if the cluster file does not have it any more, at that of most other members."""
+        others = [self.sites.get(member.id) for member in configuration.servers if member.id in self.book]
+        return self.sites.get(server.id) if server.id in self.book or not others else Counter(others).most_common(1)[0][0]
+
 
 def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
     """What to do for a domain with these active configurations: the last finalized one, and what is to follow it."""
@@ -153,7 +158,7 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
         return Sound()
     if not changes:
         names = ", ".join(server.id for server in gone)
-        there = " at its site" if any(server.id in roster.sites for server in gone) else ""
+        there = " at its site" if any(roster.site_of(server, target) for server in gone) else ""
         return Stuck(f"no spare for {names}: every other server of the cluster file{there} is down, or a member already")
     unfilled = tuple(server.id for server in gone if server not in changes)
     servers = tuple(changes.get(server, server) for server in target.servers)
@@ -167,7 +172,7 @@ def _changes(target: Configuration, gone: list[Server], watch: Watch, roster: Ro
     members = set(target.server_ids)
     spares = sorted((id for id in roster.book if id in steady and id not in members), key=lambda id: (roster.loads.get(id, 0), id))
     for server in gone:
-        spare = next((id for id in spares if roster.sites.get(id) == roster.sites.get(server.id)), None)
+        spare = next((id for id in spares if roster.sites.get(id) == roster.site_of(server, target)), None)
         if spare is not None and server not in changes and not watch.is_returning(server):
             spares.remove(spare)
             changes[server] = replace(roster.book[spare], identity=steady[spare])

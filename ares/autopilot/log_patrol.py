@@ -242,12 +242,14 @@ class LogPatrol:
                 each.trouble = ""
 
     def _spares(self, chain: Configuration) -> list[Server]:
-        """Servers at the sites of ``chain`` that may be relied on, under the identities that they have now, those with the fewest logs first."""
+        """Servers that may be relied on, under the identities that they have now, those with the fewest logs first: at the sites of the servers of
+        ``chain`` that are gone; if none is, at those of all of them."""
         now = self._loop.time()
         self._left_out = [(at, id) for at, id in self._left_out if now - at < LEFT_OUT_S]
         steady = self._steady.steady(Counter(id for _, id in self._left_out))
         loads = Counter(id for each in self._logs.values() for id in each.active[-1].server_ids)
-        sites = {self._sites.get(id) for id in chain.server_ids}
+        gone = [server.id for server in chain.servers if self._watch.is_gone(server) and server.id in self._book]
+        sites = {self._sites.get(id) for id in gone or chain.server_ids}
         there = [id for id in steady if id in self._book and self._sites.get(id) in sites]
         return [replace(self._book[id], identity=steady[id]) for id in sorted(there, key=lambda id: (loads[id], id))]
 

@@ -226,7 +226,7 @@ class Appender:
     def receive(self, reply: Appended, now: float) -> None:
         """Late answers count if they say that an append is there; other ones only if they are to its last copy."""
         flight = self._flights.get(reply.number)
-        if flight is None:
+        if flight is None or flight is self._open:
             return
         if reply.outcome is AppendOutcome.DONE:
             end = reply.position + len(flight.entries)
@@ -290,7 +290,8 @@ class Appender:
         self._outbox.clear()
         self.client = self._new_client()
         for flight in flights.values():
-            flight.fail(partial(AppendUncertain, why))
+            unsent = partial(Unavailable, 0, 0, {}, f"the append was not sent: {why}")
+            flight.fail(partial(AppendUncertain, why) if flight.copies else unsent)
         self._begin(now)
 
     def tail_known(self, tail: int, now: float) -> None:

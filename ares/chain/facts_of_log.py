@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import ConfigurationId
-from ares.model.log_messages import Records
+from ares.model.log_messages import LogRecord, Records
 
 
 class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
@@ -16,10 +16,10 @@ class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
 
 
 class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
-    """Records at the end of a stretch."""
+    """Records at the end of a stretch; no more than a message has, but for those that earlier releases stored."""
 
     configuration: ConfigurationId
-    records: Records
+    records: tuple[LogRecord, ...]
 
 
 class ChainSealed(Struct, frozen=True, array_like=True, tag=146):

@@ -180,10 +180,11 @@ class LogOperations:
             return last, last.server_ids[-1]
         chain = active[place + (tries // holding[-1].n) % (len(active) - place)]
         ids, known = chain.server_ids, self.view.readiness
-        if tries == 0 and (known.suspects or known.remote):
-            willing = [id for id in ids if id not in known.suspects]
-            ids = tuple([id for id in willing if id not in known.remote] or willing) or ids
-        return chain, ids[(self._turn + tries) % len(ids)]
+        turn = self._turn % len(ids)
+        ids = ids[turn:] + ids[:turn]
+        if known.suspects or known.remote:
+            ids = tuple(sorted(ids, key=lambda id: (id in known.suspects, id in known.remote)))
+        return chain, ids[tries % len(ids)]
 
     def _ask(self, chain: Configuration, server: ServerId, request: Any, reply: type, give_up_s: float, *arguments: Any) -> Operation[Any]:
         """The answer of one server, or None if it does not answer; what it names is entered."""

@@ -319,19 +319,22 @@ class LogState:
         return LogEntries(request.call, first, tuple(found), stretch.committed, self.trimmed, elsewhere, stretch.successor)
 
     def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
-        """The entry at each position, if it is here and may be shown; about READ_BYTES_MAX of them."""
+        """The entry at each position, if it is here and may be shown. Not all, where records of more than READ_BYTES_MAX would be read for it."""
         found, left = list[bytes | None](), READ_BYTES_MAX
         entries, first, held = self.base, 0, 0
+        record: LogRecord | None = None
         for position in positions:
             if not first <= position < held:
                 entries, first, held = self.held(position, uncommitted)
-            entry = None
-            if self.trimmed <= position < held and left > 0:
-                record = self._record(entries, position)
-                if record is not None:
-                    entry = record.entries[position - record.first]
-                    left -= len(entry)
-            found.append(entry)
+                if held <= position:  # it is not here: that says nothing about those below
+                    held = first
+            if record is None or not record.first <= position < record.end:
+                record = None
+                if self.trimmed <= position < held and left > 0:
+                    record = self._record(entries, position)
+                    left -= record.size if record is not None else 0
+            shown = record is not None and self.trimmed <= position < held
+            found.append(record.entries[position - record.first] if shown and record is not None else None)
         return tuple(found)
 
     def _record(self, entries: Entries, position: int) -> LogRecord | None:

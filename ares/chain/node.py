@@ -292,7 +292,7 @@ class LogNode:
 
     def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
         """They become durable together with those that were taken just before, as one fact."""
-        if self._taking is None or self._taking[0] is not stretch:
+        if self._taking is None or self._taking[0] is not stretch or len(self._taking[1]) + len(records) > RECORDS_MAX:
             self._end_taking()
             self.told += 1
             self._taking = stretch, []

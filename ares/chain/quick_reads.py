@@ -84,7 +84,8 @@ class QuickReads:
         read, until = QuickRead(first, upto, now + timeout_s, manner, done), now + min(ASK_S, timeout_s / 2)
         of_one = upto is None or upto == first + 1
         together = self._open.get(manner) if of_one else None
-        if together is not None and together.first <= first < together.upto and len(together.reads) < EACH_MAX:
+        fits = together is not None and together.first <= first < together.upto and len(together.reads) < EACH_MAX
+        if together is not None and fits and together.call in self._requests:  # else it ended before it was sent
             together.reads.append(read)
             if until < together.until:
                 together.until = until
@@ -105,6 +106,8 @@ class QuickReads:
         """What is to be sent, by server, leaving nothing."""
         outbox: dict[ServerId, list[ReadLog | ReadEach]] = {}
         for request in self._unsent:
+            if request.call not in self._requests:
+                continue
             outbox.setdefault(request.server, []).append(request.message())
         self._unsent.clear()
         self._open.clear()

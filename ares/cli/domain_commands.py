@@ -229,6 +229,9 @@ async def _move(common: Common, store: "ObjectStore | Log", wished: Configuratio
         what = "a log, whose configurations are chains: --dap chain" if before.dap == "chain" else "no log: --dap abd or --dap ec"
         raise ConfigurationRefused(f"domain {store.name!r} is {what}. Nothing was changed")
 
+    if wished.dap == "chain" and how["transfer"] != "client":
+        raise BadInput(f"{store.name!r} is a log, whose entries always travel from server to server: --transfer is for objects. Nothing was changed")
+
     def say(text: str) -> None:
         if not common.json:  # which has one object at the end and nothing before
             typer.echo(text)
@@ -237,7 +240,7 @@ async def _move(common: Common, store: "ObjectStore | Log", wished: Configuratio
     outcome = {"domain": store.name, "before": described(store.name, before), "wished": described(store.name, wished)}
     same = before.servers == wished.servers if before.dap == wished.dap == "chain" else before.same_content(wished)
     if same and not store.pending and not anyway:
-        say("  nothing to do: that is the configuration (--anyway moves all the same)")
+        say("  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all the same)")
         return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
     if dry_run:
         say("  nothing was changed (--dry-run)")

@@ -401,7 +401,8 @@ def _show_domains(settings: "Settings", console: "Console", standings: Sequence[
     for standing in standings:
         console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)
         site, here = site_of(labels, standing.active[0]), settings.client.site
-        where = f", at site {site}" + ("" if here in (None, site) else f", remote from {here}") if site else ""
+        distance = "" if here in (None, site) else f", partly remote from {here}" if here in site.split("+") else f", remote from {here}"
+        where = f", at site {site}{distance}" if site else ""
         console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}{where}"), soft_wrap=True)
         for line in standing.log.lines() if standing.log is not None else ():
             console.print(Text(f"  {line}"), soft_wrap=True)

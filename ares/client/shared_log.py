@@ -28,6 +28,9 @@ Reads = Literal["craq", "cr"]
 
 _FROM_TAIL: dict[str, bool] = {"craq": False, "cr": True}
 
+TURNS_UNTIL_SENT = 3
+"""Of the event loop: the task begins, the runner posts, the loop writes. A follower that takes many entries without a pause lets it turn no more."""
+
 Bytes = bytes | bytearray | memoryview
 Result = TypeVar("Result")
 
@@ -64,7 +67,7 @@ class Log(Domain):
         """Append an entry (0 bytes to 1 MiB); its position. ``await`` it, or go on and await many of them.
 
         ``at``: only if it gets exactly this position; else :class:`ares.PositionTaken`. Raises :class:`ares.AppendUncertain` if it may be there or
-        not. One that is cancelled is not sent if it was not yet; else it may be there.
+        not. One that is cancelled while it waits for others to be answered is not sent; else it may be there.
         """
         return self._append((checked_entry(entry),), at, timeout_s)
 
@@ -123,6 +126,8 @@ class Log(Domain):
             while True:
                 first, entries = await piece
                 piece = asyncio.ensure_future(self._piece(follower, patience_s))
+                for _ in range(TURNS_UNTIL_SENT):
+                    await asyncio.sleep(0)
                 for pair in enumerate(entries, first):
                     yield pair
         finally:

@@ -25,8 +25,9 @@ def labels_of(settings: Settings) -> dict[ServerId, str]:
 
 
 def site_of(labels: Mapping[ServerId, str], configuration: Configuration) -> str:
-    """Where it lives: a site, several with plus signs, nothing if its servers have none."""
-    return "+".join(sorted({labels[id] for id in configuration.server_ids if id in labels}))
+    """Where it lives: a site, several with plus signs, nothing if its servers have none; a question mark stands for those of which it is not said."""
+    sites = sorted({labels[id] for id in configuration.server_ids if id in labels})
+    return "+".join([*sites, "?"] if sites and any(id not in labels for id in configuration.server_ids) else sites)
 
 
 def remote_servers(settings: Settings) -> frozenset[ServerId]:
@@ -48,22 +49,24 @@ def at_site(
     delta: int | None = None,
     allow_no_faults: bool = False,
 ) -> Configuration:
-    """What domain ``name`` may have at ``site``: as many servers as ``like``, or all that are there, on as many hosts as there are.
+    """What domain ``name`` may have at ``site``: as many servers as ``like``, or all that are there. Those of ``like`` that are there stay; others
+    are on as many hosts as there are.
 
     ``dap``, ``k``, ``delta``: where they are not to be those of ``like``; its k is kept if that survives a crash there. Raises :class:`BadInput` for
     an unknown site and :class:`ConfigurationRefused` where it has too few servers.
     """
-    there = _spread(settings, _known(settings, site, "there is no site"), name)
+    known = _known(settings, site, "there is no site")
+    stay = [server for server in like.servers if server.id in known]
+    there = [*stay, *(server for server in _spread(settings, known, name) if server.id not in like.server_ids)]
     servers, chosen = there[: like.n], dap or like.dap
+    if chosen != "ec" and (k, delta) != (None, None):
+        raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates what it holds")
     try:
         if chosen == "ec":
             same = like.dap == "ec" and (len(servers) - like.k) // 2 >= 1
-            kept = like.k if same else largest_k(len(servers))
-            return Configuration.ec(
-                servers, k or kept, delta or like.delta or DELTA_DEFAULT, like.backend or BACKEND_DEFAULT, allow_no_faults=allow_no_faults
-            )
-        if (k, delta) != (None, None):
-            raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates what it holds")
+            k = k if k is not None else like.k if same else largest_k(len(servers))
+            delta = delta if delta is not None else like.delta or DELTA_DEFAULT
+            return Configuration.ec(servers, k, delta, like.backend or BACKEND_DEFAULT, allow_no_faults=allow_no_faults)
         return (Configuration.abd if chosen == "abd" else Configuration.chain)(servers, allow_no_faults=allow_no_faults)
     except (BadInput, ConfigurationRefused) as error:
         raise ConfigurationRefused(f"at site {site!r} are {len(there)} servers. {error}. Nothing was changed") from error

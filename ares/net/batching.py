@@ -22,7 +22,7 @@ from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import Frame, decode_replies, decode_requests, encode
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import Append, Forward
+from ares.model.log_messages import Append, Forward, ReadEach
 from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, Describe, PutData, Reason, Refused
 from ares.net.port import Handle, Sender
 
@@ -186,6 +186,8 @@ class Turn:
             for message in islice(messages, GROUP_MESSAGES):
                 yield message
                 if type(message) is Describe and not message.brief:
+                    return
+                if type(message) is ReadEach and time.perf_counter() >= self._until_s:  # it may have been as long as a group of others
                     return
             if not length_hint(messages):
                 self._ended = False

@@ -92,6 +92,16 @@ def test_those_that_went_together_share_their_fate_with_an_error_each(client):
     assert client.told[0] is not client.told[1]
 
 
+def test_an_answer_to_an_append_that_was_not_sent_is_none(client):
+    client.append(together=True)
+    client.appender.receive(Appended(call(), 1, AppendOutcome.DONE, 5, None), 0.0)
+    assert client.told == []
+    client.append()
+    (append,) = client.sent()
+    client.answer(append, AppendOutcome.DONE, 7)
+    assert client.told == [7, 8]
+
+
 def test_a_conditional_append_is_not_together_with_others(client):
     for at in (None, 1, None, None):
         client.append(at=at, together=True)

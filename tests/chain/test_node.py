@@ -3,11 +3,13 @@
 import pytest
 from msgspec import structs
 
+from ares.chain.facts_of_log import RecordsTaken
 from ares.model.codec import decode_requests, encode
 from ares.model.configuration import POSITION_MAX, Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
     ENTRIES_MAX,
+    RECORDS_MAX,
     Append,
     Appended,
     AppendOutcome,
@@ -54,6 +56,17 @@ def test_no_entry_is_shown_at_a_position_that_is_not_its_own(wired):
         (reply,) = wired.run()
         assert reply.entries == entries
         assert bool(reply.elsewhere) == (not entries)
+
+
+def test_no_fact_has_more_records_than_can_be_read_back(wired):
+    count = RECORDS_MAX + 5
+    for number in range(1, count):
+        wired.nodes["s0"].handle("client", append(number, b"", lowest=number), 0.0)
+    wired.hand("s0", append(count, b"", lowest=count), sync=False)
+    taken = [fact for fact in wired.disks["s0"] if isinstance(fact, RecordsTaken)]
+    assert [len(fact.records) for fact in taken] == [RECORDS_MAX, 5]
+    wired.nodes["s0"].stored(len(wired.disks["s0"]), 0.0)
+    assert wired.nodes["s0"].state.stretches[C0.id].durable == count
 
 
 def outcome(messages):

@@ -127,11 +127,37 @@ def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
     assert sorted(len(getattr(message, "positions", "1")) for _, message in reader.asked) == [1, 3]
 
 
+@pytest.mark.parametrize("positions", [(99, 5, 6), (5, 99, 6), (0, 99, 6, 5), (6, 5, 0)])
+def test_a_position_beyond_the_end_makes_no_dirty_one_visible(reader, positions):
+    state = reader.nodes.nodes["s1"].state
+    state.stretches[C0.id].committed = 5
+    alone = tuple(state.answer(state.stretches[C0.id], ReadLog(call(), C0.id, position)).entries or (None,) for position in positions)
+    assert state.each(positions) == tuple(entries[0] for entries in alone)
+    assert state.each(positions)[positions.index(5)] is None
+
+
+def test_neighbours_in_one_record_are_read_once(reader, monkeypatch):
+    state, asked = reader.nodes.nodes["s1"].state, []
+    entries = state.stretches[C0.id].entries
+    monkeypatch.setattr(entries, "record", lambda position, record=entries.record: asked.append(position) or record(position))
+    assert state.each((5, 6, 7, 5)) == (b"5", b"6", b"7", b"5")
+    assert asked == [5]
+
+
+def test_nobody_joins_a_request_that_ended_before_it_was_sent(reader):
+    reader.read(0, timeout_s=0.002)
+    reader.nodes.now += 0.002
+    reader.session.tick(reader.nodes.now)
+    reader.read(1)
+    reader.go_on()
+    assert reader.told[1, None] == b"1"
+
+
 def test_the_bytes_of_an_answer_are_bounded(reader, monkeypatch):
     monkeypatch.setattr("ares.chain.log_state.READ_BYTES_MAX", 2)
-    reader.nodes.hand("s1", ReadEach(call(9), C0.id, (5, 6, 7)))
+    reader.nodes.hand("s1", ReadEach(call(9), C0.id, (0, 1, 5, 2)))
     (reply,) = reader.nodes.run()
-    assert reply.entries == (b"5", b"6", None)
+    assert reply.entries == (b"0", b"1", None, None)
 
 
 def test_reads_are_busy_until_they_are_answered(reader):

@@ -37,6 +37,7 @@ def test_a_log_moves_too(cli: Cli) -> None:
     cli.ok("log", "append", "events", stdin=b"entry")
     assert set(cli.json("domain", "move", "events", "--site", "rennes")["after"]["servers"]) == {"s4", "s5", "s6"}
     assert cli.ok("log", "read", "events", "0") == b"entry"
+    assert "always travel from server to server" in cli.fails(2, "domain", "move", "events", "--site", "nantes", "--transfer", "servers")
 
 
 def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
@@ -66,7 +67,7 @@ def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
         assert 'site="rennes"' in info
 
 
-@pytest.mark.parametrize("sites", ["nantes", "nantes:0", "nantes:3,nantes:3", ":3", "nantes:3,", "nan tes:3", "nantes:99999"])
+@pytest.mark.parametrize("sites", ["nantes", "nantes:0", "nantes:3,nantes:3", ":3", "nantes:3,", "nan tes:3", "nantes:99999", "a:b:3"])
 def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
     done = subprocess.run(ares_cli("init", tmp_path / "c", "--sites", sites), capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 2

@@ -312,6 +312,12 @@ def trims_not_taken_over() -> Any:
     return patch.object(Fetcher, "take_over", lambda self, upto: None)
 
 
+def reads_together_show_what_is_not_committed() -> Any:
+    """A request for several entries is answered with whatever the node has."""
+    each = LogState.each
+    return patch.object(LogState, "each", lambda self, positions, uncommitted=False: each(self, positions, True))
+
+
 BY_HAND = (
     a_later_start_taken_for_the_end,
     evidence_of_sealed_nodes,
@@ -343,6 +349,7 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     position_taken_by_a_dirty_entry: 24,
     position_taken_before_the_look: 101,
     trims_not_taken_over: 20,
+    reads_together_show_what_is_not_committed: 0,
 }
 """Of the others, and the first seed that is known to notice."""
 

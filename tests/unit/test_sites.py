@@ -34,6 +34,7 @@ def test_the_cluster_file_says_where_servers_are(settings):
     assert site_of(labels_of(settings), settings.initial) == "nantes"
     assert site_of(labels_of(settings), Configuration.abd(["s4", "s5", "s6"])) == "nantes+rennes"
     assert site_of({}, settings.initial) == ""
+    assert site_of(labels_of(settings), Configuration.abd(["s4", "s5", "elsewhere"])) == "nantes+rennes+?"
 
 
 def test_what_is_remote_depends_on_where_the_client_is(settings):
@@ -55,6 +56,19 @@ def test_a_domain_keeps_its_redundancy_where_the_site_has_the_servers(settings):
     assert at_site(settings, "nantes", "d", Configuration.chain(["s5", "s6", "s7"])).dap == "chain"
 
 
+def test_those_that_are_there_stay_in_their_order(settings):
+    there = Configuration.chain(["s3", "s0", "s1"])
+    assert [at_site(settings, "nantes", f"d{number}", there).server_ids for number in range(9)] == [("s3", "s0", "s1")] * 9
+    partly = at_site(settings, "nantes", "d", Configuration.abd(["s6", "s3", "s5", "s1"]))
+    assert (partly.server_ids[:2], partly.n, ids(partly) <= {"s0", "s1", "s2", "s3", "s4"}) == (("s3", "s1"), 4, True)
+
+
+@pytest.mark.parametrize(("k", "delta"), [(0, None), (None, 0)])
+def test_nought_is_no_default(settings, k, delta):
+    with pytest.raises(ConfigurationRefused):
+        at_site(settings, "nantes", "d", settings.initial, "ec", k, delta)
+
+
 def test_domains_of_other_names_begin_with_other_servers(settings):
     like = Configuration.abd(["s5", "s6", "s7"])
     assert len({ids(at_site(settings, "nantes", f"d{number}", like)) == {"s0", "s1", "s2"} for number in range(20)}) == 2
@@ -74,7 +88,7 @@ def test_hosts_are_taken_in_turn(settings):
         ("brest", None, None, BadInput, "known sites: nantes, rennes, lyon"),
         ("lyon", None, None, ConfigurationRefused, "one crash stops it"),
         ("rennes", "ec", 3, ConfigurationRefused, "Nothing was changed"),
-        ("rennes", "abd", 2, ConfigurationRefused, "belong to --dap ec"),
+        ("rennes", "abd", 2, BadInput, "belong to --dap ec"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, site, dap, k, error, why):
@@ -119,6 +133,13 @@ def test_a_log_is_read_at_the_own_site_while_somebody_answers_there():
         assert {operations.whom(0, tries)[1] for tries in range(1, 4)} == {"s0", "s1", "s2"}
         operations.view.readiness.suspects = {"s1"}
         assert operations.whom(0, 0)[1] in ("s0", "s2")
+
+
+def test_a_server_that_the_cluster_file_has_no_more_is_replaced_at_the_site_of_the_others():
+    sites, book = {id: "nantes" if id in ("s0", "s1", "s5") else "rennes" for id in BOOK}, {id: BOOK[id] for id in BOOK if id != "s2"}
+    verdict = judge([abd(0, 1, 2)], watched(identities(0, 1, 5, 6)), Roster(book, {}, frozenset(), sites))
+    assert isinstance(verdict, Replace)
+    assert list(verdict.wished.server_ids) == ["s0", "s1", "s5"]
 
 
 def test_a_spare_of_another_site_is_none():

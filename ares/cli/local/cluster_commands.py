@@ -142,17 +142,21 @@ def _written(settings: "Settings", plan: "Plan", directory: Path, base_port: int
 
 def _at_sites(plan: "Plan", sites: str) -> "Plan":
     """The servers of the plan, by ``NAME:N,...``. Raises :class:`BadInput`."""
+    from ares.security.clients_file import NAME
+
     counts: dict[str, int] = {}
     for part in sites.split(","):
         name, _, count = part.strip().rpartition(":")
-        if not name or name in counts or not re.fullmatch("[1-9][0-9]{0,3}", count):
+        if not NAME.fullmatch(name) or name in counts or not re.fullmatch("[1-9][0-9]{0,3}", count):
             raise BadInput(
                 f"--sites takes each site once and how many servers are there, as in nantes:5,rennes:5, not {sites!r}; nothing was written"
             )
         counts[name] = int(count)
     first, *others = counts.values()
-    if plan.spares or first + sum(others) > SERVERS_MAX + SPARES_MAX:
-        raise BadInput(f"--sites names all servers, spares included, {SERVERS_MAX + SPARES_MAX} at most; nothing was written")
+    if plan.spares:
+        raise BadInput("--sites names all servers, spares included: give no --spares, but more servers at a site; nothing was written")
+    if first + sum(others) > SERVERS_MAX + SPARES_MAX:
+        raise BadInput(f"--sites names {first + sum(others)} servers, and {SERVERS_MAX + SPARES_MAX} are the most; nothing was written")
     return structs.replace(plan, servers=first, spares=sum(others), sites=tuple(counts.items()))
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ares.chain.log_operations import Follower
 from ares.chain.log_session import LogSession
+from ares.chain.quick_reads import ReadManner
 from ares.model.codec import decode_replies
 from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTaken, Trimmed, Unavailable
 from ares.model.identity import ClientId, ServerId
@@ -22,6 +23,9 @@ PATIENCE_S = 100_000.0
 KINDS: dict[str, LogOperation] = {
     "append": "append", "append-at": "append", "read": "read", "read-range": "read", "tail": "tail", "follow": "follow", "trim": "trim",
 }  # fmt: skip
+
+
+READS = ("read", "read-range", "read-uncommitted")
 
 
 class LogClient(SimCaller):
@@ -72,15 +76,17 @@ class LogClient(SimCaller):
         self._pausing = False
         if self.dead:
             return
-        for _ in range(step.calls):
-            self._call(step)
+        for place in range(step.calls):
+            self._call(step, place)
         if step.ahead:
             self.next()
         self.flush()
 
-    def _call(self, step: LogStep) -> None:
+    def _call(self, step: LogStep, place: int) -> None:
+        """One of the calls that are made together: reads are of neighbours, the last position first."""
         self._count += 1
         number, now, position = self._count, self._world.now, int(self.tail * step.where)
+        position = max(position - place, 0) if step.operation in READS else position
         self._world.tell(f"{self.name} BEGINS {step.operation} {number} near {position}")
         kind = KINDS.get(step.operation)
         entries = tuple(f"{self.name}-{number}-{index}" for index in range(step.entries)) if kind == "append" else ()
@@ -95,16 +101,16 @@ class LogClient(SimCaller):
 
         if kind == "append":
             self.session.append(done, now, [entry.encode() for entry in entries], at, self._run.plan.timeout_s)
+        elif step.operation in READS:
+            upto = position + 10 if step.operation == "read-range" else None
+            manner = ReadManner(self.session.operations.reads_from_tail, step.operation == "read-uncommitted")
+            self.session.reads.ask(done, now, position, upto, PATIENCE_S, manner)
         else:
             self.session.session.start(self._operation(step, position), step.operation, now, PATIENCE_S, done)
 
     def _operation(self, step: LogStep, position: int) -> Operation[Any]:
         operations = self.session.operations
         match step.operation:
-            case "read" | "read-uncommitted":
-                return operations.read(position, step.operation == "read-uncommitted")
-            case "read-range":
-                return operations.read_range(position, position + 10)
             case "follow":
                 return self._follow(position)
             case "trim":

@@ -19,7 +19,7 @@ class LogStep(Struct, frozen=True):
     """One operation of a client, ``pause_s`` after the one before began, or ended if that is not ``ahead``.
 
     ``where``: a position, as a fraction of what the client knows of the log. ``servers``: of a new chain, head first. ``entries``: in one append;
-    ``calls``: appends that are called together, and ``ahead``.
+    ``calls``: so many are called together, appends if they are ``ahead``.
     """
 
     pause_s: float
@@ -150,11 +150,17 @@ def draw_log(seed: int) -> LogPlan:
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
 
 
+APART: tuple[LogKind, ...] = ("read", "read-uncommitted")
+
+
 def _with_calls(plan: LogPlan) -> LogPlan:
-    """Some appends that are not waited for are called together with others."""
+    """Some appends that are not waited for are called together with others, and so are some reads."""
     rng, replace = Random(f"calls of plan log {plan.seed}"), msgspec.structs.replace
     clients = [
-        replace(client, steps=tuple(replace(step, calls=rng.choice([1, 1, 2, 3])) if step.ahead else step for step in client.steps))
+        replace(
+            client,
+            steps=tuple(replace(step, calls=rng.choice([1, 1, 2, 3])) if step.ahead or step.operation in APART else step for step in client.steps),
+        )
         for client in plan.clients
     ]
     return replace(plan, clients=tuple(clients))
