@@ -402,7 +402,7 @@ class LogNode:
         self._reads.read(self._stretch(request), sender, request, self.now)
 
     def read_each(self, sender: Sender, request: ReadEach) -> None:
-        self._reads.read_each(self._stretch(request), sender, request, self.now)
+        self._reads.read_each(self._stretch(request), sender, request)
 
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""

@@ -1,11 +1,11 @@
 """Reads at a node: answered at once, when there is something, or when the tail has said how far it is (docs/log.md, Read)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from ares.chain.log_state import LogState, tells
-from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Dirty, Held, Sender, Stretch
+from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Held, Sender, Stretch
 from ares.model.identity import CallId
 from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLog
 
@@ -28,24 +28,16 @@ class NodeReads:
         elif request.wait_s > 0 and len(self._held) < HELD_MAX:
             self._held.append(Held(sender, request, now + request.wait_s))
         elif _is_dirty(stretch, request.first):
-            self._ask_tail(stretch, lambda: self._show(stretch, sender, self._state.answer(stretch, request)), now)
+            self._ask_tail(stretch, Held(sender, request, now + DIRTY_S), now)
         else:
             self._show(stretch, sender, reply)
 
-    def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach, now: float) -> None:
-        """Entries that are here and may be shown. If some are dirty, all wait for the tail."""
-
-        def show() -> None:
-            full = self.outbox_bytes > OUTBOX_BYTES_MAX
-            entries = (None,) * len(request.positions) if full else self._state.each(request.positions, request.uncommitted)
-            self.outbox_bytes += sum([len(entry) for entry in entries if entry is not None])
-            self._send(sender, EachRead(request.call, entries, stretch.successor), stretch.pointed)
-
-        dirty = not request.uncommitted and max(request.positions) >= stretch.committed
-        if dirty and any(_is_dirty(stretch, position) for position in request.positions):
-            self._ask_tail(stretch, show, now)
-        else:
-            show()
+    def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach) -> None:
+        """Entries that are here and may be shown. Nothing waits: what is dirty is asked for once more, by itself."""
+        full = self.outbox_bytes > OUTBOX_BYTES_MAX
+        entries = (None,) * len(request.positions) if full else self._state.each(request.positions, request.uncommitted)
+        self.outbox_bytes += sum([len(entry) for entry in entries if entry is not None])
+        self._send(sender, EachRead(request.call, entries, stretch.successor), stretch.pointed)
 
     def _show(self, stretch: Stretch, to: Sender, reply: LogEntries) -> None:
         """Answer a read, without entries if too much is to leave already: one append may end a thousand reads that wait."""
@@ -54,8 +46,8 @@ class NodeReads:
         self.outbox_bytes += sum(map(len, reply.entries))
         self._send(to, reply, stretch.pointed)
 
-    def _ask_tail(self, stretch: Stretch, show: Callable[[], None], now: float) -> None:
-        stretch.asking.append(Dirty(show, now + DIRTY_S))
+    def _ask_tail(self, stretch: Stretch, held: Held, now: float) -> None:
+        stretch.asking.append(held)
         if stretch.asked_tail is None or now > stretch.ask_tail_again_at:
             stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), now + SEND_AGAIN_S
             self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
@@ -63,8 +55,7 @@ class NodeReads:
     def tail_answered(self, stretch: Stretch) -> None:
         """What waits for it is shown."""
         asking, stretch.asking = stretch.asking, []
-        for dirty in asking:
-            dirty.show()
+        self._show_all(stretch, asking)
 
     def go_on(self, stretch: Stretch) -> None:
         """More is committed, or the successor is known: answer who waits for that."""
@@ -80,13 +71,15 @@ class NodeReads:
         """End what waited long enough."""
         for stretch in self._state.stretches.values():
             if stretch.asking:
-                late = [dirty for dirty in stretch.asking if now >= dirty.until]
-                stretch.asking = [dirty for dirty in stretch.asking if now < dirty.until]
-                for dirty in late:
-                    dirty.show()
-        late_ones, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
-        for held in late_ones:
-            stretch = self._state.stretches[held.request.configuration]
+                late = [held for held in stretch.asking if now >= held.until]
+                stretch.asking = [held for held in stretch.asking if now < held.until]
+                self._show_all(stretch, late)
+        late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
+        for held in late:
+            self._show_all(self._state.stretches[held.request.configuration], [held])
+
+    def _show_all(self, stretch: Stretch, waited: Sequence[Held]) -> None:
+        for held in waited:
             self._show(stretch, held.sender, self._state.answer(stretch, held.request))
 
 

@@ -1,7 +1,7 @@
 """A node's part of one configuration of a log: a prefix of its records, and what it knows of the chain (docs/log.md, Terms)."""
 
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from heapq import heappop, heappush
 
 from msgspec import Struct
@@ -32,17 +32,10 @@ Sender = Hashable
 
 
 class Held(Struct, frozen=True):
-    """A read that waits for entries."""
+    """A read that waits for entries, or for the tail's answer."""
 
     sender: Sender
     request: ReadLog
-    until: float
-
-
-class Dirty(Struct, frozen=True):
-    """A read that waits for the tail's answer: ``show`` answers it."""
-
-    show: Callable[[], None]
     until: float
 
 
@@ -78,7 +71,7 @@ class Stretch:
         self.ask_tail_again_at = 0.0
         self.conditional: list[tuple[Sender, Append]] = []
         self.trims: list[tuple[Sender, Trim]] = []
-        self.asking: list[Dirty] = []
+        self.asking: list[Held] = []
         self._answers: dict[int, dict[Sender, Appended]] = {}
         self._ends: list[int] = []
 

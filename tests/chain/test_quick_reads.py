@@ -106,12 +106,16 @@ def test_a_node_answers_what_it_may_show_and_says_nothing_about_the_rest(reader)
     assert node.outbox_bytes == 0
 
 
-def test_a_dirty_one_waits_for_the_tail(reader):
+def test_a_dirty_one_is_asked_for_once_more_and_the_others_do_not_wait(reader):
     stretch = reader.nodes.nodes["s1"].state.stretches[C0.id]
     stretch.committed = 6
     reader.nodes.hand("s1", ReadEach(call(9), C0.id, (0, 7, 99)))
     (reply,) = reader.nodes.run()
-    assert reply.entries == (b"0", b"7", None)
+    assert reply.entries == (b"0", None, None)
+    reader.read(0)
+    reader.read(7)
+    reader.go_on()
+    assert reader.told == {(0, None): b"0", (7, None): b"7"}
 
 
 def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
