@@ -314,7 +314,9 @@ class LogJournal:
         return self._settled if number in self._settled or not is_there else {**self._settled, number: end}
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
-        segment = self._sealed[mark.place]
+        segment = self._sealed.get(mark.place)
+        if segment is None:  # it was given back: its reader finds nothing, and takes that for damage
+            return
         try:
             for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
                 yield decode_batch(frame, segment.view).facts
