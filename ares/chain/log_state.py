@@ -333,8 +333,8 @@ class LogState:
                 if self.trimmed <= position < held and left > 0:
                     record = self._record(entries, position)
                     left -= record.size if record is not None else 0
-            shown = record is not None and self.trimmed <= position < held
-            found.append(record.entries[position - record.first] if shown and record is not None else None)
+            shown = record if self.trimmed <= position < held else None
+            found.append(None if shown is None else shown.entries[position - shown.first])
         return tuple(found)
 
     def _record(self, entries: Entries, position: int) -> LogRecord | None:

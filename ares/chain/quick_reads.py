@@ -106,9 +106,8 @@ class QuickReads:
         """What is to be sent, by server, leaving nothing."""
         outbox: dict[ServerId, list[ReadLog | ReadEach]] = {}
         for request in self._unsent:
-            if request.call not in self._requests:
-                continue
-            outbox.setdefault(request.server, []).append(request.message())
+            if request.call in self._requests:
+                outbox.setdefault(request.server, []).append(request.message())
         self._unsent.clear()
         self._open.clear()
         return outbox
@@ -139,7 +138,8 @@ class QuickReads:
     def tick(self, now: float) -> None:
         for call, request in [(call, request) for call, request in self._requests.items() if request.until <= now]:
             del self._requests[call]
-            self._session.readiness.suspects.add(request.server)
+            if request not in self._unsent:
+                self._session.readiness.suspects.add(request.server)
             self._all_go_on(request, now)
 
     def _all_go_on(self, request: Request, now: float) -> None:

@@ -49,15 +49,15 @@ def at_site(
     delta: int | None = None,
     allow_no_faults: bool = False,
 ) -> Configuration:
-    """What domain ``name`` may have at ``site``: as many servers as ``like``, or all that are there. Those of ``like`` that are there stay; others
-    are on as many hosts as there are.
+    """What domain ``name`` may have at ``site``: as many servers as ``like``, or all that are there, on as many hosts as there are. If ``like`` is
+    the domain's own configuration, its servers that are there stay.
 
     ``dap``, ``k``, ``delta``: where they are not to be those of ``like``; its k is kept if that survives a crash there. Raises :class:`BadInput` for
     an unknown site and :class:`ConfigurationRefused` where it has too few servers.
     """
     known = _known(settings, site, "there is no site")
-    stay = [server for server in like.servers if server.id in known]
-    there = [*stay, *(server for server in _spread(settings, known, name) if server.id not in like.server_ids)]
+    stay = [server for server in like.servers if server.id in known and like.domain == name]
+    there = [*stay, *(server for server in _spread(settings, known, name) if all(server.id != other.id for other in stay))]
     servers, chosen = there[: like.n], dap or like.dap
     if chosen != "ec" and (k, delta) != (None, None):
         raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates what it holds")

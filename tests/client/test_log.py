@@ -1,6 +1,7 @@
 """A log as users hold it, over real servers in one event loop: appends, reads, follow, trim, moves, and what goes wrong."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -9,7 +10,7 @@ import ares
 from ares.chain import log_operations
 from ares.chain.appending import WINDOW, WINDOW_BYTES
 from ares.model.errors import ConnectionClosed, LogNotFound
-from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX
+from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, PIECE_BYTES, RECORD_BYTES_MAX, ReadLog
 
 SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
@@ -60,6 +61,18 @@ async def test_many_appends_in_flight_stand_in_the_order_in_which_they_were_call
     assert sorted(positions + await asyncio.gather(*others)) == list(range(count + 100))
     found = [entry for _, entry in await log.read_range(0, count + 100) if entry != b"other"]
     assert found == [b"%d" % number for number in range(count)]
+
+
+async def test_a_follower_asks_for_the_next_piece_before_it_goes_through_one(cluster, monkeypatch):
+    log = await cluster.log()
+    large = bytes(PIECE_BYTES // 2)
+    await asyncio.gather(*(log.append(large) for _ in range(4)))
+    connections, asked = log._runner._connections, []
+    post = connections.post
+    monkeypatch.setattr(connections, "post", lambda server, messages: asked.extend(messages) or post(server, messages))
+    async with contextlib.aclosing(log.follow(0)) as entries:
+        assert (await anext(entries))[0] == 0
+    assert [message.first for message in asked if isinstance(message, ReadLog)] == [0, 2]
 
 
 async def test_what_is_in_flight_is_bounded_in_bytes(cluster):

@@ -50,8 +50,9 @@ class Cli:
 
 
 def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
-    """Four servers and three consensus members in ``directory``, stopped at the end; ``more`` words for `init`."""
-    for words in (["init", directory, "--servers", "4", "--consensus", "3", "--base-port", "0", *more], ["up", directory, "--detach"]):
+    """Four servers, unless ``more`` words for `init` name sites, and three consensus members in ``directory``, stopped at the end."""
+    servers = () if "--sites" in more else ("--servers", "4")
+    for words in (["init", directory, *servers, "--consensus", "3", "--base-port", "0", *more], ["up", directory, "--detach"]):
         done = subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
     try:

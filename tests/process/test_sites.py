@@ -67,6 +67,13 @@ def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
         assert 'site="rennes"' in info
 
 
+@pytest.mark.parametrize("more", [("--servers", "4"), ("--spares", "2")])
+def test_sites_say_how_many_servers_there_are(tmp_path: Path, more: tuple[str, str]) -> None:
+    done = subprocess.run(ares_cli("init", tmp_path / "c", "--sites", "a:3", *more), capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, f"give no {more[0]}" in done.stderr) == (2, True)
+    assert not (tmp_path / "c/cluster.toml").exists()
+
+
 @pytest.mark.parametrize("sites", ["nantes", "nantes:0", "nantes:3,nantes:3", ":3", "nantes:3,", "nan tes:3", "nantes:99999", "a:b:3"])
 def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
     done = subprocess.run(ares_cli("init", tmp_path / "c", "--sites", sites), capture_output=True, text=True, check=False, timeout=240)

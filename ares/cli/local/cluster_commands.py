@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ares.cluster.cluster_file import Plan
     from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
+SERVERS = 5
 SPARES_MAX = 1000
 MEMBERS_MAX = 15
 """Each decision waits for a majority of them."""
@@ -66,7 +67,7 @@ Id = Annotated[str, typer.Option("--id", help="Which of the file's processes to 
 def init(
     common: Common,
     directory: Directory,
-    servers: Annotated[int, typer.Option(min=1, max=SERVERS_MAX, help="How many storage servers.")] = 5,
+    servers: Annotated[int | None, typer.Option(min=1, max=SERVERS_MAX, help="How many storage servers. Default: 5.")] = None,
     consensus: Consensus = None,
     dap: Annotated[Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")] = "abd",
     k: Annotated[int | None, typer.Option(help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")] = None,
@@ -96,7 +97,9 @@ def init(
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
-    plan = Plan(servers, members, dap, k, delta, host, base_port or 0, security, allow_no_faults, durability, endpoints, spares, autopilot)
+    if sites is not None and servers is not None:
+        raise BadInput("--sites says how many servers there are: give no --servers; nothing was written")
+    plan = Plan(servers or SERVERS, members, dap, k, delta, host, base_port or 0, security, allow_no_faults, durability, endpoints, spares, autopilot)
     plan = plan if sites is None else _at_sites(plan, sites)
     plan = structs.replace(plan, base_port=free_base_port(plan)) if base_port is None else plan
     settings = create(directory, plan)
