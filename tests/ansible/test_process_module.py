@@ -84,6 +84,16 @@ def test_what_ignores_sigterm_is_killed_with_what_it_started(module, tmp_path):
     assert gone(child)
 
 
+def test_a_child_that_outlives_the_end_of_its_parent_is_killed(module, tmp_path):
+    script = f"(trap '' TERM; exec sleep 60) & echo $! > {tmp_path}/child; touch {tmp_path}/up; wait"
+    act(module, tmp_path, "started", ("sh", "-c", script))
+    while not (tmp_path / "up").exists():
+        time.sleep(0.02)
+    time.sleep(0.1)  # until the child ignores the signal
+    assert act(module, tmp_path, "stopped", stop_s=0.3)["changed"]
+    assert gone(int((tmp_path / "child").read_text()))
+
+
 def test_how_a_command_ended_is_kept_and_it_is_not_started_again(module, tmp_path):
     more = {"exit_status": str(tmp_path / "p.status"), "once": True}
     command = (PYTHON, "-c", "import os, sys; print(os.environ['A']); sys.exit(3)")

@@ -84,6 +84,16 @@ def run(parameters: dict, pid_file: Path) -> int:
     return process.pid
 
 
+def group_runs(group: int) -> bool:
+    """Whether a process of this process group does."""
+    for path in glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            state, _, its_group, *_ = Path(path).read_text().rpartition(")")[2].split()
+            if state not in ENDED and int(its_group) == group:
+                return True
+    return False
+
+
 def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
     """End these processes, by the files that name them, and what they started in their sessions; those that are left."""
     left = dict(pids)
@@ -92,7 +102,7 @@ def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, number)
         deadline = time.monotonic() + wait_s
-        while (left := {file: pid for file, pid in left.items() if found(file)}) and time.monotonic() < deadline:
+        while (left := {file: pid for file, pid in left.items() if found(file) or group_runs(pid)}) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         if not left:
             break
