@@ -24,7 +24,7 @@ from ares.model.log_messages import (
 from ares.model.messages import Describe, Description
 from ares.operation.effects import Announce, Gather, Operation, Pause, Report
 from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import agree, announce_successor, gc_config
+from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark_finalized
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 
@@ -351,6 +351,7 @@ class LogOperations:
             yield Report(Progress("fetch", min(reached), 0, target.start))
             if all(stood.complete for stood in list(answers.values())[: self._needed(target)]):
                 yield from announce_successor(self.view, target, Status.FINALIZED)
+                yield from mark_finalized(sequence.last_finalized)
                 yield Announce(sequence.last_finalized)
                 yield from gc_config(self.view)
             else:
