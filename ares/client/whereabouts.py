@@ -5,16 +5,14 @@ forged costs a question, and nothing else depends on it. It may be deleted at an
 """
 
 import logging
-import os
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from ares.client.local_copy import cache_directory, replace_file
 from ares.machine.named_files import read_named
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, DomainName, ServerId
@@ -23,7 +21,6 @@ DOMAINS_MAX = 1000
 """The ones used last."""
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
-CACHE_VARIABLES = ("XDG_CACHE_HOME", "HOME")
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +29,9 @@ _decode = msgspec.json.Decoder(_Domains).decode
 
 
 def known_domains_path(cluster: bytes, environment: Mapping[str, str]) -> Path | None:
-    """The file for what this user's clients remember of a cluster, in $XDG_CACHE_HOME or ~/.cache; None where there is neither."""
-    caches, home = (environment.get(name, "") for name in CACHE_VARIABLES)
-    base = Path(caches) if caches else Path(home) / ".cache"
-    return base / "ares" / f"domains-{cluster.hex()}.json" if base.is_absolute() else None
+    """The file for what this user's clients remember of a cluster, beside what is kept of local copies; None: nothing is kept."""
+    directory = cache_directory(environment)
+    return None if directory is None else directory / f"domains-{cluster.hex()}.json"
 
 
 class KnownDomains:
@@ -71,17 +67,11 @@ class KnownDomains:
 
     def _write(self, path: Path, content: bytes) -> None:
         """Whole or not at all; several clients may write at once, and the last one stays."""
-        new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(content)
-            os.replace(new, path)
+            replace_file(path, content)
         except OSError as error:
             log.debug("domains are not remembered: %s", error)
-            with suppress(OSError):
-                new.unlink(missing_ok=True)
 
 
 class Whereabouts:
