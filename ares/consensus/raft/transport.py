@@ -131,6 +131,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._send_away(now - STRANGER_S)
         for node in self._nodes:
             if now - self._spoke_at_s.get(node, 0.0) >= self._syncObj.greeting_s:
+                self._spoke_at_s[node] = now
                 self.send(node, {"type": "greeting"})
 
     def _connectIfNecessarySingle(self, node: Any) -> bool:
