@@ -352,7 +352,7 @@ class Session:
         if gather.settled is None or gather.settled(round.answers) or round.complete:
             self._conclude(round)
         elif round.patient_until is None and gather.patience_s is not None:
-            round.patient_until = self._now + gather.patience_s(round.answers)
+            round.patient_until = self._now + gather.patience_s(round.answers, self._now - round.started)
             self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:

@@ -27,7 +27,15 @@ def locate(domain: DomainName, servers: Sequence[Server]) -> Operation[Configura
 
     try:
         answers = yield Gather(
-            roster, Where, "where", needed=1, settled=named, patience_s=lambda _: OTHERS_S, give_up_s=LOCATE_S, arguments=(domain,), reply=Located
+            roster,
+            Where,
+            "where",
+            needed=1,
+            settled=named,
+            patience_s=lambda _, waited_s: OTHERS_S,
+            give_up_s=LOCATE_S,
+            arguments=(domain,),
+            reply=Located,
         )
     except (Unavailable, NotAuthorized):
         return None
