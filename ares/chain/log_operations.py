@@ -100,9 +100,7 @@ class LogOperations:
             return named or (found is not None and found.length <= found.committed)
 
         try:
-            answers = yield Gather(
-                chain, Look, "look", settled=settled, patience_s=lambda _, waited_s: PATIENCE_S, arguments=(chain.id,), reply=LookDone
-            )
+            answers = yield Gather(chain, Look, "look", settled=settled, patience_s=lambda *_: PATIENCE_S, arguments=(chain.id,), reply=LookDone)
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
@@ -258,7 +256,7 @@ class LogOperations:
         chain = self.view.sequence.last_known
         try:
             answers = yield Gather(
-                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda _, waited_s: INSPECT_S, arguments=(chain.id,), reply=LookDone
+                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(chain.id,), reply=LookDone
             )  # fmt: skip
         except Superseded as superseded:
             detour(self.view, superseded)
@@ -314,7 +312,7 @@ class LogOperations:
         needed = self._majority(last)
         yield Report(Progress("seal"))
         answers = yield Gather(
-            last, Seal, "seal", needed=needed, settled=settled, patience_s=lambda _, waited_s: SEAL_PATIENCE_S, arguments=(last.id,), reply=SealDone
+            last, Seal, "seal", needed=needed, settled=settled, patience_s=lambda *_: SEAL_PATIENCE_S, arguments=(last.id,), reply=SealDone
         )
         named = latest([done.successor for done in answers.values()])
         if named is not None:

@@ -32,7 +32,7 @@ def locate(domain: DomainName, servers: Sequence[Server]) -> Operation[Configura
             "where",
             needed=1,
             settled=named,
-            patience_s=lambda _, waited_s: OTHERS_S,
+            patience_s=lambda *_: OTHERS_S,
             give_up_s=LOCATE_S,
             arguments=(domain,),
             reply=Located,
