@@ -171,7 +171,13 @@ class Bed:
         command = [*namespaces.inside(namespace), *words]
         with log.open("ab") as said:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment or ENVIRONMENT, start_new_session=True, cwd=self.directory
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=environment or ENVIRONMENT,
+                start_new_session=True,
+                cwd=self.directory,
             )
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,6 +1,6 @@
 """The process of a client, in the network of a site's users: it reads an Opening, connects, and does one Order after the other until its input ends.
 
-    python -m experiments.sites.worker      # started by users.py
+python -m experiments.sites.worker      # started by users.py
 """
 
 import asyncio
