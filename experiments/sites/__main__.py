@@ -8,9 +8,8 @@ Stores that are not installed are left out, and that is said. A killed runner's 
 """
 
 import argparse
-import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -82,9 +81,9 @@ class Study:
         finally:
             await deployment.stop()
 
-    async def _measured(self, scene: Scene, name: str, work: "asyncio.Future[None] | object") -> None:
+    async def _measured(self, scene: Scene, name: str, work: Awaitable[None]) -> None:
         try:
-            await work  # type: ignore[misc]
+            await work
         except OperationFailed as error:
             print(f"  {name} of {scene.store} came to no end: {error}", flush=True)
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs

@@ -30,6 +30,7 @@ async def measure_containment(scene: Scene) -> None:
         def gently(site: str) -> Order:
             return Order(pair(f"{site}/quiet", QUIET_BYTES), for_s=seconds, pace_s=_PACE_S)
 
+        await busy.do(Order(puts([f"{busy_site}/busy-{lane}" for lane in range(_BUSY_LANES)], MB)))
         left = sum(scene.bed.left().values())
         alone = all_done(await together(quiet, lambda user: gently(user.site)))
         sent_alone = sum(scene.bed.left().values()) - left

@@ -36,7 +36,8 @@ class User:
         return msgspec.json.decode(line, type=Answer)
 
     async def _line(self, limit_s: float, given: bytes) -> bytes:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(given)
         try:
             async with asyncio.timeout(limit_s):

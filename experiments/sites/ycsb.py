@@ -1,7 +1,7 @@
 """The core workloads A to F of YCSB (Cooper et al., SoCC 2010), by their definitions, as operations on objects.
 
-A record of ten fields of 100 bytes is an object, so an update writes all of it, and a scan reads objects side by side, in the order in which they were
-inserted. Distributions are those of YCSB's own generators: zipfian with the constant 0.99, scrambled by FNV-1a; `latest` is zipfian from the newest on.
+A record of ten fields of 100 bytes is an object, so an update writes all of it, and a scan reads objects side by side, in the order of their numbers.
+Distributions are those of YCSB's own generators: zipfian with the constant 0.99, scrambled by FNV-1a; `latest` is zipfian from the newest on.
 """
 
 import random
