@@ -21,9 +21,10 @@ from experiments.sites import outcome
 from experiments.sites.access_times import measure_local, measure_remote
 from experiments.sites.bed import Bed, bed, obstacle
 from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
+from experiments.sites.fog_plan import EXTENTS, SITES
 from experiments.sites.fog_runs import keep
 from experiments.sites.outcome import Measurement
-from experiments.sites.scene import EXTENTS, Scene
+from experiments.sites.scene import Scene
 from experiments.sites.store import NotDeployed, OperationFailed
 from experiments.sites.stores import STORES, chosen, module_of
 from experiments.sites.ycsb import measure_ycsb
@@ -37,8 +38,6 @@ PARTS = {
 }
 _LOCAL = (measure_local, measure_ycsb)
 """What one site has, too."""
-
-SITES = "1,7,11"
 
 
 class Study:
@@ -117,7 +116,7 @@ def _arguments() -> argparse.Namespace:
     scale = parser.add_mutually_exclusive_group()
     scale.add_argument("--quick", dest="scale", action="store_const", const="quick", default="quick", help="one trial, short (default)")
     scale.add_argument("--paper-scale", dest="scale", action="store_const", const="paper", help="ten trials; a site is cut off for a minute")
-    parser.add_argument("--sites", default=SITES, metavar="N,...", help=f"how many (default: {SITES})")
+    parser.add_argument("--sites", default=",".join(map(str, SITES)), metavar="N,...", help="how many (default: 1,7,11)")
     parser.add_argument("--stores", default=",".join(STORES), metavar="NAME,...", help=f"of {', '.join(STORES)}")
     parser.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where figures go (default: {RESULTS})")

@@ -12,9 +12,8 @@ from ares.machine.interpreter import python
 from ares.results.load_points import LoadFile, LoadLatency, LoadPoint
 from experiments.bench.measured_points import write_load
 from experiments.rounds.provenance import provenance
+from experiments.sites.fog_plan import SCENARIO
 from experiments.sites.outcome import Measurement
-
-SCENARIO = "fog"
 
 
 def keep(results: Path, measurements: Sequence[Measurement], began: str) -> None:

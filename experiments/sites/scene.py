@@ -5,30 +5,14 @@ import statistics
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from msgspec import Struct
-
 from experiments.sites.bed import Bed
+from experiments.sites.fog_plan import Extent
 from experiments.sites.orders import Answer, Done, Operation, Order
 from experiments.sites.outcome import Measurement
 from experiments.sites.store import Deployment
 from experiments.sites.users import CONNECT_S, User, user
 
 _WARM_BYTES = 1000
-
-
-class Extent(Struct, frozen=True):
-    """How much a scale does. Seconds, but for ``trials``; ``records`` and ``operations`` are of YCSB, for each site."""
-
-    trials: int
-    idle_s: float
-    quiet_s: float
-    cut_s: float
-    move_s: float
-    records: int
-    operations: int
-
-
-EXTENTS = {"quick": Extent(1, 5.0, 5.0, 15.0, 30.0, 100, 200), "paper": Extent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000)}
 
 
 class Scene:
