@@ -42,13 +42,14 @@ WORKS = (Work(1, 10 * MB), Work(10, MB), Work(10, MB, 10), Work(100, MB, 10), Wo
 """The columns of the study's Tables II and III. It does not say how many of 100 objects were under way at once."""
 
 WORKLOADS = ("A", "B", "C", "D", "E", "F")
+"""Of YCSB."""
 
 
-def tests() -> Iterator[tuple[int, dict[str, int | str]]]:
-    """How many sites, and what a claim can name beside that, of each measurement of a store."""
+def tests() -> Iterator[dict[str, int | str]]:
+    """What a claim can name, of each measurement of a store."""
     for sites in SITES:
-        yield from ((sites, {"test": "local"} | work.parameters()) for work in WORKS)
-        yield from ((sites, {"test": "ycsb", "workload": name}) for name in WORKLOADS)
+        yield from ({"sites": sites, "test": "local", **work.parameters()} for work in WORKS)
+        yield from ({"sites": sites, "test": "ycsb", "workload": name} for name in WORKLOADS)
         if sites > 1:
-            yield from ((sites, {"test": "remote"} | work.parameters()) for work in WORKS)
-            yield from ((sites, {"test": test}) for test in ("containment", "cut", "move"))
+            yield from ({"sites": sites, "test": "remote", **work.parameters()} for work in WORKS)
+            yield from ({"sites": sites, "test": test} for test in ("containment", "cut", "move"))

@@ -27,8 +27,8 @@ CRITERIA = {
     "locality": f"while all sites write and read their own objects, less than {SHARE_MAX:.0%} of their bytes leave sites, and nothing fails",
     "containment": f"a local operation sends at most {BYTES_PER_OPERATION_MAX:g} B between sites beyond what is sent anyway, and that is at most "
     f"{IDLE_MAX:g} B/s from each site; partially: one of the two",
-    "disconnected": f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above {PAUSE_MAX_S:g} s) and new ones come, in the "
-    "others too, and what was written is read after the cut; partially: only those users go on who were there",
+    "disconnected": f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above {PAUSE_MAX_S:g} s) and new ones come, in "
+    "the others too, and what was written is read after the cut; partially: only those users go on who were there",
     "mobility": f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly as objects of that site; partially: at all",
 }
 
