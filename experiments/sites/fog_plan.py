@@ -48,8 +48,13 @@ WORKLOADS = ("A", "B", "C", "D", "E", "F")
 def tests() -> Iterator[dict[str, int | str]]:
     """What a claim can name, of each measurement of a store."""
     for sites in SITES:
-        yield from ({"sites": sites, "test": "local", **work.parameters()} for work in WORKS)
-        yield from ({"sites": sites, "test": "ycsb", "workload": name} for name in WORKLOADS)
+        for work in WORKS:
+            yield {"sites": sites, "test": "local"} | work.parameters()
+        for name in WORKLOADS:
+            yield {"sites": sites, "test": "ycsb", "workload": name}
         if sites > 1:
-            yield from ({"sites": sites, "test": "remote", **work.parameters()} for work in WORKS)
-            yield from ({"sites": sites, "test": test} for test in ("containment", "cut", "move"))
+            for work in WORKS:
+                yield {"sites": sites, "test": "remote"} | work.parameters()
+            yield {"sites": sites, "test": "containment"}
+            yield {"sites": sites, "test": "cut"}
+            yield {"sites": sites, "test": "move"}
