@@ -1,6 +1,7 @@
 """What the study measures at which scale: numbers only."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
@@ -45,7 +46,7 @@ WORKLOADS = ("A", "B", "C", "D", "E", "F")
 """Of YCSB."""
 
 
-def tests() -> Iterator[dict[str, int | str]]:
+def tests() -> Iterator[dict[str, Any]]:
     """What a claim can name, of each measurement of a store."""
     for sites in SITES:
         for work in WORKS:
