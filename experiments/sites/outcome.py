@@ -29,7 +29,8 @@ CRITERIA = {
     f"{IDLE_MAX:g} B/s from a site, on average; partially: one of the two",
     "disconnected": f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above {PAUSE_MAX_S:g} s) and new ones come, in "
     "the others too, and what was written is read after the cut; partially: only those users go on who were there",
-    "mobility": f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly as objects of that site; partially: at all",
+    "mobility": f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly as objects of that site, and nothing fails; "
+    "partially: more slowly",
 }
 
 
@@ -109,7 +110,7 @@ def _disconnected(of: Measurement) -> Cell:
 def _mobility(of: Measurement) -> Cell:
     figures = of.figures
     near = min(figures["second_over_local"], figures["last_over_local"])
-    word = YES if near <= NEAR else NO if figures["failed"] else PARTIALLY
+    word = NO if figures["failed"] else YES if near <= NEAR else PARTIALLY
     told = f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, last {figures['last_over_local']:.1f} times local"
     return Cell(word, told)
 
