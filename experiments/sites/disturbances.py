@@ -1,6 +1,7 @@
 """What happens elsewhere: a busy site beside quiet ones, a site that is cut off, a user that moves to another site."""
 
 import asyncio
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,7 @@ _PACE_S = 0.1
 _BUSY_LANES = 4
 _BEFORE_S = 3.0
 _OPERATION_S = 5.0
+_KEPT_OBJECTS = 10
 _MOVED_OBJECTS = 10
 _ROUND_PAUSE_S = 0.5
 NEAR = 1.5
@@ -57,48 +59,50 @@ async def measure_cut(scene: Scene) -> None:
     """The last site is cut off and comes back. Users of before work on inside and outside; new ones come; one outside reads an object of the site."""
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
-    async with scene.users([site, away]) as (inside, outside), scene.users([away]) as (across,):
-        made = await inside.do(Order(pair(f"{site}/read-across", QUIET_BYTES)))
-        await across.do(Order(gets([f"{site}/read-across"]), known=made.known))
-        whole_s = _BEFORE_S + cut_s + max(cut_s, _OPERATION_S)
+    whole_s = _BEFORE_S + cut_s + max(cut_s, _OPERATION_S)
+    shared, kept_names = f"{site}/read-across", [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)]
+    async with scene.users([site, site, away, away]) as (inside, writer, outside, across):
+        made = await inside.do(Order(pair(shared, QUIET_BYTES)))
+        await across.do(Order(gets([shared]), known=made.known))
         loops = asyncio.gather(
-            inside.do(_steady([f"{site}/steady-{number}" for number in range(10)], whole_s)),
-            outside.do(_steady([f"{away}/steady"], whole_s)),
-            across.do(Order(gets([f"{site}/read-across"]), for_s=whole_s, pace_s=_PACE_S, timeout_s=_OPERATION_S)),
+            inside.do(_steady(f"{site}/steady", whole_s)),
+            outside.do(_steady(f"{away}/steady", whole_s)),
+            across.do(Order(gets([shared]), for_s=whole_s, pace_s=_PACE_S, timeout_s=_OPERATION_S)),
         )
         await asyncio.sleep(_BEFORE_S)
         scene.bed.cut(site)
         cut_at_s = now_s()
         newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s) for place in (site, away)))
+        written = asyncio.ensure_future(writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s)))
         await asyncio.sleep(cut_s)
         scene.bed.heal(site)
         healed_at_s = now_s()
         steady, elsewhere, reads = await loops
         new_inside_s, new_outside_s = await newcomers
-        after = await outside.do(Order(gets([f"{site}/steady-{number}" for number in range(10)]), known=steady.known))
-    figures = {
-        "inside_kept": kept(steady.done, cut_at_s, healed_at_s),
-        "inside_pause_s": longest_pause_s(steady.done, cut_at_s, healed_at_s),
-        "outside_kept": kept(elsewhere.done, cut_at_s, healed_at_s),
-        "outside_pause_s": longest_pause_s(elsewhere.done, cut_at_s, healed_at_s),
-        "across_kept": kept(reads.done, cut_at_s, healed_at_s),
-        "healed_s": min(
-            (each.ended_s for each in reads.done if each.began_s > cut_at_s and each.ended_s > healed_at_s and not each.failed), default=1e6
-        )
-        - healed_at_s,
-        "after_kept": kept(steady.done, healed_at_s, max(each.ended_s for each in steady.done)),
-        "written_in_cut_read": sum(not each.failed for each in after.done) / len(after.done),
-        "new_inside": float(new_inside_s is not None),
-        "new_outside": float(new_outside_s is not None),
-        "cut_s": healed_at_s - cut_at_s,
-    }
+        after = await outside.do(Order(gets(kept_names), known=(await written).known))
+    figures = {"cut_s": healed_at_s - cut_at_s, "new_inside": float(new_inside_s is not None), "new_outside": float(new_outside_s is not None)}
     figures |= {name: seconds for name, seconds in (("new_inside_s", new_inside_s), ("new_outside_s", new_outside_s)) if seconds is not None}
+    figures |= cut_figures(steady.done, elsewhere.done, reads.done, cut_at_s, healed_at_s)
+    figures["written_in_cut_read"] = sum(not each.failed for each in after.done) / len(after.done)
     scene.note("cut", figures, [*elsewhere.done, *after.done])
 
 
-def _steady(names: Sequence[str], seconds: float) -> Order:
-    work = tuple(operation for name in names for operation in pair(name, QUIET_BYTES))
-    return Order(work, for_s=seconds, pace_s=_PACE_S, timeout_s=_OPERATION_S)
+def cut_figures(inside: Sequence[Done], outside: Sequence[Done], across: Sequence[Done], cut_at_s: float, healed_at_s: float) -> dict[str, float]:
+    """Of users of before: at the site, at another one, and of one there who reads what is at the site. ``healed_s``: until that works again."""
+    figures = {
+        "inside_kept": kept(inside, cut_at_s, healed_at_s),
+        "inside_pause_s": longest_pause_s(inside, cut_at_s, healed_at_s),
+        "outside_kept": kept(outside, cut_at_s, healed_at_s),
+        "outside_pause_s": longest_pause_s(outside, cut_at_s, healed_at_s),
+        "across_kept": kept(across, cut_at_s, healed_at_s),
+        "after_kept": kept(inside, healed_at_s, math.inf),
+    }
+    seen_s = [each.ended_s - healed_at_s for each in across if each.ended_s > healed_at_s and not each.failed]
+    return figures | ({"healed_s": min(seen_s)} if seen_s else {})
+
+
+def _steady(name: str, seconds: float) -> Order:
+    return Order(pair(name, QUIET_BYTES), for_s=seconds, pace_s=_PACE_S, timeout_s=_OPERATION_S)
 
 
 async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
@@ -162,5 +166,9 @@ def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | 
     return rounds[min(far[-1] + 1 if far else 0, len(rounds) - 1)][0]
 
 
-def _p50(done: Iterable[Done]) -> float:
-    return statistics.median(each.took_s for each in done if not each.failed)
+def _p50(done: Sequence[Done]) -> float:
+    """Of those that succeeded. Raises OperationFailed if none did."""
+    took_s = [each.took_s for each in done if not each.failed]
+    if not took_s:
+        raise OperationFailed(f"no operation of a quiet site succeeded: {done[0].failed if done else 'none ended'}")
+    return statistics.median(took_s)
