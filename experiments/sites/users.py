@@ -77,6 +77,9 @@ async def user(bed: Bed, store: str, deployment: Deployment, site: str, connect_
     try:
         await made.connected(Opening(store, site, deployment.parameters(site)), connect_s)
         yield made
+    except BaseException:
+        process.kill()
+        raise
     finally:
         await made.close()
 
