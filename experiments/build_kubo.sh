@@ -14,7 +14,8 @@ if [ ! -x "$binary" ]; then
     source="$(cd "$work" && go mod download -json "github.com/ipfs/kubo@$version" | sed -n 's/^\s*"Dir": "\(.*\)",$/\1/p')"
     cp -r "$source" "$work/kubo"
     chmod -R u+w "$work/kubo"
-    (cd "$work/kubo" && go build -mod=readonly -o "$work/ipfs" ./cmd/ipfs) >&2
+    # A library of it does not build with Go 1.26; `go` gets the release of Go that is named here.
+    (cd "$work/kubo" && GOTOOLCHAIN=go1.25.5 go build -mod=readonly -o "$work/ipfs" ./cmd/ipfs) >&2
     mkdir -p "$cache"
     mv "$work/ipfs" "$binary"
 fi

@@ -1,0 +1,64 @@
+"""What waits: for servers that are being started, and for client libraries that block."""
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.sites.store import NotDeployed, Sites
+
+_ASK_S = 0.2
+_SAID_BYTES = 1500
+
+
+def await_that(holds: Callable[[], bool], what: str, timeout_s: float, directory: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when one of the servers ended, with the end of a log.
+
+    ``servers``: those that it takes, by the names of their logs in ``directory``.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        ended = [name for name, server in servers.items() if server.poll() is not None]
+        if ended or time.monotonic() > deadline_s:
+            why = f"{ended[0]} ended" if ended else f"it did not within {timeout_s:g} s"
+            raise NotDeployed(f"waited that {what}, but {why}: {_end_of(directory / f'{(ended or list(servers))[0]}.log')}")
+        time.sleep(_ASK_S)
+
+
+def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | None = None) -> str:
+    """What the command says in the network of the site's servers; nothing while it fails."""
+    try:
+        return sites.run(site, *words, environment=environment)
+    except NotDeployed:
+        return ""
+
+
+async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns or raises, from a thread of its own.
+
+    A process can end while such threads wait, unlike with those of an executor: a store that is cut off may never answer.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], with_what: Any) -> None:
+        if not outcome.done():
+            settled(with_what)
+
+    def work() -> None:
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            loop.call_soon_threadsafe(settle, outcome.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(settle, outcome.set_result, result)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await outcome
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-_SAID_BYTES:].strip() if log.exists() else "it said nothing"
