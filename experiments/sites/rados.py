@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from experiments.sites.blocking import answers, await_that, in_thread
+from experiments.sites.placement import holders
 from experiments.sites.store import Client, NotDeployed, OperationFailed, Parameters, Sites, site_of
 
 _PORT = 3300
@@ -137,8 +138,7 @@ def crush_map(sites: Sequence[str], copies: int) -> str:
     buckets, rules = "", ""
     for number, site in enumerate(sites):
         buckets += f"host {site} {{\n id {-2 - number}\n alg straw2\n hash 0\n item osd.{number} weight 1.0\n}}\n"
-        holders = [sites[(number + further) % len(sites)] for further in range(min(copies, len(sites)))]
-        steps = "".join(f" step take {holder}\n step choose firstn 1 type osd\n step emit\n" for holder in holders)
+        steps = "".join(f" step take {holder}\n step choose firstn 1 type osd\n step emit\n" for holder in holders(sites, site, copies))
         rules += f"rule {site} {{\n id {number}\n type replicated\n min_size 1\n max_size 10\n{steps}}}\n"
     return f"{_TUNABLES}{devices}type 0 osd\ntype 1 host\n{buckets}{rules}"
 

@@ -1,0 +1,129 @@
+"""Clients of Cassandra at sites, by DataStax's driver, and the keyspaces that they need: ``python -m experiments.sites.cassandra_driver ORDER`` makes them."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
+
+from experiments.sites.blocking import in_thread
+from experiments.sites.placement import holders
+from experiments.sites.store import OperationFailed, Parameters, site_of
+
+ROW_BYTES = 1_000_000
+TOGETHER_S = 100.0
+_OPERATION_S = 120.0
+_INSERT = 'insert into "{}".objects (name, place, value, places) values (?, ?, ?, ?)'
+_SELECT = 'select value, places from "{}".objects where name = ? and place = ?'
+
+
+def rows_of(value: bytes) -> list[bytes]:
+    """What is in a row each; one at least."""
+    return [value[start : start + ROW_BYTES] for start in range(0, len(value), ROW_BYTES)] or [b""]
+
+
+class CassandraUser:
+    """A client of the node of its site. The driver answers from a thread of its own."""
+
+    def __init__(self, cluster: Cluster, session: Session, parameters: Parameters, site: str) -> None:
+        self._cluster, self._session, self._parameters, self._site = cluster, session, parameters, site
+        self._statements: dict[str, Any] = {}
+        self._preparing = asyncio.Lock()
+
+    async def put(self, name: str, value: bytes) -> str:
+        """Into the keyspace of the name's site, in rows; the first one last."""
+        rows = rows_of(value)
+        await asyncio.gather(*(self._ask(_INSERT, name, place, rows[place], len(rows)) for place in range(1, len(rows))))
+        await self._ask(_INSERT, name, 0, rows[0], len(rows))
+        return name
+
+    async def get(self, name: str) -> bytes:
+        """From that keyspace."""
+        first = await self._ask(_SELECT, name, 0)
+        if not first:
+            raise OperationFailed(f"Cassandra has no object {name}")
+        others = await asyncio.gather(*(self._ask(_SELECT, name, place) for place in range(1, first[0].places)))
+        if not all(others):
+            raise OperationFailed(f"Cassandra has not all rows of the object {name}")
+        return b"".join(rows[0].value for rows in (first, *others))
+
+    async def close(self) -> None:
+        """End the session."""
+        await in_thread(self._cluster.shutdown)
+
+    async def _ask(self, text: str, name: str, *values: Any) -> list[Any]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Any]] = loop.create_future()
+
+        def settle(settled: Any, with_what: Any) -> None:
+            if not answer.done():
+                settled(with_what)
+
+        over = partial(loop.call_soon_threadsafe, settle)
+        try:
+            bound = (await self._prepared(text.format(site_of(name)))).bind((name, *values))
+            bound.consistency_level = self._level(site_of(name))
+            self._session.execute_async(bound).add_callbacks(partial(over, answer.set_result), partial(over, answer.set_exception))
+            return await answer
+        except (DriverException, NoHostAvailable) as error:
+            raise OperationFailed(f"Cassandra: {error}") from error
+
+    async def _prepared(self, text: str) -> Any:
+        async with self._preparing:
+            if text not in self._statements:
+                self._statements[text] = await in_thread(self._session.prepare, text)
+        return self._statements[text]
+
+    def _level(self, keyspace: str) -> int:
+        has_a_copy = self._site in holders(self._parameters["sites"], keyspace, self._parameters["copies"])
+        return int(ConsistencyLevel.LOCAL_QUORUM if has_a_copy else ConsistencyLevel.ONE)
+
+
+async def connected(parameters: Parameters, site: str) -> CassandraUser:
+    """A client of the node of ``site``. Raises OperationFailed."""
+    try:
+        cluster, session = await in_thread(_session, [parameters["address"]], DCAwareRoundRobinPolicy(site))
+    except (DriverException, NoHostAvailable) as error:
+        raise OperationFailed(f"Cassandra: {error}") from error
+    return CassandraUser(cluster, session, parameters, site)
+
+
+def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
+    """A session with the nodes that the policy chooses."""
+    profile = ExecutionProfile(policy, request_timeout=_OPERATION_S)
+    patience = {"connect_timeout": 30.0, "control_connection_timeout": 30.0}
+    cluster = Cluster(addresses, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, **patience)
+    try:
+        return cluster, cluster.connect()
+    except BaseException:
+        cluster.shutdown()
+        raise
+
+
+def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) -> None:
+    """One for each site, as soon as every node knows all. Raises OperationTimedOut."""
+    deadline_s = time.monotonic() + TOGETHER_S
+    for address in addresses:
+        cluster, session = _session([address], WhiteListRoundRobinPolicy([address]))
+        try:
+            while len(list(session.execute("select peer from system.peers_v2"))) < len(addresses) - 1:
+                if time.monotonic() > deadline_s:
+                    raise OperationTimedOut(f"the node at {address} does not know the others after {TOGETHER_S:g} s")
+                time.sleep(0.2)
+            for site in sites if address == addresses[-1] else []:
+                centres = "".join(f", '{holder}': 1" for holder in holders(sites, site, copies))
+                session.execute(f"create keyspace \"{site}\" with replication = {{'class': 'NetworkTopologyStrategy'{centres}}}")
+                columns = "name text, place int, value blob, places int static, primary key (name, place)"
+                session.execute(f"create table \"{site}\".objects ({columns}) with compression = {{'enabled': false}}")
+        finally:
+            cluster.shutdown()
+
+
+if __name__ == "__main__":
+    make_keyspaces(**json.loads(sys.argv[1]))
