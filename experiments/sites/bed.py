@@ -50,7 +50,7 @@ class Bed:
         """Raises BadInput."""
         if not 1 <= len(sites) <= SITES_MAX or len(set(sites)) < len(sites):
             raise BadInput(f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; nothing was made")
-        self.sites = list(sites)
+        self.sites: Sequence[str] = list(sites)
         self._cuts: set[int] = set()
         self._running: list[subprocess.Popen[bytes]] = []
 
@@ -171,7 +171,13 @@ class Bed:
         command = [*namespaces.inside(namespace), *words]
         with log.open("ab") as said:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment or ENVIRONMENT, start_new_session=True, cwd=self.directory
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=environment or ENVIRONMENT,
+                start_new_session=True,
+                cwd=self.directory,
             )
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,11 @@ STORES = {
     "ares x1": StoreRow("ares_store", 1),
     "ares x3": StoreRow("ares_store", 3),
     "ares x3 follows": StoreRow("ares_store", 3, {"follows": True}),
+    "ipfs": StoreRow("ipfs"),
+    "cassandra x1": StoreRow("cassandra", 1),
+    "cassandra x3": StoreRow("cassandra", 3),
+    "rados x1": StoreRow("rados", 1),
+    "rados x3": StoreRow("rados", 3),
 }
 
 
