@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from experiments.sites.store import NotDeployed, Sites
+
+T = TypeVar("T")
 
 _ASK_S = 0.2
 _SAID_BYTES = 1500
 
 
-def await_that(holds: Callable[[], bool], what: str, timeout_s: float, directory: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
+def await_that(holds: Callable[[], object], what: str, timeout_s: float, directory: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
     """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when one of the servers ended, with the end of a log.
 
     ``servers``: those that it takes, by the names of their logs in ``directory``.
@@ -36,13 +38,13 @@ def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | 
         return ""
 
 
-async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """What the function returns or raises, from a thread of its own.
 
     A process can end while such threads wait, unlike with those of an executor: a store that is cut off may never answer.
     """
     loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Any] = loop.create_future()
+    outcome: asyncio.Future[T] = loop.create_future()
 
     def settle(settled: Callable[[Any], None], with_what: Any) -> None:
         if not outcome.done():

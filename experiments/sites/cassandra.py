@@ -1,9 +1,9 @@
 """Cassandra: a node at each site, in a data centre of its own; the programs and the role are those of the bench (experiments/bench/cassandra.py).
 
 A site has a keyspace for its objects (NetworkTopologyStrategy): one copy at the site, and further ones at the sites that follow it in the list. Users
-ask the node of their own site, at LOCAL_QUORUM where that has a copy, which is then the only one that is waited for, and at ONE where it has none: the
-other sites get a write later. An object is in rows of 1 MB, the first of which is written last, so that an object that is written once is read whole.
-The commit log is synced every ten seconds.
+ask the node of their own site: at LOCAL_QUORUM where that has a copy, which is then the only one that is waited for, so that other sites get a write
+later; at ONE where it has none. An object is in rows of 1 MB. The first is written last, so an object that is written once is read whole. The commit
+log is synced every ten seconds.
 """
 
 import json

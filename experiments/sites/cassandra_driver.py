@@ -1,4 +1,7 @@
-"""Clients of Cassandra at sites, by DataStax's driver, and the keyspaces that they need: ``python -m experiments.sites.cassandra_driver ORDER`` makes them."""
+"""Clients of Cassandra at sites, by DataStax's driver, and the keyspaces that they need.
+
+python -m experiments.sites.cassandra_driver ORDER      # makes the keyspaces; run by cassandra.py
+"""
 
 import asyncio
 import json
@@ -65,7 +68,7 @@ class CassandraUser:
             if not answer.done():
                 settled(with_what)
 
-        over = partial(loop.call_soon_threadsafe, settle)
+        over: Any = partial(loop.call_soon_threadsafe, settle)
         try:
             bound = (await self._prepared(text.format(site_of(name)))).bind((name, *values))
             bound.consistency_level = self._level(site_of(name))

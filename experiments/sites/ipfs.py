@@ -133,9 +133,7 @@ class IpfsClient:
 
     async def get(self, name: str) -> bytes:
         """``name``: a CID."""
-        value = await in_thread(self._asked, "cat", {"arg": name}, b"")
-        assert isinstance(value, bytes)
-        return value
+        return await in_thread(self._asked, "cat", {"arg": name}, b"")
 
     async def close(self) -> None:
         """End the connections that are idle."""

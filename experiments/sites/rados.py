@@ -12,7 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,7 +38,8 @@ def missing() -> str | None:
     if lacking := [name for name in _PROGRAMS if shutil.which(name) is None]:
         packages = "ceph-mon ceph-osd ceph-mgr ceph-common python3-rados"
         return f"RADOS is not here ({', '.join(lacking)}). On Debian: sudo apt-get install --no-install-recommends {packages}"
-    return None if _LIBRARY.is_file() else f"{_LIBRARY} is not here: python3-rados is for another Python than {sys.version.split()[0]}, or not installed"
+    how = f"python3-rados is not installed, or for another Python than {sys.version.split()[0]}"
+    return None if _LIBRARY.is_file() else f"RADOS's library is not here ({_LIBRARY}): {how}"
 
 
 class RadosDeployment:
@@ -173,9 +174,7 @@ class RadosClient:
 
     async def get(self, name: str) -> bytes:
         """From that pool."""
-        value = await self._do(lambda: self._pool(name).read(name, _OBJECT_BYTES_MAX))
-        assert isinstance(value, bytes)
-        return value
+        return bytes(await self._do(lambda: self._pool(name).read(name, _OBJECT_BYTES_MAX)))
 
     async def close(self) -> None:
         """End the session."""
@@ -187,7 +186,7 @@ class RadosClient:
             self._pools[site] = self._cluster.open_ioctx(site)
         return self._pools[site]
 
-    async def _do(self, function: Any) -> Any:
+    async def _do(self, function: Callable[[], Any]) -> Any:
         try:
             return await in_thread(function)
         except self._library.Error as error:
