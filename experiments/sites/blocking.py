@@ -1,12 +1,14 @@
 """What waits: for servers that are being started, and for client libraries that block."""
 
 import asyncio
+import contextlib
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from experiments.sites.store import NotDeployed, Sites
 
@@ -38,28 +40,37 @@ def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | 
         return ""
 
 
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """What the function returns or raises, from a thread of its own.
-
-    A process can end while such threads wait, unlike with those of an executor: a store that is cut off may never answer.
-    """
+def landing() -> tuple[asyncio.Future[Any], Callable[[Any], None], Callable[[BaseException], None]]:
+    """A future of this loop, and how another thread gives it its result or its error; nothing happens if it was cancelled, or the loop is closed."""
     loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[T] = loop.create_future()
+    outcome: asyncio.Future[Any] = loop.create_future()
 
     def settle(settled: Callable[[Any], None], with_what: Any) -> None:
         if not outcome.done():
             settled(with_what)
 
+    def over(settled: Callable[[Any], None], with_what: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, settled, with_what)
+
+    return outcome, partial(over, outcome.set_result), partial(over, outcome.set_exception)
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """What the function returns or raises, from a thread of its own.
+
+    A process can end while such threads wait, unlike with those of an executor: a store that is cut off may never answer.
+    """
+    outcome, succeed, fail = landing()
+
     def work() -> None:
         try:
-            result = function(*arguments)
+            succeed(function(*arguments))
         except Exception as error:
-            loop.call_soon_threadsafe(settle, outcome.set_exception, error)
-        else:
-            loop.call_soon_threadsafe(settle, outcome.set_result, result)
+            fail(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return await outcome
+    return cast(T, await outcome)
 
 
 def _end_of(log: Path) -> str:

@@ -8,14 +8,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
 
-from experiments.sites.blocking import in_thread
+from experiments.sites.blocking import in_thread, landing
 from experiments.sites.placement import holders
 from experiments.sites.store import OperationFailed, Parameters, site_of
 
@@ -61,19 +60,12 @@ class CassandraUser:
         await in_thread(self._cluster.shutdown)
 
     async def _ask(self, text: str, name: str, *values: Any) -> list[Any]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[Any]] = loop.create_future()
-
-        def settle(settled: Any, with_what: Any) -> None:
-            if not answer.done():
-                settled(with_what)
-
-        over: Any = partial(loop.call_soon_threadsafe, settle)
+        answer, succeed, fail = landing()
         try:
             bound = (await self._prepared(text.format(site_of(name)))).bind((name, *values))
             bound.consistency_level = self._level(site_of(name))
-            self._session.execute_async(bound).add_callbacks(partial(over, answer.set_result), partial(over, answer.set_exception))
-            return await answer
+            self._session.execute_async(bound).add_callbacks(succeed, fail)
+            return list(await answer)
         except (DriverException, NoHostAvailable) as error:
             raise OperationFailed(f"Cassandra: {error}") from error
 
