@@ -18,17 +18,17 @@ _ASK_S = 0.2
 _SAID_BYTES = 1500
 
 
-def await_that(holds: Callable[[], object], what: str, timeout_s: float, directory: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when one of the servers ended, with the end of a log.
+def await_that(holds: Callable[[], object], what: str, timeout_s: float, log: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when a server ended, with the end of its log.
 
-    ``servers``: those that it takes, by the names of their logs in ``directory``.
+    ``log``: of the server that is waited for. ``servers``: all that it takes, by the names of their logs, which are beside that one.
     """
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         ended = [name for name, server in servers.items() if server.poll() is not None]
         if ended or time.monotonic() > deadline_s:
-            why = f"{ended[0]} ended" if ended else f"it did not within {timeout_s:g} s"
-            raise NotDeployed(f"waited that {what}, but {why}: {_end_of(directory / f'{(ended or list(servers))[0]}.log')}")
+            why = f"{ended[0]} ended" if ended else f"{timeout_s:g} s went by"
+            raise NotDeployed(f"it was waited until {what}, but {why}: {_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}")
         time.sleep(_ASK_S)
 
 

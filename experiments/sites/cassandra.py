@@ -65,7 +65,8 @@ class CassandraDeployment:
             self._servers[place.name] = bed.start(site, place.name, *node.command)
         for site in places:
             opens = f"</dev/tcp/{bed.address(site)}/{_NATIVE_PORT} && echo open"
-            await_that(partial(answers, bed, site, "bash", "-c", opens), f"the node at {site} serves", _START_S, bed.directory, self._servers)
+            log = bed.directory / f"{places[site].name}.log"
+            await_that(partial(answers, bed, site, "bash", "-c", opens), f"the node at {site} serves", _START_S, log, self._servers)
         order = {"addresses": [bed.address(site) for site in places], "sites": list(places), "copies": self._copies}
         bed.run(bed.sites[0], *python("-m", "experiments.sites.cassandra_driver", json.dumps(order)))
 

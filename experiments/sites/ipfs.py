@@ -73,10 +73,10 @@ class IpfsDeployment:
             file.write_text(json.dumps(configured(json.loads(file.read_text()), bed.address(site), others)))
             self._servers[f"ipfs-{site}"] = bed.start(site, f"ipfs-{site}", str(binary()), "daemon", environment=_environment(repository))
         for site in bed.sites:
-            await_that(partial(self._asked, site, "id"), f"the daemon at {site} serves", _START_S, bed.directory, self._servers)
+            await_that(partial(self._asked, site, "id"), f"the daemon at {site} serves", _START_S, bed.directory / f"ipfs-{site}.log", self._servers)
         for site in bed.sites[1:]:
             met = partial(self._asked, site, "swarm", "connect", *(place for other, place in swarm.items() if other != site))
-            await_that(met, f"the daemon at {site} meets the others", _START_S, bed.directory, self._servers)
+            await_that(met, f"the daemon at {site} meets the others", _START_S, bed.directory / f"ipfs-{site}.log", self._servers)
 
     def _asked(self, site: str, *words: str) -> bool:
         """Whether the daemon, by its API, did that; without the API the program would answer from the repository."""

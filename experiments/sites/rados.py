@@ -74,7 +74,7 @@ class RadosDeployment:
             data = ("-i", site, "--mon-data", str(home / f"mon-{site}"))
             bed.run(site, "ceph-mon", "-c", str(self._file), "--mkfs", "--monmap", str(home / "monmap"), *data)
             self._serve(site, "ceph-mon", *data)
-        await_that(lambda: self._asked("quorum_status"), "the monitors have a quorum", _START_S, home, self._servers)
+        await_that(lambda: self._asked("quorum_status"), "the monitors have a quorum", _START_S, home / f"ceph-mon-{bed.sites[0]}.log", self._servers)
         osds = {site: str(uuid.uuid4()) for site in bed.sites}
         self._asked_all(["config set mgr mgr/devicehealth/enable_monitoring false --force", *(f"osd new {osd}" for osd in osds.values())])
         self._serve(bed.sites[0], "ceph-mgr", "-i", "manager", "--mgr-data", str(home / "mgr"))
@@ -88,7 +88,8 @@ class RadosDeployment:
             self._serve(site, "ceph-osd", *data)
         self._asked_all([f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated {site} --size {replicas}" for site in bed.sites])
         clean = f"{len(bed.sites) * _PLACEMENT_GROUPS} active+clean"
-        await_that(lambda: clean in self._asked("pg", "stat"), f"`ceph pg stat` says {clean!r}", _START_S, home, self._servers)
+        log = home / f"ceph-mgr-{bed.sites[0]}.log"
+        await_that(lambda: clean in self._asked("pg", "stat"), f"`ceph pg stat` says {clean!r}", _START_S, log, self._servers)
 
     def _serve(self, site: str, program: str, *words: str) -> None:
         name = f"{program}-{site}"
