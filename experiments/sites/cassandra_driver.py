@@ -59,13 +59,14 @@ class CassandraUser:
         """End the session."""
         await in_thread(self._cluster.shutdown)
 
-    async def _ask(self, text: str, name: str, *values: Any) -> list[Any]:
+    async def _ask(self, text: str, name: str, *values: Any) -> Any:
+        """The rows; none of what is no query."""
         answer, succeed, fail = landing()
         try:
             bound = (await self._prepared(text.format(site_of(name)))).bind((name, *values))
             bound.consistency_level = self._level(site_of(name))
             self._session.execute_async(bound).add_callbacks(succeed, fail)
-            return list(await answer)
+            return await answer or []
         except (DriverException, NoHostAvailable) as error:
             raise OperationFailed(f"Cassandra: {error}") from error
 
