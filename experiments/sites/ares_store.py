@@ -5,7 +5,6 @@ Three consensus members are at the first three sites (one, where there are fewer
 
 import re
 import subprocess
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,18 +94,10 @@ class AresDeployment:
         self._domains()
 
     def _domains(self) -> None:
-        """One for each site; the first waits until a consensus member leads."""
-        words = ["--allow-no-faults", "-c", str(self._file), *(["--follow-users"] if self._follows else [])]
-        deadline_s = time.monotonic() + _DECIDING_S
+        """One for each site. The first waits until a consensus member leads."""
+        words = ["--allow-no-faults", "-c", str(self._file), "--timeout", f"{_DECIDING_S:g}", *(["--follow-users"] if self._follows else [])]
         for site in self._bed.sites:
-            while True:
-                try:
-                    self._bed.run(site, *python("-m", "ares", "domain", "create", site, "--site", site, *words))
-                    break
-                except NotDeployed:
-                    if time.monotonic() > deadline_s:
-                        raise
-                    time.sleep(1.0)
+            self._bed.run(site, *python("-m", "ares", "domain", "create", site, "--site", site, *words))
 
     async def stop(self) -> None:
         for process in self._running:

@@ -2,8 +2,8 @@
 
 A site has a keyspace for its objects (NetworkTopologyStrategy): one copy at the site, and further ones at the sites that follow it in the list. Users
 ask the node of their own site: at LOCAL_QUORUM where that has a copy, which is then the only one that is waited for, so that other sites get a write
-later; at ONE where it has none. An object is in rows of 1 MB. The first is written last, so an object that is written once is read whole. The commit
-log is synced every ten seconds.
+later; at ONE where it has none. An object is in rows of 1 MB. The first is written last and names the others, so that values are not mixed; rows of
+values that were replaced stay. The commit log is synced every ten seconds.
 """
 
 import json

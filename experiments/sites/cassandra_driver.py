@@ -7,11 +7,13 @@ import asyncio
 import json
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.connection import ConnectionBusy
 from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
 
 from experiments.sites.blocking import in_thread, landing
@@ -21,8 +23,11 @@ from experiments.sites.store import OperationFailed, Parameters, site_of
 ROW_BYTES = 1_000_000
 TOGETHER_S = 100.0
 _OPERATION_S = 120.0
-_INSERT = 'insert into "{}".objects (name, place, value, places) values (?, ?, ?, ?)'
-_SELECT = 'select value, places from "{}".objects where name = ? and place = ?'
+_BUSY_S = 0.002
+_INSERT = 'insert into "{}".objects (name, place, value, places, others) values (?, ?, ?, ?, ?)'
+_SELECT = 'select value, places, others from "{}".objects where name = ? and place = ?'
+_COLUMNS = "name text, place int, value blob, places int, others text, primary key ((name, place))"
+"""An object's first row has its name, and says how many rows there are and under which name, of this value alone, the others are."""
 
 
 def rows_of(value: bytes) -> list[bytes]:
@@ -40,17 +45,18 @@ class CassandraUser:
 
     async def put(self, name: str, value: bytes) -> str:
         """Into the keyspace of the name's site, in rows; the first one last."""
-        rows = rows_of(value)
-        await asyncio.gather(*(self._ask(_INSERT, name, place, rows[place], len(rows)) for place in range(1, len(rows))))
-        await self._ask(_INSERT, name, 0, rows[0], len(rows))
+        rows, keyspace, others = rows_of(value), site_of(name), uuid.uuid4().hex
+        await asyncio.gather(*(self._ask(_INSERT, keyspace, others, place, rows[place], None, None) for place in range(1, len(rows))))
+        await self._ask(_INSERT, keyspace, name, 0, rows[0], len(rows), others)
         return name
 
     async def get(self, name: str) -> bytes:
         """From that keyspace."""
-        first = await self._ask(_SELECT, name, 0)
+        keyspace = site_of(name)
+        first = await self._ask(_SELECT, keyspace, name, 0)
         if not first:
             raise OperationFailed(f"Cassandra has no object {name}")
-        others = await asyncio.gather(*(self._ask(_SELECT, name, place) for place in range(1, first[0].places)))
+        others = await asyncio.gather(*(self._ask(_SELECT, keyspace, first[0].others, place) for place in range(1, first[0].places)))
         if not all(others):
             raise OperationFailed(f"Cassandra has not all rows of the object {name}")
         return b"".join(rows[0].value for rows in (first, *others))
@@ -59,14 +65,20 @@ class CassandraUser:
         """End the session."""
         await in_thread(self._cluster.shutdown)
 
-    async def _ask(self, text: str, name: str, *values: Any) -> Any:
-        """The rows; none of what is no query."""
-        answer, succeed, fail = landing()
+    async def _ask(self, text: str, keyspace: str, *values: Any) -> Any:
+        """The rows; none of what is no query. The driver refuses requests while its socket is full: they wait here."""
         try:
-            bound = (await self._prepared(text.format(site_of(name)))).bind((name, *values))
-            bound.consistency_level = self._level(site_of(name))
-            self._session.execute_async(bound).add_callbacks(succeed, fail)
-            return await answer or []
+            bound = (await self._prepared(text.format(keyspace))).bind(values)
+            bound.consistency_level = self._level(keyspace)
+            while True:
+                answer, succeed, fail = landing()
+                self._session.execute_async(bound).add_callbacks(succeed, fail)
+                try:
+                    return await answer or []
+                except NoHostAvailable as error:
+                    if not _is_busy(error):
+                        raise
+                await asyncio.sleep(_BUSY_S)
         except (DriverException, NoHostAvailable) as error:
             raise OperationFailed(f"Cassandra: {error}") from error
 
@@ -79,6 +91,10 @@ class CassandraUser:
     def _level(self, keyspace: str) -> int:
         has_a_copy = self._site in holders(self._parameters["sites"], keyspace, self._parameters["copies"])
         return int(ConsistencyLevel.LOCAL_QUORUM if has_a_copy else ConsistencyLevel.ONE)
+
+
+def _is_busy(error: NoHostAvailable) -> bool:
+    return bool(error.errors) and all(isinstance(each, ConnectionBusy) for each in error.errors.values())
 
 
 async def connected(parameters: Parameters, site: str) -> CassandraUser:
@@ -115,8 +131,7 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
             for site in sites if address == addresses[-1] else []:
                 centres = "".join(f", '{holder}': 1" for holder in holders(sites, site, copies))
                 session.execute(f"create keyspace \"{site}\" with replication = {{'class': 'NetworkTopologyStrategy'{centres}}}")
-                columns = "name text, place int, value blob, places int static, primary key (name, place)"
-                session.execute(f"create table \"{site}\".objects ({columns}) with compression = {{'enabled': false}}")
+                session.execute(f"create table \"{site}\".objects ({_COLUMNS}) with compression = {{'enabled': false}}")
         finally:
             cluster.shutdown()
 

@@ -1,6 +1,7 @@
 """What the study measures at which scale: numbers only."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
@@ -45,11 +46,16 @@ WORKLOADS = ("A", "B", "C", "D", "E", "F")
 """Of YCSB."""
 
 
-def tests() -> Iterator[dict[str, int | str]]:
+def tests() -> Iterator[dict[str, Any]]:
     """What a claim can name, of each measurement of a store."""
     for sites in SITES:
-        yield from ({"sites": sites, "test": "local", **work.parameters()} for work in WORKS)
-        yield from ({"sites": sites, "test": "ycsb", "workload": name} for name in WORKLOADS)
+        for work in WORKS:
+            yield {"sites": sites, "test": "local"} | work.parameters()
+        for name in WORKLOADS:
+            yield {"sites": sites, "test": "ycsb", "workload": name}
         if sites > 1:
-            yield from ({"sites": sites, "test": "remote", **work.parameters()} for work in WORKS)
-            yield from ({"sites": sites, "test": test} for test in ("containment", "cut", "move"))
+            for work in WORKS:
+                yield {"sites": sites, "test": "remote"} | work.parameters()
+            yield {"sites": sites, "test": "containment"}
+            yield {"sites": sites, "test": "cut"}
+            yield {"sites": sites, "test": "move"}
