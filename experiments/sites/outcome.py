@@ -70,14 +70,10 @@ def latency(took_s: Sequence[float]) -> LoadLatency | None:
 
 
 def append(path: Path, measurement: Measurement) -> None:
+    """Another line of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(msgspec.json.encode(measurement) + b"\n")
-
-
-def read(path: Path) -> list[Measurement]:
-    """Raises OSError, msgspec.MsgspecError."""
-    return [msgspec.json.decode(line, type=Measurement) for line in path.read_bytes().splitlines()]
 
 
 def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:

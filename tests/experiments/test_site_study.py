@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -277,7 +278,8 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
     other = structs.replace(one, sites=1, figures={"write_all_s": 2.0, "failed": 0.0})
     for each in (one, other):
         outcome.append(tmp_path / "results" / outcome.FILE, each)
-    assert outcome.read(tmp_path / "results" / outcome.FILE) == [one, other]
+    lines = (tmp_path / "results" / outcome.FILE).read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=Measurement) for line in lines] == [one, other]
     keep(tmp_path, [one, other], "2026-01-01T00:00:00+00:00")
     rows, _ = read_rows(tmp_path)
     found = {row.parameters["sites"]: row for row in rows if row.op == "all"}
