@@ -185,7 +185,7 @@ class Turn:
         for _ in range(TURN_MESSAGES_MAX // GROUP_MESSAGES):
             for message in islice(messages, GROUP_MESSAGES):
                 yield message
-                if type(message) is Describe and not message.brief:
+                if type(message) is Describe and (not message.brief or message.usage_of):
                     return
                 if type(message) is ReadEach and time.perf_counter() >= self._until_s:  # it may have been as long as a group of others
                     return
