@@ -99,12 +99,12 @@ class FollowPolicy:
         if early is not None:
             return early
         asks = f"{leader} asks {_rate(seen.per_s[leader])}"
-        if (lead_s := self._watched_s - course.since_s) < SUSTAINED_S:
-            return FollowDecision(WAITS, f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s", leader)
         if (rest_s := course.rests_until_s - self._watched_s) > 0:
             if course.failure:
                 return FollowDecision(FAILED, f"{course.failure}; it is tried again in {rest_s:.0f} s", leader)
             return FollowDecision(RESTS, f"{asks}, and it rests for {rest_s:.0f} s after its last move", leader)
+        if (lead_s := self._watched_s - course.since_s) < SUSTAINED_S:
+            return FollowDecision(WAITS, f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s", leader)
         if why := room(leader):
             return FollowDecision(FULL, f"{asks}, but {why}", leader)
         if seen.bytes > self._bytes_per_hour:
@@ -129,7 +129,7 @@ class FollowPolicy:
 
     def _rests(self, domain: DomainName, rest_s: float, failure: str) -> None:
         course = self._courses.setdefault(domain, _Course())
-        course.leader, course.rests_until_s, course.failure = "", self._watched_s + rest_s, failure
+        course.rests_until_s, course.failure = self._watched_s + rest_s, failure
 
 
 def _leader(seen: UsageSeen) -> tuple[str, FollowDecision | None]:

@@ -77,8 +77,12 @@ class Users:
             return
         self._decayed_at = now
         left = 0.5 ** (max(passed_s, 0.0) / HALF_LIFE_S)
-        for site, counts in self._counts.items():
-            self._counts[site] = {id: count * left for id, count in counts.items() if count * left >= NEGLIGIBLE}
+        for counts in self._counts.values():  # in place: somebody may be in the middle of counting
+            for id, count in list(counts.items()):
+                if count * left >= NEGLIGIBLE:
+                    counts[id] = count * left
+                else:
+                    del counts[id]
         self._pairs = sum(map(len, self._counts.values()))
 
 
