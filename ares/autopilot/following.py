@@ -22,10 +22,9 @@ SUSTAINED_S = 6.0
 RATE_MIN = 1.0
 """Requests a second at a server: users that ask less are served where the domain is."""
 
-TRIED_AGAIN_S = 30.0
-"""After a move that could not be made."""
-
 HOUR_S = 3600.0
+TRIED_AGAIN_S = 30.0
+"""After a move that could not be made; twice as long after the next, and so on, an hour at most."""
 
 HERE, IDLE, SILENT, EVEN, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
     *("here", "idle", "silent", "even", "waits", "rests", "no-room", "budget", "moves", "moving", "failed"),
@@ -55,12 +54,14 @@ class FollowDecision(Struct, frozen=True):
 
 
 class _Course(Struct):
-    """Of a domain. ``leader``: the site that asks most by far, since ``since_s``. ``failure``: why it rests, if a move failed."""
+    """Of a domain. ``leader``: the site that asks most by far, since ``since_s``. ``failure``: why it rests, if a move failed; ``failures``: how many
+    did since one came about."""
 
     leader: str = ""
     since_s: float = 0.0
     rests_until_s: float = -math.inf
     failure: str = ""
+    failures: int = 0
 
 
 class FollowPolicy:
@@ -121,15 +122,13 @@ class FollowPolicy:
     def moved(self, domain: DomainName, expected: int, bytes: int) -> None:
         """It ended, and was of so many bytes instead of those ``expected``."""
         self._budget = max(min(self._budget + expected - bytes, float(self._bytes_per_hour)), 0.0)
-        self._rests(domain, self._rest_s, "")
+        self._courses[domain] = _Course(rests_until_s=self._watched_s + self._rest_s)
 
     def failed(self, domain: DomainName, why: str) -> None:
         """It did not come about."""
-        self._rests(domain, TRIED_AGAIN_S, why)
-
-    def _rests(self, domain: DomainName, rest_s: float, failure: str) -> None:
         course = self._courses.setdefault(domain, _Course())
-        course.rests_until_s, course.failure = self._watched_s + rest_s, failure
+        course.rests_until_s, course.failure = self._watched_s + min(TRIED_AGAIN_S * 2.0**course.failures, HOUR_S), why
+        course.failures += 1
 
 
 def _leader(seen: UsageSeen) -> tuple[str, FollowDecision | None]:

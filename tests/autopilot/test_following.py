@@ -1,6 +1,7 @@
 """When a domain moves to its users, and when it stays (ares/autopilot/following.py)."""
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -123,6 +124,17 @@ def test_a_failed_move_is_tried_again_later():
     world.policy.failed("photos", "s4 does not answer")
     words = world.looks(int(TRIED_AGAIN_S), rennes=10.0)
     assert words == [FAILED] * (int(TRIED_AGAIN_S) - 1) + [MOVES]
+
+
+def test_move_after_move_that_fails_is_tried_ever_more_seldom():
+    world, tries = World(), []
+    for _ in range(20_000):
+        if world.look(rennes=10.0, moves=False).word == MOVES:
+            tries.append(world.now)
+            world.policy.failed("photos", "s4 does not answer")
+    waits = [later - earlier for earlier, later in pairwise(tries)]
+    assert waits[:4] == [30, 60, 120, 240]
+    assert max(waits) == waits[-1] == HOUR_S
 
 
 def test_all_moves_together_keep_within_the_bytes_of_an_hour():
