@@ -207,6 +207,7 @@ class BatchListener(ABC):
 
     def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
+        self.seen: Callable[[Sender, Sequence[AnyMessage]], None] = lambda sender, messages: None
         self.address = ""
         self._traffic = traffic or Traffic()
         self._serving = False
@@ -275,6 +276,7 @@ class BatchListener(ABC):
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
         self._traffic.count_batch(messages, frames)
+        self.seen(sender, messages)
         return messages
 
     def _answered(self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None) -> Sequence[AnyMessage]:

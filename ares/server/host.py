@@ -88,8 +88,8 @@ class Host:
     None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
     disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
     that was traced, when its reply leaves. ``bring``: answers requests to get a version from other servers, at once or later; ``committed``
-    is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file: what clients
-    there ask is counted.
+    is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file; what clients
+    there ask is counted where the listener tells ``users`` of it.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -111,7 +111,6 @@ class Host:
         sites: Iterable[str] = (),
     ) -> None:
         self.replica = replica
-        self._users = Users(sites, replica.hosted)
         self._logs = logs
         self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY)
@@ -122,6 +121,7 @@ class Host:
         self._fail = fail
         self._admission = admission
         self._loop = loop or asyncio.get_running_loop()
+        self.users = Users(sites, replica.hosted, self._loop.time)
         self._throttle = throttle
         self._traffic = traffic
         self._started = self._loop.time()
@@ -163,8 +163,6 @@ class Host:
         replies: list[AnyMessage] = []
         answer, at_once = self.replica.answer, self._at_once
         self._batch_s = time.perf_counter()
-        if site := getattr(sender, "site", ""):
-            messages = self._users.counting(site, messages, self._loop.time())
         for message in messages:
             if type(message) in at_once and message.trace is None:  # type: ignore[union-attr]
                 replies.append(answer(message))  # type: ignore[arg-type]
@@ -296,7 +294,7 @@ class Host:
         if self._logs is not None and isinstance(request, Describe) and not request.brief:
             description = msgspec.structs.replace(description, hosted=(*description.hosted, *self._logs.describe()))
         if isinstance(request, Describe) and request.usage_of:
-            description = msgspec.structs.replace(description, usage=self._users.usage(request.usage_of, self._loop.time()))
+            description = msgspec.structs.replace(description, usage=self.users.usage(request.usage_of))
         return self._with_vitals(description)
 
     def _with_vitals(self, description: Description) -> Description:

@@ -34,6 +34,7 @@ class Cluster:
         for server in self.book.values():
             host = Host(Replica(server.id, server.identity, self.initial), sites=("nantes", "rennes"))
             listener = InprocListener(self.network, server.address)
+            listener.seen = host.users.seen
             await listener.serve(self._counting(host))
             self.listeners.append(listener)
 

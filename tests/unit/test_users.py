@@ -1,8 +1,9 @@
 """How servers count who uses which domain: of late, and bounded (ares/server/users.py)."""
 
+import asyncio
+import random
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 
 from ares.model.configuration import Configuration, Server, Status, Successor
@@ -12,13 +13,15 @@ from ares.model.messages import Describe, GetData, GetTag, Introduce, ListObject
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
 from ares.server import users
-from ares.server.host import Host
+from ares.server.serving import run_server
 from ares.server.users import HALF_LIFE_S, Users
+from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
 INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 PHOTOS = INITIAL.at("photos", 0, INITIAL.id)
 NEXT = INITIAL.at("photos", 1, INITIAL.id)
+OTHERS = INITIAL.at("others", 0, INITIAL.id)
 UNKNOWN = INITIAL.at("unknown", 0, INITIAL.id)
 
 
@@ -28,13 +31,16 @@ class World:
     def __init__(self, sites=("nantes", "rennes")):
         self.replica = Replica("s0", MEMBERS[0].identity, INITIAL)
         self.replica.introduce(PHOTOS)
-        self.users, self.now = Users(sites, self.replica.hosted), 1000.0
+        self.now = 1000.0
+        self.users = Users(sites, self.replica.hosted, lambda: self.now, random.Random(1).random)
 
     def ask(self, site, *messages):
-        assert list(self.users.counting(site, iter(messages), self.now)) == list(messages)
+        """Each alone: none stands for others then."""
+        for message in messages:
+            self.users.seen(SimpleNamespace(site=site), [message])
 
     def per_s(self, domain="photos"):
-        return {asked.site: asked.per_s for usage in self.users.usage([domain], self.now) for asked in usage.asked}
+        return {asked.site: asked.per_s for usage in self.users.usage([domain]) for asked in usage.asked}
 
 
 def asked(times, configuration=PHOTOS):
@@ -77,7 +83,7 @@ def test_what_is_asked_of_all_configurations_of_a_domain_counts_and_the_newest_s
     world.replica.introduce(NEXT)
     world.replica.handle(PutData(1, NEXT.id, "k", Tag(1, 1), sealed(NEXT.id, "k", Tag(1, 1), 0, 7, (b"x" * 7,))))
     world.ask("nantes", *asked(1), *asked(1, NEXT))
-    [usage] = world.users.usage(["photos", "elsewhere"], world.now)
+    [usage] = world.users.usage(["photos", "elsewhere"])
     assert (usage.domain, usage.bytes, usage.asked[0].per_s) == ("photos", 7, pytest.approx(2 * users._PER_S))
 
 
@@ -112,25 +118,42 @@ def test_a_clock_that_jumps_makes_no_requests(jump_s):
     assert world.per_s()["nantes"] > 0
 
 
-def test_a_turn_that_ends_early_counts_what_it_took():
+def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
+    """Of three domains that are always asked together each gets a third."""
     world = World()
-    rest = iter(asked(10))
-    for number, _ in enumerate(world.users.counting("nantes", rest, world.now), 1):
-        if number == 4:
-            break
-    assert len(list(rest)) == 6
-    assert world.per_s()["nantes"] == pytest.approx(4 * users._PER_S)
+    world.replica.introduce(OTHERS)
+    batch = [*asked(1, INITIAL), *asked(1), *asked(1, OTHERS)]
+    for _ in range(30_000):
+        world.users.seen(SimpleNamespace(site="nantes"), batch)
+    for domain in ("default", "photos", "others"):
+        assert world.per_s(domain)["nantes"] == pytest.approx(30_000 * users._PER_S, rel=0.05)
 
 
-async def test_a_server_counts_clients_that_say_where_they_are_and_tells_who_asks():
-    host = Host(Replica("s0", MEMBERS[0].identity, INITIAL), sites=("nantes", "rennes"))
-    client = SimpleNamespace(site="rennes")
-    host.handle(client, [Introduce(1, PHOTOS), *asked(5)])
-    for nobody in (SimpleNamespace(site=""), "a client without a site"):
-        host.handle(nobody, asked(5))
-    [described] = host.handle(client, [Describe(2, True, ("photos", "elsewhere"))])
-    assert [(usage.domain, [each.site for each in usage.asked]) for usage in described.usage] == [("photos", ["rennes"])]
-    assert described.usage[0].asked[0].per_s == pytest.approx(5 * users._PER_S, rel=0.3)
-    [brief] = host.handle(client, [Describe(3, True)])
-    assert (brief.usage, brief.hosted) == ((), ())
-    assert msgspec.structs.replace(described, usage=()).hosted == ()
+@pytest.mark.parametrize("sender", ["a client of no site", b"one of libzmq", SimpleNamespace(site=""), SimpleNamespace(site="brest")])
+def test_who_does_not_say_where_it_is_is_not_counted(sender):
+    world = World()
+    world.users.seen(sender, asked(5))
+    world.users.seen(SimpleNamespace(site="nantes"), [])
+    assert world.per_s() == {}
+
+
+async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
+    network, stop, heard, answers = InprocNetwork(), asyncio.Event(), asyncio.Queue(), {}
+    running = asyncio.create_task(run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop, sites=("nantes", "rennes")))
+    await asyncio.sleep(0)
+    for site, times in (("rennes", 5), ("", 5), ("brest", 5)):
+        connections = InprocConnections(network, site)
+        connections.open(lambda _, messages: heard.put_nowait(messages))
+        connections.learn("s0", "here")
+        connections.post("s0", [Introduce(1, PHOTOS)])
+        connections.post("s0", asked(times))
+        connections.post("s0", [Describe(2, True, ("photos", "elsewhere")), Describe(3, True)])
+    async with asyncio.timeout(30):
+        while not {2, 3} <= answers.keys():
+            answers |= {message.call: message for message in await heard.get()}
+    told, brief = answers[2], answers[3]
+    assert [(usage.domain, [each.site for each in usage.asked]) for usage in told.usage] == [("photos", ["rennes"])]
+    assert told.usage[0].asked[0].per_s == pytest.approx(5 * users._PER_S, rel=0.3)
+    assert (brief.usage, brief.hosted, told.hosted) == ((), (), ())
+    stop.set()
+    await running
