@@ -76,8 +76,7 @@ async def run_server(
 
     ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
     the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts. ``links``: to other servers, for logs;
-    None: it keeps none. ``log_journals``: where logs are kept; None: in memory. ``fetch_bytes_per_s``: how fast they fetch old entries.
-    ``sites``: of the cluster file: what clients there ask is counted.
+    None: it keeps none. ``log_journals``: where they are; None: in memory. ``fetch_bytes_per_s``: for old entries. ``sites``: of clients that count.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
