@@ -56,7 +56,10 @@ async def measure_containment(scene: Scene) -> None:
 
 
 async def measure_cut(scene: Scene) -> None:
-    """The last site is cut off and comes back. Users of before work on inside and outside; new ones come; one outside reads an object of the site."""
+    """The last site is cut off and comes back. Users of before work on inside and outside; one outside reads an object of the site.
+
+    New ones come when half of the time is over: what a server was allowed before the cut, such as a lease, is to have run out.
+    """
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
     whole_s = _BEFORE_S + cut_s + max(cut_s, _OPERATION_S)
@@ -72,9 +75,10 @@ async def measure_cut(scene: Scene) -> None:
         await asyncio.sleep(_BEFORE_S)
         scene.bed.cut(site)
         cut_at_s = now_s()
-        newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s) for place in (site, away)))
         written = asyncio.ensure_future(writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s)))
-        await asyncio.sleep(cut_s)
+        await asyncio.sleep(cut_s / 2)
+        newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s / 2) for place in (site, away)))
+        await asyncio.sleep(cut_s / 2)
         scene.bed.heal(site)
         healed_at_s = now_s()
         steady, elsewhere, reads = await loops

@@ -86,7 +86,8 @@ class RadosDeployment:
             (home / f"osd-{site}").mkdir()
             bed.run(site, "ceph-osd", "-c", str(self._file), "--mkfs", "--osd-uuid", osd, *data)
             self._serve(site, "ceph-osd", *data)
-        self._asked_all([f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated {site} --size {replicas}" for site in bed.sites])
+        size = len(holders(bed.sites, bed.sites[0], replicas))
+        self._asked_all([f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated {site} --size {size}" for site in bed.sites])
         clean = f"{len(bed.sites) * _PLACEMENT_GROUPS} active+clean"
         log = home / f"ceph-mgr-{bed.sites[0]}.log"
         await_that(lambda: clean in self._asked("pg", "stat"), f"`ceph pg stat` says {clean!r}", _START_S, log, self._servers)

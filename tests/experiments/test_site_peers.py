@@ -3,9 +3,11 @@
 import asyncio
 import os
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +20,9 @@ from experiments.sites.placement import holders
 from experiments.sites.store import NotDeployed, OperationFailed
 from experiments.sites.stores import STORES, module_of
 from experiments.sites.users import user
+
+if TYPE_CHECKING:
+    from experiments.sites.cassandra_driver import CassandraUser
 
 SITES = ["nantes", "rennes", "lille", "lyon"]
 PEERS = [name for name, row in STORES.items() if row.module != "ares_store"]
@@ -104,6 +109,83 @@ class TestCassandra:
         assert len(rows) == max(1, -(-size // driver.ROW_BYTES))
 
 
+class Rows:
+    """A session of the driver, with rows in memory. ``busy``: how often it refuses requests first; ``stops_after``: writes that succeed."""
+
+    def __init__(self, busy: int = 0, stops_after: int = 1000) -> None:
+        self.busy, self.stops_after = busy, stops_after
+        self.held: dict[tuple[str, int], SimpleNamespace] = {}
+        self.levels: list[int] = []
+
+    def prepare(self, text: str) -> SimpleNamespace:
+        return SimpleNamespace(bind=lambda values: SimpleNamespace(text=text, values=values, consistency_level=None))
+
+    def execute_async(self, bound: SimpleNamespace) -> SimpleNamespace:
+        return SimpleNamespace(add_callbacks=lambda succeed, fail: self._answer(bound, succeed, fail))
+
+    def _answer(self, bound: SimpleNamespace, succeed: Callable[[object], None], fail: Callable[[BaseException], None]) -> None:
+        from cassandra.cluster import NoHostAvailable
+        from cassandra.connection import ConnectionBusy
+
+        if self.busy:
+            self.busy -= 1
+            return fail(NoHostAvailable("no host", {"node": ConnectionBusy("overloaded")}))
+        self.levels.append(bound.consistency_level)
+        if bound.text.startswith("select"):
+            return succeed([self.held[bound.values]] if bound.values in self.held else [])
+        if not self.stops_after:
+            return fail(NoHostAvailable("no host", {"node": ConnectionError("gone")}))
+        self.stops_after -= 1
+        name, place, value, places, others = bound.values
+        self.held[name, place] = SimpleNamespace(value=value, places=places, others=others)
+        return succeed(None)
+
+
+class TestUsersOfCassandra:
+    @pytest.fixture
+    def made(self) -> "Callable[..., CassandraUser]":
+        driver = pytest.importorskip("experiments.sites.cassandra_driver")
+        return lambda session, site="nantes", copies=1: driver.CassandraUser(None, session, {"sites": SITES, "copies": copies}, site)
+
+    async def test_a_write_that_stops_midway_leaves_the_value_before(self, made: "Callable[..., CassandraUser]") -> None:
+        old, new = os.urandom(2_500_000), os.urandom(2_500_000)
+        for succeed in range(3):
+            session = Rows()
+            user = made(session)
+            await user.put("nantes/a", old)
+            session.stops_after = succeed
+            with pytest.raises(OperationFailed, match="gone"):
+                await user.put("nantes/a", new)
+            assert await user.get("nantes/a") == old
+
+    async def test_a_request_waits_while_the_driver_has_no_room(self, made: "Callable[..., CassandraUser]") -> None:
+        user = made(Rows(busy=5))
+        await user.put("nantes/a", b"value")
+        assert await user.get("nantes/a") == b"value"
+
+    async def test_a_row_that_is_not_there_yet_is_no_value(self, made: "Callable[..., CassandraUser]") -> None:
+        session = Rows()
+        user = made(session)
+        await user.put("nantes/a", bytes(2_000_000))
+        session.held = {key: row for key, row in session.held.items() if key[1] == 0}
+        with pytest.raises(OperationFailed, match="not all rows"):
+            await user.get("nantes/a")
+        with pytest.raises(OperationFailed, match="no object"):
+            await user.get("nantes/b")
+
+    @pytest.mark.parametrize(("site", "copies", "level"), [("nantes", 1, "LOCAL_QUORUM"), ("lyon", 1, "ONE"), ("rennes", 3, "LOCAL_QUORUM")])
+    async def test_a_copy_at_the_own_site_is_the_one_that_is_asked(
+        self, made: "Callable[..., CassandraUser]", site: str, copies: int, level: str
+    ) -> None:
+        from cassandra import ConsistencyLevel
+
+        session = Rows()
+        user = made(session, site, copies)
+        await user.put("nantes/a", b"value")
+        await user.get("nantes/a")
+        assert session.levels == [getattr(ConsistencyLevel, level)] * 2
+
+
 class TestMissing:
     def test_it_says_how_to_get_them(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("HOME", str(tmp_path))
@@ -126,7 +208,7 @@ class TestBlocking:
 
     def test_a_server_that_ended_is_told_with_its_last_words(self, tmp_path: Path) -> None:
         (tmp_path / "node.log").write_text("no such heap")
-        with subprocess.Popen([sys.executable, "-c", ""]) as server, pytest.raises(NotDeployed, match="node ended: no such heap"):
+        with subprocess.Popen(["true"]) as server, pytest.raises(NotDeployed, match="node ended: no such heap"):
             await_that(lambda: False, "it serves", 10.0, tmp_path / "other.log", {"node": server})
 
     def test_one_that_is_silent_is_given_up(self, tmp_path: Path) -> None:
