@@ -32,6 +32,9 @@ SERVER_ADDRESSES = 4
 """Of each site."""
 
 _QUEUES = {1: FOG_S / 2, 2: CORE_S / 2, 3: (FOG_S + CORE_S) / 2}
+_AHEAD = ("nice", "-n", "-15")
+"""Of the process that delays packets: busy servers would else make delays longer, and not only their own."""
+
 _COMMAND_S = 120.0
 _UP_S = 20.0
 _STOP_S = 10.0
@@ -114,7 +117,7 @@ class Bed:
 
     def _delay(self) -> None:
         place, log = self._slot.place / "delays", self.directory.parent / "delays.log"
-        self._running.append(self._started(self._slot.prefix, log, python("-m", "experiments.testbeds.nfqueue", str(place)), None))
+        self._running.append(self._started(self._slot.prefix, log, [*_AHEAD, *python("-m", "experiments.testbeds.nfqueue", str(place))], None))
         try:
             await_that(place.exists, "delaying packets", _UP_S, log)
             nfqueue.shape(place, {queue: Shape(one_way_s) for queue, one_way_s in _QUEUES.items()})

@@ -1,6 +1,5 @@
 """Measurements of the study as runs of RESULTS, which verdicts are computed from (experiments/verdicts/claims/fog.toml)."""
 
-import statistics
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ares.machine.interpreter import python
-from ares.results.load_points import LoadFile, LoadLatency, LoadPoint
+from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import write_load
 from experiments.rounds.provenance import provenance
 from experiments.sites.fog_plan import SCENARIO
@@ -35,15 +34,8 @@ def _written(results: Path, of: Measurement, began: str) -> Path:
     (directory / "run.json").write_bytes(msgspec.json.encode(run))
     (directory / "outcome.json").write_bytes(msgspec.json.encode({"ended": datetime.now(UTC).isoformat()}))
     point = LoadPoint(
-        clients=int(of.work.get("parallel", 1)), read=_latency(of.reads), write=_latency(of.writes), began=began, figures=of.figures,
+        clients=int(of.work.get("parallel", 1)), read=of.read, write=of.write, began=began, figures=of.figures,
         failed=int(of.figures["failed"]),
     )  # fmt: skip
     write_load(directory, LoadFile([point], of.store, of.test))
     return directory
-
-
-def _latency(took_s: Sequence[float]) -> LoadLatency | None:
-    """``took_s`` is sorted."""
-    if not took_s:
-        return None
-    return LoadLatency(len(took_s), took_s[len(took_s) // 2], took_s[min(len(took_s) - 1, len(took_s) * 99 // 100)], statistics.mean(took_s))

@@ -1,10 +1,13 @@
 """What the study measured, as lines of JSON; and its Table I, each cell of which follows from figures by a criterion that is stated here."""
 
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+from ares.results.load_points import LoadLatency
 
 FILE = "fog.jsonl"
 YES, PARTIALLY, NO, UNKNOWN = "Yes", "Partially", "No", "not measured"
@@ -37,7 +40,7 @@ CRITERIA = {
 class Measurement(Struct, frozen=True):
     """One test of a store with so many sites. ``work``: its parameters. ``figures``: by name with unit; `wrong` counts reads of what nobody wrote.
 
-    ``reads``, ``writes``: latencies in seconds of the operations that succeeded, sorted. ``why``: the first that failed, in the store's words.
+    ``read``, ``write``: of the operations that succeeded. ``why``: the first that failed, in the store's words.
     """
 
     store: str
@@ -46,8 +49,8 @@ class Measurement(Struct, frozen=True):
     test: str
     work: dict[str, int | str]
     figures: dict[str, float]
-    reads: list[float] = []
-    writes: list[float] = []
+    read: LoadLatency | None = None
+    write: LoadLatency | None = None
     why: str = ""
 
 
@@ -58,15 +61,19 @@ class Cell(Struct, frozen=True):
     figures: str = ""
 
 
+def latency(took_s: Sequence[float]) -> LoadLatency | None:
+    """Of operations that took so long; None if there are none."""
+    if not took_s:
+        return None
+    ordered = sorted(took_s)
+    return LoadLatency(len(ordered), ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], statistics.mean(ordered))
+
+
 def append(path: Path, measurement: Measurement) -> None:
+    """Another line of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(msgspec.json.encode(measurement) + b"\n")
-
-
-def read(path: Path) -> list[Measurement]:
-    """Raises OSError, msgspec.MsgspecError."""
-    return [msgspec.json.decode(line, type=Measurement) for line in path.read_bytes().splitlines()]
 
 
 def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
+from experiments.sites import outcome
 from experiments.sites.bed import Bed
 from experiments.sites.fog_plan import Extent
 from experiments.sites.orders import Answer, Done, Operation, Order
@@ -27,12 +28,10 @@ class Scene:
         """Figures of one test; ``done``: all its operations; ``work``: what it consists of."""
         ended = list(done)
         figures |= {"failed": float(sum(bool(each.failed) for each in ended)), "wrong": float(sum(each.failed.startswith("WRONG") for each in ended))}
-        latencies = {
-            kind: sorted(each.took_s for each in ended if (each.kind in ("get", "scan")) == (kind == "read") and not each.failed)
-            for kind in ("read", "write")
-        }
+        succeeded = [(each.kind in ("get", "scan"), each.took_s) for each in ended if not each.failed]
+        read, write = (outcome.latency([took_s for is_read, took_s in succeeded if is_read == wanted]) for wanted in (True, False))
         why = next((each.failed for each in ended if each.failed), "")
-        self._note(Measurement(self.store, len(self.bed.sites), self._trial, test, work, figures, latencies["read"], latencies["write"], why))
+        self._note(Measurement(self.store, len(self.bed.sites), self._trial, test, work, figures, read, write, why))
 
     def user(self, site: str, connect_s: float = CONNECT_S) -> AbstractAsyncContextManager[User]:
         """A client that is connected and has not done anything yet. Raises OperationFailed."""

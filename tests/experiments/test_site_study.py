@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -22,7 +23,7 @@ from experiments.sites.orders import Done, Operation, Order, is_whole, value_of
 from experiments.sites.outcome import NO, PARTIALLY, UNKNOWN, YES, Measurement, table, table_text
 from experiments.sites.scene import Scene, pair
 from experiments.sites.store import NotDeployed, OperationFailed, site_of
-from experiments.sites.stores import STORES, chosen
+from experiments.sites.stores import STORES, chosen, module_of
 from experiments.sites.users import user
 from experiments.sites.worker import Worker
 from experiments.sites.ycsb import RECORD_BYTES, WORKLOADS, Mix, Scrambled, Zipfian, fnv, operations
@@ -259,6 +260,12 @@ def test_a_cell_is_as_good_as_the_worst_measurement_and_one_site_counts_for_none
     assert list(cells) == ["ares x1", "ipfs"]
 
 
+def test_a_latency_is_of_what_took_so_long():
+    found = outcome.latency([0.1] * 98 + [0.3, 0.2])
+    assert (found.count, found.p50_s, found.p99_s, round(found.mean_s, 6)) == (100, 0.1, 0.3, 0.103)
+    assert outcome.latency([]) is None
+
+
 def test_table_one_says_its_criteria():
     text = table_text([measured("cut", CUT)])
     assert any("disconnected" in line and YES in line and "100% of operations" in line for line in text)
@@ -267,11 +274,12 @@ def test_table_one_says_its_criteria():
 
 def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
     work = {"objects": 10, "object_size": 1_000_000, "parallel": 10}
-    one = Measurement("ares x3", 7, 1, "local", work, {"write_all_s": 2.5, "failed": 0.0}, [0.1, 0.2], [0.3])
+    one = Measurement("ares x3", 7, 1, "local", work, {"write_all_s": 2.5, "failed": 0.0}, outcome.latency([0.2, 0.1]), outcome.latency([0.3]))
     other = structs.replace(one, sites=1, figures={"write_all_s": 2.0, "failed": 0.0})
     for each in (one, other):
         outcome.append(tmp_path / "results" / outcome.FILE, each)
-    assert outcome.read(tmp_path / "results" / outcome.FILE) == [one, other]
+    lines = (tmp_path / "results" / outcome.FILE).read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=Measurement) for line in lines] == [one, other]
     keep(tmp_path, [one, other], "2026-01-01T00:00:00+00:00")
     rows, _ = read_rows(tmp_path)
     found = {row.parameters["sites"]: row for row in rows if row.op == "all"}
@@ -287,6 +295,14 @@ def test_stores_are_chosen_by_name():
     assert chosen(",".join(STORES)) == list(STORES)
     with pytest.raises(BadInput, match=r"there is no store 'riak'; there are ares x1, .*ipfs.* Nothing was measured"):
         chosen("ares x1,riak")
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_every_store_has_a_module_that_says_what_it_needs(name):
+    module = module_of(STORES[name])
+    lacking = module.missing()
+    assert lacking is None or len(lacking) > 20, "what is not installed, and how to get it"
+    assert callable(module.deployment(STORES[name].options).start)
 
 
 def test_an_object_lives_at_the_site_of_its_name():
@@ -387,7 +403,7 @@ async def test_ares_at_two_sites(monkeypatch):
     assert all(not each.figures["wrong"] for each in noted)
     assert local.figures["failed"] == remote.figures["failed"] == 0
     assert local.figures["read_between_share"] < 0.5 < 1 <= remote.figures["first_between_share"]
-    assert len(local.reads) == len(local.writes) == 6
+    assert local.read.count == local.write.count == 6
     assert cut.figures["inside_kept"] == cut.figures["outside_kept"] == 1
     assert cut.figures["across_kept"] == 0
     assert cut.figures["written_in_cut_read"] == 1
