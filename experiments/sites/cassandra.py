@@ -22,7 +22,7 @@ from experiments.sites.store import Client, NotDeployed, Parameters, Sites
 _HEAP = "256m"
 _NATIVE_PORT, _STORAGE_PORT, _JMX_PORT = 9042, 7000, 7199
 _START_S = 240.0
-_TIMEOUTS = "".join(f"{of}_request_timeout: 120s\n" for of in ("read", "write"))
+_TIMEOUTS = "".join(f"{of}_timeout: 120s\n" for of in ("read_request", "write_request", "native_transport"))
 """Its own are for small rows on idle processors."""
 
 
