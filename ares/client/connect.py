@@ -72,7 +72,7 @@ def manager_of(
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
     remote = remote_servers(settings)
-    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer, remote)
+    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer, remote, client.site)
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:

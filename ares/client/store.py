@@ -100,6 +100,11 @@ class ObjectStore(Domain):
     :class:`ares.BadInput` before anything is sent.
     """
 
+    @property
+    def view(self) -> View:
+        """What this client knows of the domain's configurations, for operations that read one domain and write another."""
+        return self._view
+
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         name = checked_key(key)
