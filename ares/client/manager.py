@@ -12,7 +12,7 @@ from msgspec import Struct
 from ares.chain.log_operations import check_chain
 from ares.chain.log_session import LogSession
 from ares.client.file import File
-from ares.client.mirrors import Mirror, newest_life, refuse_mirror, refuse_unfit, remove, states
+from ares.client.mirrors import Mirror, fit_for_mirrors, newest_life, refuse_mirror, remove, states
 from ares.client.runner import Runner
 from ares.client.shared_log import Log, Reads
 from ares.client.stale_reads import StaleValue, read_stale
@@ -230,14 +230,18 @@ class Manager(ObjectStore):
         """
         return await read_stale(self, key, domain, self._site, max_age_s, self._timeout(timeout_s))
 
+    async def original(self, domain: str, *, timeout_s: float | None = None) -> ObjectStore:
+        """The domain, if it can have mirrors. Raises :class:`BadInput` for a log, a file, or a mirror; and :class:`DomainNotFound`."""
+        return fit_for_mirrors(domain, await self.domain_or_log(domain, timeout_s=timeout_s))
+
     async def create_mirror(
         self, domain: str, site: str, configuration: Configuration, *, timeout_s: float | None = None
     ) -> tuple[Configuration, bool]:
         """A mirror of ``domain`` at ``site``, on the servers of ``configuration``; what it has, and whether it was made now.
 
-        It is empty until the autopilot has copied the domain. Raises :class:`BadInput` for a log, a file, or a mirror.
+        It is empty until the autopilot has copied the domain. Raises what :meth:`original` raises.
         """
-        refuse_unfit(domain, await self.domain_or_log(domain, timeout_s=timeout_s))
+        await self.original(domain, timeout_s=timeout_s)
         if configuration.dap == "chain":
             raise BadInput("a chain is for a log, and a mirror holds objects; nothing was changed")
         name, known = await newest_life(self, domain, site, timeout_s)

@@ -71,19 +71,19 @@ async def newest_life(manager: "Manager", domain: str, site: str, timeout_s: flo
     return name, store
 
 
-def refuse_unfit(domain: str, found: object) -> None:
-    """Raises :class:`BadInput` if ``found``, which is called ``domain``, cannot have mirrors."""
+def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
+    """``found``, which is called ``domain``. Raises :class:`BadInput` if it cannot have mirrors."""
     why = ""
-    if not isinstance(found, ObjectStore):
-        why = "is a log: let servers of the other site be in its chain"
-    elif domain.startswith(MIRROR_DOMAINS):
+    if domain.startswith(MIRROR_DOMAINS):
         why = "is a mirror itself"
     elif domain.startswith(FILE_DOMAINS):
         why = "is a file, and its blocks say something together only"
     elif not is_domain_name(MirrorName(domain, "x" * 64, 10**8).name):
         why = "has too long a name"
-    if why:
-        raise BadInput(f"{domain!r} {why}. It can have no mirror, and nothing was changed")
+    if isinstance(found, ObjectStore) and not why:
+        return found
+    why = why or "is a log: let servers of the other site be in its chain"
+    raise BadInput(f"{domain!r} {why}. It can have no mirror, and nothing was changed")
 
 
 async def remove(manager: "Manager", domain: str, site: str, timeout_s: float | None = None) -> None:
