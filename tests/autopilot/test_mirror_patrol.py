@@ -146,6 +146,31 @@ async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(cluste
         assert (found.value, found.site) == (b"v", "rennes"), "though the first mirror had deleted it"
 
 
+async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later record does not speak of the value that was read before."""
+    user, far = cluster.manager(), user_at(cluster)
+    await user.write("k", b"first")
+    await user.create_mirror("default", "rennes", HERE)
+    async with Leaders(cluster, settings=SETTINGS).flying():
+        await complete_since(user, time.time())
+        mirror = await opened(far, MirrorName("default", "rennes", 1))
+        assert mirror is not None
+        read, written = mirror.read_named, 0.0
+
+        async def slow(name, timeout_s=None):
+            nonlocal written
+            found = await read(name, timeout_s)
+            if name == "k":
+                await user.write("k", b"second")
+                written = time.time()
+                await complete_since(user, written)
+            return found
+
+        monkeypatch.setattr(mirror, "read_named", slow)
+        found = await far.read_stale("k")
+        assert (found.value, time.time() - found.age_s < written) == (b"first", True)
+
+
 async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Emptied after the record was read, the mirror would say that nothing is there."""
     user, far = cluster.manager(), user_at(cluster)
