@@ -107,7 +107,7 @@ class MirrorPatrol:
                 trouble = str(error)
             now = self._loop.time()
             if trouble:
-                if trouble != each.trouble:
+                if not each.trouble:
                     log.warning("the mirror of %s is not complete: %s", each, trouble)
                 each.wait_s = min(max(2 * each.wait_s, self._every_s), AGAIN_S_MAX)
                 each.next_at = now + each.wait_s
@@ -132,7 +132,7 @@ class MirrorPatrol:
         began, began_s = self._loop.time(), time.time()
         copied = await source.run(lambda view: Pass(view, mirror.view, self._throttle).run(began_s), "copying", timeout_s=STALL_S)
         if copied.failed:
-            return f"{copied.failed} objects cannot be copied, for one of them: {copied.why}"
+            return f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: {copied.why}"
         if copied.objects:
             log.debug("the mirror of %s got %d objects, %d bytes", each, copied.objects, copied.bytes)
         each.complete_s = began

@@ -71,7 +71,7 @@ async def test_a_mirror_is_made_copied_and_read_by_those_who_may(tmp_path: Path)
             await reader.create_mirror("default", "rennes", there)
         await admin.create_mirror("default", "rennes", there)
         async with asyncio.timeout(WAIT_S_MAX):
-            while (found := await reader.read_stale("k")).site is None:
+            while (found := await reader.read_stale("k")).site is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert found.value == b"v"
         with pytest.raises(NotAuthorized):

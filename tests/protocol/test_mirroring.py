@@ -15,7 +15,7 @@ from ares.objects import mirroring
 from ares.objects.coverable import mention
 from ares.objects.mirroring import AS_OF, REMOVED, MirrorName, Pass, UnreadableRecord, decode_as_of, empty, encode_as_of, parse_mirror
 from ares.objects.operations import delete, read, write
-from ares.objects.survey import list_objects
+from ares.objects.survey import Names, list_objects
 from ares.operation.effects import Gather
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.throttle import Throttle
@@ -310,6 +310,26 @@ def test_two_that_copy_beside_writers_keep_what_records_promise(seed):
             check(reader, promised, seen)
     world.until(lambda: all(what.ended for what, _ in pending.values()))
     check(reader, promised, seen)
+
+
+def test_control_passes_that_copy_no_tombstones_break_what_records_promise(monkeypatch):
+    listing = mirroring.list_mentioned
+
+    def without_tombstones(view, after, prefix):
+        page = yield from listing(view, after, prefix)
+        return Names({name: listed for name, listed in page.newest.items() if listed is None or not listed.deleted}, page.after)
+
+    monkeypatch.setattr(mirroring, "list_mentioned", without_tombstones)
+    with pytest.raises(AssertionError):
+        for seed in range(30):
+            test_two_that_copy_beside_writers_keep_what_records_promise(seed)
+
+
+def test_control_copies_under_new_tags_go_back(monkeypatch):
+    monkeypatch.setattr(mirroring, "propagate", lambda view, object, tag, value: write(view, object, value))
+    with pytest.raises(AssertionError):
+        for seed in range(30):
+            test_two_that_copy_beside_writers_keep_what_records_promise(seed)
 
 
 def check(reader, promised, seen):
