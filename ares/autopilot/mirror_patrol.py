@@ -15,7 +15,7 @@ from ares.client.manager import Manager
 from ares.client.mirrors import is_removed, list_mirrors, opened
 from ares.cluster.tables import AutopilotSettings
 from ares.model.errors import AresError
-from ares.objects.mirroring import MirrorName, Pass, empty
+from ares.objects.mirroring import MirrorName, empty
 from ares.reconfig.throttle import Throttle
 
 ASK_S = 5.0
@@ -129,8 +129,8 @@ class MirrorPatrol:
             log.info("the mirror of %s was removed, and holds nothing any more", each)
             return ""
         source = await self._manager.domain(each.name.domain, timeout_s=ASK_S)
-        began, began_s = self._loop.time(), time.time()
-        copied = await source.run(lambda view: Pass(view, mirror.view, self._throttle).run(began_s), "copying", timeout_s=STALL_S)
+        began = self._loop.time()
+        copied = await source.copy_into(mirror, time.time(), self._throttle, timeout_s=STALL_S)
         if copied.failed:
             return f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: {copied.why}"
         if copied.objects:
