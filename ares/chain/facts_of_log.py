@@ -10,9 +10,10 @@ from ares.model.log_messages import LogRecord, Records
 
 
 class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
-    """Configurations of the log that were introduced."""
+    """Configurations of the log that were introduced. ``finalized``: the index of one that this server was told is finalized (rule R21)."""
 
     chains: tuple[Configuration, ...]
+    finalized: int = 0
 
 
 class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
@@ -65,12 +66,16 @@ class StretchStanding(Struct, frozen=True, array_like=True):
 
 
 class LogStanding(Struct, frozen=True, array_like=True, tag=150):
-    """Everything that the facts before come to, but the records: with it, those in which nothing is left that anybody may read can be forgotten."""
+    """Everything that the facts before come to, but the records: with it, those in which nothing is left that anybody may read can be forgotten.
+
+    ``finalized``: the highest index of a chain that is known to be.
+    """
 
     chains: tuple[Configuration, ...]
     stretches: tuple[StretchStanding, ...]
     trimmed: int
     old_upto: int
+    finalized: int = 0
 
 
 class BatchPlace(NamedTuple):

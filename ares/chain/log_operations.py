@@ -24,7 +24,7 @@ from ares.model.log_messages import (
 from ares.model.messages import Describe, Description
 from ares.operation.effects import Announce, Gather, Operation, Pause, Report
 from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import agree, announce_successor, gc_config
+from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark_finalized
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 
@@ -100,7 +100,7 @@ class LogOperations:
             return named or (found is not None and found.length <= found.committed)
 
         try:
-            answers = yield Gather(chain, Look, "look", settled=settled, patience_s=lambda _: PATIENCE_S, arguments=(chain.id,), reply=LookDone)
+            answers = yield Gather(chain, Look, "look", settled=settled, patience_s=lambda *_: PATIENCE_S, arguments=(chain.id,), reply=LookDone)
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
@@ -256,7 +256,7 @@ class LogOperations:
         chain = self.view.sequence.last_known
         try:
             answers = yield Gather(
-                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda _: INSPECT_S, arguments=(chain.id,), reply=LookDone
+                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(chain.id,), reply=LookDone
             )  # fmt: skip
         except Superseded as superseded:
             detour(self.view, superseded)
@@ -312,7 +312,7 @@ class LogOperations:
         needed = self._majority(last)
         yield Report(Progress("seal"))
         answers = yield Gather(
-            last, Seal, "seal", needed=needed, settled=settled, patience_s=lambda _: SEAL_PATIENCE_S, arguments=(last.id,), reply=SealDone
+            last, Seal, "seal", needed=needed, settled=settled, patience_s=lambda *_: SEAL_PATIENCE_S, arguments=(last.id,), reply=SealDone
         )
         named = latest([done.successor for done in answers.values()])
         if named is not None:
@@ -351,6 +351,7 @@ class LogOperations:
             yield Report(Progress("fetch", min(reached), 0, target.start))
             if all(stood.complete for stood in list(answers.values())[: self._needed(target)]):
                 yield from announce_successor(self.view, target, Status.FINALIZED)
+                yield from mark_finalized(sequence.last_finalized)
                 yield Announce(sequence.last_finalized)
                 yield from gc_config(self.view)
             else:

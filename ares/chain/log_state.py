@@ -105,13 +105,14 @@ def tells(reply: LogEntries) -> bool:
 class LogState:
     """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone.
 
+    ``finalized``: the highest index of a chain that is known to be; the first one always is.
     ``damage``: why records that are here could not be read when they were asked for last; the shell says so, and forgets it.
     """
 
     def __init__(self, server: ServerId, identity: str, make_entries: Callable[[bytes], Entries] = MemoryEntries) -> None:
         self.server = server
         self.identity = identity
-        self.trimmed = 0
+        self.trimmed = self.finalized = 0
         self.stretches: dict[ConfigurationId, Stretch] = {}
         self.chains: dict[int, Configuration] = {}
         self.base_upto = 0
@@ -139,6 +140,7 @@ class LogState:
             case ChainsKnown():
                 for chain in fact.chains:
                     self._know(chain)
+                self.finalized = max(self.finalized, fact.finalized)
 
     def standing(self) -> LogStanding:
         """All that is known, but the records."""
@@ -146,7 +148,7 @@ class LogState:
             StretchStanding(id, each.sealed, each.successor, each.end, each.collected, each.merged, each.length, each.committed)
             for id, each in self.stretches.items()
         ]
-        return LogStanding(tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto)
+        return LogStanding(tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized)
 
     def begin(self, standing: LogStanding) -> None:
         """Before the first fact that is left: what those before it came to. Records that are gone with them are trimmed, or count for nothing."""
@@ -157,7 +159,8 @@ class LogState:
             stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
             stretch.collected, stretch.merged = told.collected, told.merged
             stretch.length = stretch.durable = stretch.committed = told.length
-        self.trimmed, self.base_upto = standing.trimmed, standing.old_upto
+        known = [told.successor.configuration.index for told in standing.stretches if told.successor is not None and told.successor.finalized]
+        self.trimmed, self.base_upto, self.finalized = standing.trimmed, standing.old_upto, max([standing.finalized, *known])
 
     def pass_by(self, standing: LogStanding) -> None:
         """Among the facts: nothing that they do not tell, but what is committed."""
@@ -189,6 +192,8 @@ class LogState:
         """Knowing the successor: the node is sealed, and what it holds at or beyond `end` counts for nothing from then on."""
         chain, own = fact.successor.configuration, stretch.configuration
         stretch.successor, stretch.collected = fact.successor, fact.collected
+        if fact.successor.finalized:
+            self.finalized = max(self.finalized, chain.index)
         if chain.index == own.index + 1:
             stretch.end = chain.start
         stretch.cut(stretch.start if stretch.end is None else stretch.end)
@@ -260,6 +265,11 @@ class LogState:
         open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
         found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
         return [(stretch, Successor(chain, Status.PENDING)) for stretch, chain in found if chain is not None]
+
+    @property
+    def located(self) -> Configuration | None:
+        """The chain that may be named to those that look for the log (rule R21), if it is known here."""
+        return self.chains.get(self.finalized)
 
     def chains_for(self, server: Hashable) -> list[Configuration]:
         """The newest chain that names ``server``, last, and those before it, as many as are told together. Nothing if no chain names it."""

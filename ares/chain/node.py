@@ -50,7 +50,7 @@ from ares.model.log_messages import (
     TrimDone,
     seal_of,
 )
-from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Introduce, ReadConfig, Reason, Refused, WriteConfig
+from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Finalize, Introduce, ReadConfig, Reason, Refused, WriteConfig
 from ares.reconfig.throttle import Throttle
 
 
@@ -100,6 +100,7 @@ class LogNode:
             ReadConfig: self.read_config,
             WriteConfig: self.write_config,
             CollectConfig: self.write_config,
+            Finalize: self.finalize,
             LookDone: self.tail_seen,
             RowFound: self.row_found,
             Fetched: self.fetched,
@@ -212,7 +213,7 @@ class LogNode:
         self._calls += 1
         return CallId(self._calls)
 
-    def _stretch(self, request: OfChain | ReadConfig | WriteConfig | CollectConfig) -> Stretch:
+    def _stretch(self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize) -> Stretch:
         stretch = self.state.stretches.get(request.configuration)
         if stretch is None:
             raise UnknownChain("introduce it")
@@ -505,6 +506,13 @@ class LogNode:
         """Where to go on. Of what is collected the data go; that it was sealed, and where to go on, stays for ever."""
         stretch = self._stretch(request)
         self._point(stretch, request.successor, isinstance(request, CollectConfig))
+        self._send(sender, Ack(request.call, stretch.successor), self.told)
+
+    def finalize(self, sender: Sender, request: Finalize) -> None:
+        """The chain may be named from now on (rule R21)."""
+        stretch = self._stretch(request)
+        if stretch.configuration.index > self.state.finalized:
+            self._record(ChainsKnown((), stretch.configuration.index))
         self._send(sender, Ack(request.call, stretch.successor), self.told)
 
     def stand(self, sender: Sender, request: Stand) -> None:

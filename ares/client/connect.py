@@ -9,8 +9,9 @@ from typing import Any
 from msgspec import structs
 
 from ares.client.manager import Manager
+from ares.client.whereabouts import KnownDomains, Whereabouts, known_domains_path
 from ares.cluster.settings import Settings
-from ares.cluster.sites import remote_servers
+from ares.cluster.sites import remote_servers, servers_near
 from ares.consensus.port import Consensus
 from ares.consensus.remote import RemoteConsensus
 from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
@@ -72,7 +73,16 @@ def manager_of(
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
     remote = remote_servers(settings)
-    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer, remote, client.site)
+    whereabouts = whereabouts_of(settings)
+    book, timeout_s = settings.book(), client.timeout_s
+    return Manager(connect, consensus, settings.initial, book, id, switches, timeout_s, decided, tracer, remote, whereabouts, client.site)
+
+
+def whereabouts_of(settings: Settings) -> Whereabouts | None:
+    """Where a client of a cluster with sites looks for domains, and what it remembers of them; None in a cluster without."""
+    if not any(server.site for server in settings.servers.values()):
+        return None
+    return Whereabouts(settings.book(), servers_near(settings), KnownDomains(known_domains_path(settings.initial.cluster_id, os.environ)))
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:

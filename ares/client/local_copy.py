@@ -341,7 +341,7 @@ class Remembered:
         entry = _Entry(copy, msgspec.structs.replace(state, genesis=msgspec.structs.replace(state.genesis, parts=())), content)
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(_entry_path(self._directory, copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))
+            replace_file(_entry_path(self._directory, copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))
             paths = list(self._directory.glob(f"*{SUFFIX}"))
             if len(paths) > ENTRIES_MAX:
                 for path in sorted(paths, key=_changed_ns)[:-ENTRIES_MAX]:
@@ -374,8 +374,8 @@ def _changed_ns(path: Path) -> int:
     return found.st_mtime_ns if found is not None else 0
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Through a temporary file of the same directory, readable by its owner only."""
+def replace_file(path: Path, data: bytes) -> None:
+    """Wholly or not at all, through a temporary file of the same directory, readable by its owner only."""
     file, temporary = tempfile.mkstemp(prefix=".ares-", dir=path.parent)
     try:
         with os.fdopen(file, "wb") as stream:

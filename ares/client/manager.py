@@ -3,6 +3,7 @@
 Each client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
 """
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -17,6 +18,7 @@ from ares.client.runner import Runner
 from ares.client.shared_log import Log, Reads
 from ares.client.stale_reads import StaleValue, read_stale
 from ares.client.store import ObjectStore, checked_prefix
+from ares.client.whereabouts import Whereabouts
 from ares.consensus.port import Consensus
 from ares.dap.coding import MakeCoding, coding_for
 from ares.fragment.block import genesis_name
@@ -39,6 +41,7 @@ from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
 from ares.objects.survey import describe_servers
 from ares.operation.effects import Announce, Operation
+from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.mover import Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
@@ -62,7 +65,8 @@ class Manager(ObjectStore):
 
     ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
     cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager. ``connect``: makes connections; each
-    log has its own. ``remote``: servers at other sites, which are asked when those here do not do. ``site``: where this client is.
+    log has its own. ``remote``: servers at other sites, which are asked when those here do not do. ``whereabouts``: of domains, as servers near by
+    and this machine know them. ``site``: where this client is.
     """
 
     def __init__(
@@ -77,9 +81,12 @@ class Manager(ObjectStore):
         decided: Callable[[Configuration], bool] | None = None,
         tracer: Tracer | None = None,
         remote: frozenset[ServerId] = frozenset(),
+        whereabouts: Whereabouts | None = None,
         site: str | None = None,
     ) -> None:
+        self._whereabouts = whereabouts or Whereabouts()
         runner = Runner(client, connect(), consensus, tracer)
+        runner.look_near = self._look_near
         runner.session.readiness.remote = self._remote = remote
         self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
         runner.learn(list(book.values()))
@@ -103,6 +110,8 @@ class Manager(ObjectStore):
 
     async def close(self) -> None:
         """End what is under way with :class:`ares.model.errors.ConnectionClosed`, and close every connection."""
+        used = [store.configuration for store in self._domains.values()] + [log.view.sequence.last_finalized for _, log in self._logs.values()]
+        await asyncio.to_thread(self._whereabouts.remember, used)
         for runner, _ in self._logs.values():
             await runner.stop()
         await self._runner.close()
@@ -137,7 +146,7 @@ class Manager(ObjectStore):
         if domain in self._domains:
             return self._domains[domain]
         known = self._logs.get(domain)
-        first = known[1].view.sequence.last_finalized if known is not None else await self._recorded(domain, timeout_s)
+        first = known[1].view.sequence.last_finalized if known is not None else await self._found(domain, timeout_s)
         if first is None:
             raise DomainNotFound(name)
         return self._opened(first, reads)
@@ -171,7 +180,7 @@ class Manager(ObjectStore):
         if domain == DEFAULT_DOMAIN:
             raise BadInput("the domain 'default' is there from the beginning, and holds objects")
         timeout = self._timeout(timeout_s)
-        found = await self._recorded(domain, timeout)
+        found = await self._found(domain, timeout)
         if found is not None:
             return found, False
         wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
@@ -327,6 +336,22 @@ class Manager(ObjectStore):
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 
+    async def _found(self, domain: DomainName, timeout_s: float | None) -> Configuration | None:
+        """A finalized configuration of the domain, where to begin: as servers near by name it, else as the directory has it."""
+        named = await self._look_near(domain)
+        return await self._recorded(domain, timeout_s) if named is None else named
+
+    async def _look_near(self, domain: DomainName) -> Configuration | None:
+        """What servers of this site, or those that had the domain last, name; None if they name nothing that is to be believed."""
+        for servers in self._whereabouts.of(domain):
+            named = await self._runner.run(locate(domain, servers), f"where domain {domain!r} is", 2 * LOCATE_S)
+            if named is not None and named.domain == domain and named.cluster_id == self.configuration.cluster_id and self._is_decided(named):
+                return named
+        return None
+
+    def _is_decided(self, configuration: Configuration) -> bool:
+        return self._decided is None or self._decided(configuration)
+
     async def _recorded(self, domain: DomainName, timeout_s: float | None) -> Configuration | None:
         """What a domain begins with, as the directory has it.
 
@@ -358,6 +383,7 @@ class Manager(ObjectStore):
             session = LogSession(first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S)
             runner = Runner(session.view.client, self._connect(), self._consensus, self._tracer, session)
             runner.learn(list(self._book.values()))
+            runner.look_near = self._look_near
             session.session.readiness.remote = self._remote
             self._logs[first.domain] = runner, session
         return Log(runner, session, self._timeout_s, self.identified, reads)

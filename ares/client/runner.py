@@ -8,16 +8,16 @@ The session's time is that of the machine's monotonic clock, as the loop's is; b
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
 from ares.chain.log_session import LogSession
 from ares.consensus.port import Consensus
-from ares.model.configuration import Server
+from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, BadInput, ConnectionClosed, ConsensusUnavailable, NotAuthorized
-from ares.model.identity import ClientId, DomainName, ServerId
+from ares.model.identity import NO_DOMAIN, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections
 from ares.operation.effects import Agree, Announce, Operation
@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 class Runner:
     """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none.
 
-    ``log``: of a log, the session around the one of its operations.
+    ``log``: of a log, the session around the one of its operations. ``look_near`` finds a finalized configuration of a domain without the consensus
+    service, which may be far away.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Runner:
         self._connections = connections
         self._consensus = consensus
         self._loop = asyncio.get_running_loop()
+        self.look_near: Callable[[DomainName], Awaitable[Configuration | None]] | None = None
         self._closed = False
         self._pumping = False
         self._ticking = False
@@ -199,6 +201,11 @@ class Runner:
 
     async def _hint(self, domain: DomainName) -> None:
         newer = None
+        if self.look_near is not None and domain != NO_DOMAIN:
+            newer = await self.look_near(domain)
+            if newer is not None:
+                self.session.redirect(domain, newer, monotonic())
+                self._schedule()
         for _ in range(HINT_ATTEMPTS):
             try:
                 newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)

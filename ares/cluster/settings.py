@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from ares.cluster.cluster_keys import SecuritySettings, security_settings
 from ares.cluster.tables import (
+    BEAT_S,
     NO_PATH,
     AutopilotSettings,
     EtcdSettings,
@@ -41,7 +42,8 @@ FILE_NAME = "cluster.toml"
 
 
 class Settings(Struct, frozen=True):
-    """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth showing.
+    """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth
+    showing. ``beat_s``: between two signs of life of the leading consensus member.
 
     Decisions are kept by ``members``, or by ``etcd``; by nobody when there are neither. ``security``: None for a cluster without keys. ``durable``:
     servers acknowledge what is on stable storage, and start again with what they had. ``transport``: of all processes, and of clients.
@@ -58,6 +60,7 @@ class Settings(Struct, frozen=True):
     security: SecuritySettings | None
     notes: tuple[str, ...]
     durable: bool = False
+    beat_s: float = BEAT_S
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
     logs: LogSettings = LogSettings()
@@ -164,6 +167,7 @@ class _Checks:
             etcd=None if file.etcd is None else self._etcd(file.etcd),
             security=security,
             notes=_notes(len(file.consensus), file.etcd),
+            beat_s=file.consensus_beat_s,
             durable=file.durability == "fsync",
             limits=file.limits,
             scrub=file.scrub,

@@ -30,6 +30,12 @@ def site_of(labels: Mapping[ServerId, str], configuration: Configuration) -> str
     return "+".join([*sites, "?"] if sites and any(id not in labels for id in configuration.server_ids) else sites)
 
 
+def servers_near(settings: Settings) -> list[ServerId]:
+    """The servers at the client's site, in the order of the cluster file; none where it has no site."""
+    site = settings.client.site
+    return [id for id, server in settings.servers.items() if site and server.site == site]
+
+
 def remote_servers(settings: Settings) -> frozenset[ServerId]:
     """Those at another site than the client; none for a client without a site. Raises :class:`BadInput` if no server is at its site."""
     here = settings.client.site

@@ -35,6 +35,7 @@ DESCRIPTORS_BESIDE = 256
 """What a process opens besides its clients' connections: its store, its log, its threads, the other consensus members."""
 
 EVERY_S_MIN = 0.1
+BEAT_S, BEAT_S_BOUNDS = 0.1, (0.1, 10.0)
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
@@ -282,6 +283,7 @@ class FileTable(Table, frozen=True, kw_only=True):
     keys: str | None = None
     decision_key: str | None = None
     consensus_password: str | None = None
+    consensus_beat_s: float = BEAT_S
     server: list[ServerSettings] = []
     consensus: list[MemberSettings] = []
     etcd: EtcdTable | None = None
@@ -304,6 +306,9 @@ class FileTable(Table, frozen=True, kw_only=True):
         yield "consensus_password", bool(self.consensus_password) or not members, why
         why = "expected either [[consensus]] tables or [etcd], found both: two services would decide apart from each other"
         yield "etcd", etcd is None or not members, why
+        low, high = BEAT_S_BOUNDS
+        why = f"expected seconds from {low} to {high:g} between two signs of life of the leading consensus member, found {self.consensus_beat_s!r}"
+        yield "consensus_beat_s", low <= self.consensus_beat_s <= high, why
         why = "expected only with [[consensus]] tables, and here etcd decides"
         yield "consensus_password", etcd is None or self.consensus_password is None, why
         why = f"expected only with [[consensus]] tables: one of them leads and flies it{'' if etcd is None else ', and etcd runs nothing of ares'}"

@@ -186,6 +186,7 @@ async def run_consensus_member(
     listener: Listener,
     directory: Path,
     password: str,
+    beat_s: float,
     stop: asyncio.Event,
     certified: Callable[[Consensus], Consensus] | None = None,
     admission: Admission | None = None,
@@ -198,7 +199,7 @@ async def run_consensus_member(
     what clients may ask. ``serving`` is called with the host. ``piloted`` makes what works beside the member, given the consensus service as this
     member offers it and what says whether it leads. Raises :class:`ares.BadInput` if an address, the password or the directory cannot be used.
     """
-    raft = RaftMember(member, raft_addresses, directory, password)
+    raft = RaftMember(member, raft_addresses, directory, password, beat_s)
     raft.start()
     consensus = raft if certified is None else certified(raft)
     pilot = None if piloted is None else piloted(consensus, lambda: raft.leads)

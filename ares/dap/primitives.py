@@ -29,6 +29,9 @@ from ares.operation.effects import Gather, Operation, Pause
 from ares.operation.readiness import Order, Readiness
 
 FOLLOW_UP_S = 0.5
+FAR_S = 0.1
+"""A round trip to servers that are far away."""
+
 LARGE_BYTES_MIN = 256 * 1024
 """Values of this size and more are taken from the elements that hold them, rather than from others."""
 
@@ -171,8 +174,8 @@ class DataAccess:
         def enough(more: DataReplies) -> bool:
             return sum(1 for reply in more.values() if reply.element is not None) >= lacking
 
-        arguments = (self.configuration.id, object, True, reading.tag, carry)
-        gather = Gather(self.configuration, GetData, "get-data", holders, lacking, enough, patience_s, FOLLOW_UP_S + patience_s(answers), arguments)
+        arguments, give_up_s = (self.configuration.id, object, True, reading.tag, carry), FOLLOW_UP_S + patience_s(answers, FAR_S)
+        gather = Gather(self.configuration, GetData, "get-data", holders, lacking, enough, patience_s, give_up_s, arguments)
         try:
             more: dict[ServerId, DataReply] = yield gather
         except Unavailable:

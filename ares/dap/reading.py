@@ -15,6 +15,7 @@ install (rule R1), and stores its version there.
 """
 
 from collections.abc import Iterable, Mapping
+from math import log2
 
 from msgspec import Struct
 
@@ -29,6 +30,8 @@ from ares.model.tag import TAG_ZERO, Tag
 
 PATIENCE_S = 0.05
 BYTES_PER_S_EXPECTED = 200e6
+FIRST_BYTES = 16 * 1024
+"""What TCP sends before the first of it is acknowledged, about."""
 
 DataReplies = Mapping[ServerId, DataReply]
 
@@ -150,9 +153,15 @@ def _newest_of_all(replies: Iterable[DataReply]) -> Tag | None:
     return newest
 
 
-def patience_s(answers: DataReplies) -> float:
-    """How long elements may still be on their way once a quorum has answered."""
-    return PATIENCE_S + max((reply.length for reply in answers.values()), default=0) / BYTES_PER_S_EXPECTED
+def patience_s(answers: DataReplies, waited_s: float) -> float:
+    """How long elements may still be on their way once a quorum has answered, for which the round waited ``waited_s``.
+
+    A connection that was idle begins slowly and sends twice as much with every round trip: without that, what a far server has begun to send would be
+    asked of others, too.
+    """
+    length = max((reply.length for reply in answers.values()), default=0)
+    turns = log2(length / FIRST_BYTES) if length > FIRST_BYTES else 0.0
+    return PATIENCE_S + length / BYTES_PER_S_EXPECTED + turns * waited_s
 
 
 LOOKS_ALIKE = 8
@@ -167,9 +176,9 @@ class Effort(Struct, frozen=True):
     looks_max: int = 0
     wait_s: float = 0.0
 
-    def patience_s(self, answers: DataReplies) -> float:
+    def patience_s(self, answers: DataReplies, waited_s: float) -> float:
         """How long elements may still be on their way once a quorum has answered."""
-        return patience_s(answers) + self.wait_s
+        return patience_s(answers, waited_s) + self.wait_s
 
 
 UNTIL_DEADLINE = Effort()

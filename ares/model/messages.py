@@ -11,7 +11,7 @@ from typing import Annotated, get_args
 from msgspec import Meta, Struct
 
 from ares.model.configuration import DELTA_MAX, Configuration, Successor
-from ares.model.identity import ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.identity import DOMAIN_BYTES_MAX, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.log_messages import (
     Append,
     Appended,
@@ -193,6 +193,19 @@ class Bring(Message, frozen=True, tag=12):
     tag: Tag
     length: int
     source: Configuration
+
+
+class Finalize(Message, frozen=True, tag=13):
+    """This configuration is finalized: from now on you may name it to clients that ask where its domain is (rule R21)."""
+
+    configuration: ConfigurationId
+    trace: Trace = None
+
+
+class Where(Message, frozen=True, tag=14):
+    """Which finalized configuration of the domain do you know? Not the last one, perhaps: a place to begin a traversal."""
+
+    domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)]
 
 
 # -- to a consensus member, and from it --------------------------------------------------------------------------------
@@ -428,13 +441,19 @@ class Done(Message, frozen=True, tag=39):
     """What was asked is done."""
 
 
-Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects
+class Located(Message, frozen=True, tag=40):
+    """The newest configuration of the domain that this server knows to be finalized; None: it knows none."""
+
+    configuration: Configuration | None
+
+
+Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects | Finalize
 """Requests about one configuration."""
 
 Upkeep = Scrub | SetLogLevel
 """Requests to a process, about itself."""
 
-Question = Keyed | Describe | Bring
+Question = Keyed | Describe | Where | Bring
 """Requests of operations on objects; each is answered, unless the server ends."""
 
 Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
@@ -443,9 +462,9 @@ Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
 Timed = TagReply | DataReply | Ack | ObjectsReply
 """Replies that say how long a traced request took."""
 
-Request = Keyed | Describe | Introduce
+Request = Keyed | Describe | Where | Introduce
 """Requests to the state machine of objects, ares/replica/replica.py."""
-Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done
+Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done | Located
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
 AnyMessage = Request | Bring | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
@@ -497,6 +516,8 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
     ListObjects: RequestKind(ObjectsReply, Role.READ, Shown.LISTING),
     Introduce: RequestKind(None, Role.READ, Shown.POINTER, changes=True),
     Describe: RequestKind(Description, Role.READ, Shown.EVERYTHING),
+    Finalize: RequestKind(Ack, Role.RECONFIGURE, Shown.POINTER, changes=True),
+    Where: RequestKind(Located, Role.READ, quick=True),
     Bring: RequestKind(Ack, Role.RECONFIGURE, Shown.OBJECT, changes=True),
     Append: RequestKind(Appended, Role.WRITE, changes=True, quick=True),
     ReadLog: RequestKind(LogEntries, Role.READ),

@@ -119,7 +119,7 @@ def _ask(
     """What these servers have of the version; silent ones are left out."""
     arguments, give_up_s = (configuration.id, object, True, tag), 2 * silence_s + TICK_S
     gather = Gather(
-        configuration, GetData, "repair", servers, 1, lambda _: False, lambda _: silence_s, give_up_s, arguments, resend_s=max(silence_s, RESEND_S)
+        configuration, GetData, "repair", servers, 1, lambda *_: False, lambda *_: silence_s, give_up_s, arguments, resend_s=max(silence_s, RESEND_S)
     )
     try:
         replies: Mapping[ServerId, DataReply] = yield gather

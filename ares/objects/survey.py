@@ -84,7 +84,7 @@ def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool =
     """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
-        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda _: patience_s, 2 * patience_s, (brief,))))
+        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda *_: patience_s, 2 * patience_s, (brief,))))
     except (Unavailable, Superseded):
         return {}
 

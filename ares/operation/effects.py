@@ -21,11 +21,11 @@ class Gather(Struct, frozen=True):
     """One round: ask servers of ``configuration``, continue with ``{server: reply}`` of at least ``needed`` of them (0: a quorum).
 
     ``requests(call, *arguments)`` gives one request for all, or a list in the order of ``to`` (default: all servers of the configuration).
-    With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or ``patience_s(answers)``
-    seconds have passed since the quorum was there. ``give_up_s``: throw Unavailable into the operation after so long, instead of at its deadline.
-    ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are slow or do not settle it. ``reply``: the type of the
-    answers, if the requests are not in the table of ares/model/messages.py. ``resend_s``: when a server is asked again that is silent, at first;
-    None: as soon as is usual.
+    With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or some time has passed since the
+    quorum was there: ``patience_s(answers, waited_s)``, for a quorum that it waited ``waited_s`` for. ``give_up_s``: throw Unavailable into the
+    operation after so long, instead of at its deadline. ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are
+    slow or do not settle it. ``reply``: the type of the answers, if the requests are not in the table of ares/model/messages.py. ``resend_s``: when a
+    server is asked again that is silent, at first; None: as soon as is usual.
     """
 
     configuration: Configuration
@@ -34,7 +34,7 @@ class Gather(Struct, frozen=True):
     to: tuple[ServerId, ...] | None = None
     needed: int = 0
     settled: Callable[[Answers], bool] | None = None
-    patience_s: Callable[[Answers], float] | None = None
+    patience_s: Callable[[Answers, float], float] | None = None
     give_up_s: float | None = None
     arguments: tuple[Any, ...] = ()
     order: Order | None = None

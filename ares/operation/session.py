@@ -352,7 +352,7 @@ class Session:
         if gather.settled is None or gather.settled(round.answers) or round.complete:
             self._conclude(round)
         elif round.patient_until is None and gather.patience_s is not None:
-            round.patient_until = self._now + gather.patience_s(round.answers)
+            round.patient_until = self._now + gather.patience_s(round.answers, self._now - round.started)
             self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:
@@ -422,20 +422,26 @@ class Session:
 
     def hinted(self, domain: DomainName, newer: Configuration | None, now: float) -> None:
         """The last finalized configuration that the consensus service knows of ``domain``, if any: rounds in older ones go on there."""
-        self._now = now
         self._hints_wanted.discard(domain)
         self._hint_again_at[domain] = now + HINT_AGAIN_S
+        if newer is not None:
+            self.redirect(domain, newer, now)
+        self._now = now
         for round in list(self._rounds.values()):
-            configuration = round.gather.configuration
-            if round.call not in self._rounds or configuration.domain != domain:
-                continue
-            if newer is not None and newer.index > configuration.index and newer.cluster_id == configuration.cluster_id:
-                self._throw(round, Superseded(newer))
-            elif round.outcome is Outcome.UNREACHABLE:
+            if round.call in self._rounds and round.gather.configuration.domain == domain and round.outcome is Outcome.UNREACHABLE:
                 if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
                     round.give_up_by(now + DENIED_S)  # whether anything was stored is known when all have said that they refuse
                 else:
                     self._throw(round)
+
+    def redirect(self, domain: DomainName, newer: Configuration, now: float) -> None:
+        """Let rounds in older configurations of ``domain`` than ``newer``, which is finalized, go on there."""
+        self._now = now
+        for round in list(self._rounds.values()):
+            configuration = round.gather.configuration
+            is_older = configuration.index < newer.index and configuration.cluster_id == newer.cluster_id
+            if round.call in self._rounds and configuration.domain == domain and is_older:
+                self._throw(round, Superseded(newer))
 
     def tick(self, now: float) -> None:
         """Let time pass: go on with what paused, send again, ask for hints, end what took too long."""

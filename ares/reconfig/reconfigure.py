@@ -11,6 +11,7 @@ At the end retired configurations point to the last finalized one and let go of 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from ares.dap.coding import coding_for
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused, NotAuthorized, ObjectsStuck, Superseded, Unavailable, Uncertain
 from ares.model.identity import ObjectName
-from ares.model.messages import CollectConfig, Decided
+from ares.model.messages import CollectConfig, Decided, Finalize
 from ares.operation.effects import Agree, Announce, Gather, Operation, Report
 from ares.reconfig.mover import USUAL, Manner, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
@@ -79,6 +80,7 @@ def install(view: View, wished: Configuration, target: Configuration, manner: Ma
             raise ObjectsStuck(view.domain, mover.stuck)
         yield Report(mover.progress("finalize-config"))
         yield from announce_successor(view, target, Status.FINALIZED)
+        yield from mark_finalized(view.sequence.last_finalized)
         announced: bool = yield Announce(target)
         if view.switches.gc:
             yield Report(mover.progress("gc-config"))
@@ -126,6 +128,15 @@ def announce_successor(view: View, target: Configuration, status: Status = Statu
         detour(view, superseded)
     else:
         view.sequence.add(before, successor)
+
+
+def mark_finalized(configuration: Configuration) -> Operation[None]:
+    """Tell its servers that ``configuration`` is finalized, so that they name it to those that look for the domain (rule R21).
+
+    Servers that do not hear of it name an older one, or none: that costs time, and nothing else depends on it.
+    """
+    with suppress(Unavailable, NotAuthorized, Superseded):
+        yield Gather(configuration, Finalize, "mark-finalized", give_up_s=COLLECT_S, arguments=(configuration.id,))
 
 
 def gc_config(view: View) -> Operation[list[Configuration]]:

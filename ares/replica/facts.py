@@ -24,11 +24,15 @@ from ares.model.tag import TAG_ZERO, Tag
 
 
 class Pointed(Struct, frozen=True, array_like=True, tag=128):
-    """A configuration that this server hosts, and all that it knows of it but the objects: nextC, and whether it was collected."""
+    """A configuration that this server hosts, and all that it knows of it but the objects: nextC, and whether it was collected.
+
+    ``finalized``: the server was told that it is (rule R21).
+    """
 
     configuration: Configuration
     successor: Successor | None
     collected: bool
+    finalized: bool = False
 
 
 class TagsTrimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):

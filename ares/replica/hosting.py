@@ -24,6 +24,7 @@ from ares.model.messages import (
     CollectConfig,
     DataReply,
     Element,
+    Finalize,
     GetData,
     GetTag,
     Hosted,
@@ -69,16 +70,26 @@ class Hosting:
     forget.
     ``share``: what of the journal this configuration needs; None for a server that keeps everything in memory. ``pointed_place``: where
     :meth:`pointed` is told; None when it is nowhere yet.
+    ``note_final`` is told of every configuration that is known to be finalized from here: the successor, or this one.
     ``answers``: what takes each kind of request and returns its reply. A table: looking at one class after the other takes longer than answering.
 
     It remembers of which objects something came after nextC (``_following``), so that it can say of the others that all they have was here before:
     who moves data from here finds that, since its requests install nextC. Where the order is not known, as after a restart, nothing is said.
     """
 
-    def __init__(self, configuration: Configuration, position: int, clock: Clock = no_clock, share: Share | None = None) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        position: int,
+        clock: Clock = no_clock,
+        share: Share | None = None,
+        note_final: Callable[[Configuration], None] = lambda configuration: None,
+    ) -> None:
         self.configuration = configuration
         self.successor: Successor | None = None
         self.collected = False
+        self.finalized = False
+        self._note_final = note_final
         self.bytes = 0
         self.elements = 0
         self.pointed_place: int | None = None
@@ -100,6 +111,7 @@ class Hosting:
             WriteConfig: self.write_config,
             ListObjects: self.list_objects,
             CollectConfig: self.collect,
+            Finalize: self.finalize,
         }
 
     @property
@@ -110,6 +122,8 @@ class Hosting:
     def install(self, successor: Successor) -> None:
         """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.model.configuration.ConflictingSuccessor`."""
         self.successor = advance(self.configuration, self.successor, successor)
+        if self.successor.finalized:
+            self._note_final(self.successor.configuration)
 
     def read_config(self, request: ReadConfig) -> Ack:
         return Ack(request.call, self.successor)
@@ -123,6 +137,15 @@ class Hosting:
     def write_config(self, request: WriteConfig) -> Ack:
         self.learn(request.successor)
         return Ack(request.call, self.successor)
+
+    def finalize(self, request: Finalize) -> Ack:
+        self.mark_finalized()
+        return Ack(request.call, self.successor)
+
+    def mark_finalized(self) -> None:
+        """It holds everything that completed before it: it may be named (rule R21)."""
+        self.finalized = True
+        self._note_final(self.configuration)
 
     def get_tag(self, request: GetTag) -> TagReply:
         """Raises :class:`BadInput` for what can be no object's name, unless it is there: an earlier release stored any."""
@@ -311,7 +334,7 @@ class Hosting:
 
     def pointed(self) -> Pointed:
         """The fact that tells all of this configuration but the objects."""
-        return Pointed(self.configuration, self.successor, self.collected)
+        return Pointed(self.configuration, self.successor, self.collected, self.finalized)
 
     def point_from(self, place: int) -> None:
         """What the journal tells of this configuration is at ``place`` from now on."""

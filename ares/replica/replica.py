@@ -26,17 +26,20 @@ from ares.model.messages import (
     Describe,
     Description,
     Element,
+    Finalize,
     GetData,
     GetTag,
     Introduce,
     Keyed,
     ListObjects,
+    Located,
     Message,
     PutData,
     Reason,
     Refused,
     Reply,
     Request,
+    Where,
     WriteConfig,
 )
 from ares.model.version import VERSION
@@ -63,6 +66,7 @@ class Replica:
         self._clock = clock
         self._hosted: dict[ConfigurationId, Hosting] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
+        self._final: dict[DomainName, Configuration] = {}
         self._restoring = False
         self._homeless: dict[ConfigurationId, list[tuple[PutData | TagsTrimmed, int]]] = {}
         self.introduce(initial)
@@ -75,6 +79,8 @@ class Replica:
             return self._introduced(request)
         if isinstance(request, Describe):
             return self.describe(request)
+        if isinstance(request, Where):
+            return Located(request.call, self._final.get(request.domain))
         return self.answer(request)
 
     def answer(self, request: Keyed) -> Reply:
@@ -106,12 +112,15 @@ class Replica:
                 if hosting is None or request.successor is None or not _moves(hosting, request.successor, type(request) is CollectConfig):
                     return 0
                 return pointed_bytes(hosting.configuration, request.successor)
+            case Finalize():
+                hosting = self._hosted.get(request.configuration)
+                return 0 if hosting is None or hosting.finalized else pointed_bytes(hosting.configuration, hosting.successor)
         return 0
 
     def change(self, request: Request, place: int) -> tuple[Reply | None, Fact | None]:
         """The reply, and the fact that must be durable before it leaves: to be journaled at ``place``."""
-        if isinstance(request, Describe):
-            return self.describe(request), None
+        if isinstance(request, Describe | Where):
+            return self.handle(request), None
         id = request.configuration.id if isinstance(request, Introduce) else request.configuration
         hosting = self._hosted.get(id)
         if isinstance(request, PutData) and hosting is not None:
@@ -148,12 +157,20 @@ class Replica:
         if configuration.servers[position].identity != self.identity:
             return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
         if configuration.id not in self._hosted:
-            hosting = Hosting(configuration, position, self._clock, Share(self.account) if self.journaled else None)
+            hosting = Hosting(configuration, position, self._clock, Share(self.account) if self.journaled else None, self._note_final)
             if self._restoring:
                 hosting.begin_restoring()
             self._hosted[configuration.id] = hosting
+            if configuration.index == 0:
+                self._note_final(configuration)
         self._places[place] = configuration.id
         return None
+
+    def _note_final(self, configuration: Configuration) -> None:
+        """Rule R21: what may be named. A domain's first configuration always may: nothing completed before it."""
+        named = self._final.get(configuration.domain)
+        if named is None or named.index < configuration.index:
+            self._final[configuration.domain] = configuration
 
     @property
     def hosted(self) -> Mapping[ConfigurationId, Hosting]:
@@ -206,6 +223,8 @@ class Replica:
             raise StoreDamaged(f"of {self.server}", f"it tells of a successor that cannot be: {error}") from error
         if fact.collected and not hosting.collected:
             hosting.let_go()
+        if fact.finalized:
+            hosting.mark_finalized()
         if hosting.pointed() == fact:
             hosting.point_from(place)
         for waiting, its_place in self._homeless.pop(fact.configuration.id, []):

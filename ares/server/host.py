@@ -37,6 +37,7 @@ from ares.model.messages import (
     GetData,
     GetTag,
     Keyed,
+    Located,
     PutData,
     Reason,
     Refused,
@@ -45,6 +46,7 @@ from ares.model.messages import (
     Scrub,
     SetLogLevel,
     Stored,
+    Where,
 )
 from ares.net.port import Handle, Intake, Loop, Sender
 from ares.replica.compaction import USUAL, CompactionLimits
@@ -194,6 +196,9 @@ class Host:
             else:
                 self._logs.handle(sender, message)
             return True
+        elif type(message) is Where:
+            replies.append(self._located(message))
+            return True
         elif type(message) in _REQUESTS:
             reply = self._answer(message)  # type: ignore[arg-type]
         elif type(message) is Bring:
@@ -257,6 +262,11 @@ class Host:
         """What was brought here for ``sender``, as if that had sent it."""
         if replies := self.handle(sender, [put]):
             self._respond(sender, replies)
+
+    def _located(self, request: Where) -> Reply:
+        """It waits for no commit: that a configuration is finalized stays true if this server forgets it."""
+        log = self._logs.located(request.domain) if self._logs is not None else None
+        return self.replica.handle(request) if log is None else Located(request.call, log)  # type: ignore[return-value]
 
     def _upkeep(self, message: AnyMessage) -> Reply:
         """The reply to what is no request of the replica's: upkeep, or a message that is for somebody else."""

@@ -22,7 +22,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import Append, ChainReply, ChainRequest, Committed, Fetched, Forward, Trim
-from ares.model.messages import AnyMessage, CollectConfig, Hosted, Introduce, ReadConfig, Reason, Refused, WriteConfig
+from ares.model.messages import AnyMessage, CollectConfig, Finalize, Hosted, Introduce, ReadConfig, Reason, Refused, WriteConfig
 from ares.net.port import Connections, Loop
 from ares.reconfig.throttle import Throttle
 from ares.server.journaled_log import FACT_BYTES, FULL, PLACE_BYTES, HostedLog, room_for
@@ -40,7 +40,7 @@ NEW_LOG_BYTES = 64 * 1024
 _NODE_CALLS = 1 << 40
 
 OF_LOGS: frozenset[type] = frozenset([*get_args(ChainRequest)])
-OF_EITHER: frozenset[type] = frozenset([Introduce, ReadConfig, WriteConfig, CollectConfig])
+OF_EITHER: frozenset[type] = frozenset([Introduce, ReadConfig, WriteConfig, CollectConfig, Finalize])
 """Requests about configurations, of objects and of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
@@ -120,9 +120,14 @@ class Logs:
 
     # -- what comes -------------------------------------------------------------------------------------------------------
 
-    def takes(self, message: Introduce | ReadConfig | WriteConfig | CollectConfig) -> bool:
+    def takes(self, message: Introduce | ReadConfig | WriteConfig | CollectConfig | Finalize) -> bool:
         """Whether it is about a log."""
         return message.configuration.dap == "chain" if isinstance(message, Introduce) else message.configuration in self._by_chain
+
+    def located(self, name: DomainName) -> Configuration | None:
+        """The newest chain of that log which may be named (rule R21)."""
+        hosted = self._by_name.get(name)
+        return None if hosted is None else hosted.node.state.located
 
     def handle(self, sender: Sender, message: Any) -> None:
         """A request about a log, of a client or of another server. Answers leave when this turn of the event loop ends, or later."""

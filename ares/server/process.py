@@ -345,4 +345,5 @@ async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Gu
     life, certified, flown = Life(settings, member, guard.lock), certifying(settings), piloted(settings, member)
     with life.told():
         password = settings.password()
-        await serve(member.id, raft_addresses, life.listener, member.data, password, life.stop, certified, guard.admission, serving, flown)
+        to_others = (raft_addresses, life.listener, member.data, password, settings.beat_s)
+        await serve(member.id, *to_others, life.stop, certified, guard.admission, serving, flown)

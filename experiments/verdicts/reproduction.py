@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ares.tracing.tree import printable
-from experiments.logs.log_plan import SCENARIO
+from experiments.logs import log_plan
+from experiments.sites import fog_plan
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Source
 from experiments.verdicts.evaluate import FEW, Comparison, Verdict
 
@@ -155,7 +156,9 @@ def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
 
 def command(claim: Claim) -> str:
     """What measures ``claim``."""
-    words = "python -m experiments.logs --only figures" if claim.scenario == SCENARIO else f"python -m experiments run {claim.scenario}"
+    if claim.scenario == fog_plan.SCENARIO:
+        return f"python -m experiments.sites --{'paper-scale' if claim.scale == 'paper' else 'quick'}"
+    words = "python -m experiments.logs --only figures" if claim.scenario == log_plan.SCENARIO else f"python -m experiments run {claim.scenario}"
     return words + (" --scale paper" if claim.scale == "paper" else "")
 
 

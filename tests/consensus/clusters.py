@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ares.cluster.home import prepare
+from ares.cluster.tables import BEAT_S
 from ares.consensus.member_host import ConsensusHost
 from ares.consensus.raft.member import RaftMember
 from ares.consensus.remote import RemoteConsensus
@@ -39,7 +40,8 @@ async def until(condition: Callable[[], bool]) -> None:
 class LocalMembers:
     """Raft members in this process, each served over the in-process transport."""
 
-    def __init__(self, directory: Path, count: int = 3) -> None:
+    def __init__(self, directory: Path, count: int = 3, beat_s: float = BEAT_S) -> None:
+        self.beat_s = beat_s
         self.raft_addresses = dict(zip(MEMBERS, free_addresses(count), strict=False))
         self.running: dict[ServerId, RaftMember] = {}
         self._hosts: dict[ServerId, ConsensusHost] = {}
@@ -52,7 +54,7 @@ class LocalMembers:
         return self._directory / member
 
     def make(self, member: ServerId) -> RaftMember:
-        return RaftMember(member, self.raft_addresses, self.directory(member), PASSWORD)
+        return RaftMember(member, self.raft_addresses, self.directory(member), PASSWORD, self.beat_s)
 
     async def start(self, member: ServerId) -> RaftMember:
         raft = self.make(member)

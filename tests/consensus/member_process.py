@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ares.cluster.tables import BEAT_S
 from ares.consensus.member_host import run_consensus_member
 from ares.model.identity import ServerId
 from ares.net.libzmq import ZmqListener
@@ -15,7 +16,7 @@ from ares.net.libzmq import ZmqListener
 async def main(member: str, address: str, raft_addresses: str, directory: str, password: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await run_consensus_member(ServerId(member), json.loads(raft_addresses), ZmqListener(address), Path(directory), password, stop)
+    await run_consensus_member(ServerId(member), json.loads(raft_addresses), ZmqListener(address), Path(directory), password, BEAT_S, stop)
 
 
 if __name__ == "__main__":

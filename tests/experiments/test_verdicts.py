@@ -14,6 +14,8 @@ from ares.results.summary import COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_plan
 from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
+from experiments.sites import fog_plan
+from experiments.sites.stores import STORES
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, Source, sources
 from experiments.verdicts.commands import check, scale_of
 from experiments.verdicts.evaluate import EXTREMES, Row, evaluate
@@ -41,6 +43,7 @@ IN_THE_SOURCES = {
     },
     "Ikaria": {"Fig. 2.1", "Fig. 4.1", *(f"Fig. 3.{n}" for n in range(1, 10)), *(f"Fig. 5.{n}" for n in range(1, 9))}
     | {"Section 5.1", "Section 5.2", "Section 5.4", "Section 5.5"},
+    "Fog study": numbered("Fig.", 7) | {"Table I", "Table II", "Table III"},
 }
 """Figures and tables as their sources number them; of the register report, which numbers none, what they show."""
 
@@ -49,6 +52,7 @@ DRAWINGS = {
     "ARES II": {"Fig. 1", "Fig. 15", "Fig. 16"},
     "Register report": set(),
     "Ikaria": {"Fig. 2.1", "Fig. 4.1", *(f"Fig. 3.{n}" for n in range(1, 10))},
+    "Fog study": numbered("Fig.", 5),
 }
 """Architecture, configurations, and screens of other programs."""
 
@@ -67,14 +71,16 @@ def test_a_claim_names_what_there_is(claim):
         test, _, name = claim.shown_by.partition("::")
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
-    protocols = log_plan.PROTOCOLS if claim.scenario == log_plan.SCENARIO else scenarios()[claim.scenario].protocols
+    others = {log_plan.SCENARIO: log_plan.PROTOCOLS, fog_plan.SCENARIO: STORES}
+    protocols = others[claim.scenario] if claim.scenario in others else scenarios()[claim.scenario].protocols
     quotients = [Quotient(claim.where | claim.of, claim.to), *([claim.beside] if claim.beside else [])]
     filters = [each for quotient in quotients for each in (quotient.of, quotient.to) if each] + [*claim.each_where, *claim.each_to]
     algorithms = {each["algorithm"] for each in filters if "algorithm" in each} | {*claim.each, *(name for pair in claim.each_pair for name in pair)}
-    assert algorithms <= set(protocols) <= {*PROTOCOLS, *log_plan.PROTOCOLS}
+    assert algorithms <= set(protocols) <= {*PROTOCOLS, *log_plan.PROTOCOLS, *STORES}
     known = {
         *Parameters.__struct_fields__,
         *log_plan.LogRun("CR").parameters(),
+        *(name for each in fog_plan.tests() for name in each),
         "algorithm",
         "op",
         "statistic",
@@ -93,6 +99,7 @@ NUMBERS = {name for name, default in msgspec.to_builtins(Parameters()).items() i
 
 
 STATISTICS = {claim.statistic for claim in CLAIMS} | {"p50_s", "p99_s", "operations"}
+STATISTICS |= {side["statistic"] for claim in CLAIMS for side in (claim.of, claim.to) if side and "statistic" in side}
 
 
 def rows_of(scale):
@@ -108,6 +115,8 @@ def rows_of(scale):
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
             yield Row(log_plan.SCENARIO, each.protocol, op, told, dict.fromkeys(STATISTICS, 1.0), 1, each.name)
+    for store, told in itertools.product(STORES, fog_plan.tests()):
+        yield Row(fog_plan.SCENARIO, store, "all", told, dict.fromkeys(STATISTICS, 1.0), 1, f"{store} {told}")
 
 
 @pytest.mark.parametrize("scale", SCALES)

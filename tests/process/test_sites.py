@@ -1,8 +1,12 @@
 """Domains at sites, as a person makes and moves them, against real processes."""
 
+import json
+import os
+import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -80,3 +84,74 @@ def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert not (tmp_path / "c/cluster.toml").exists()
+
+
+@pytest.fixture
+def two_sites(tmp_path: Path) -> Iterator[Cli]:
+    """Consensus members and `default` are at the first site."""
+    yield from running_cluster(tmp_path / "cluster", "--durability", "memory", "--sites", "far:3,near:3")
+
+
+@contextmanager
+def cut_off(cli: Cli, *ids: str) -> Iterator[None]:
+    """These processes are as silent as if the link to them was cut."""
+    pids = [int((cli.directory / f"run/{id}.pid").read_text()) for id in ids]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+FAR = ("s0", "s1", "s2", "r0", "r1", "r2")
+
+
+def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(two_sites: Cli) -> None:
+    cli = two_sites
+    cli.environment["ARES_SITE"] = "near"
+    cli.ok("domain", "create", "photos", "--site", "near")
+    cli.ok("domain", "create", "films", "--site", "far")
+    cli.ok("log", "create", "events", "--servers", "s0,s1,s2")
+    cli.ok("log", "append", "events", stdin=b"entry")
+    cli.ok("domain", "move", "events", "--site", "near")
+    cli.ok("write", "k", "--domain", "photos", stdin=b"value")
+    for name in ("films", "photos"):
+        cli.ok("write", "moved", "--domain", name, stdin=b"before")
+    cli.ok("domain", "move", "films", "--site", "near")
+    with cut_off(cli, *FAR):
+        assert cli.ok("read", "k", "--domain", "photos") == b"value"
+        cli.ok("write", "k", "--domain", "photos", stdin=b"written alone")
+        assert cli.ok("read", "moved", "--domain", "films") == b"before"
+        assert cli.ok("log", "read", "events", "0") == b"entry"
+        cli.ok("log", "append", "events", stdin=b"another")
+        assert "nothing was changed" in cli.fails(1, "domain", "create", "more", "--site", "near", "--timeout", "3")
+        refused = cli.run("reconfig", "--domain", "photos", "--dap", "ec", "--k", "1", "--servers", "s3,s4,s5", "--timeout", "3")
+        assert (refused.returncode, "the consensus service did not decide" in refused.stderr.decode()) == (1, True)
+        cli.fails(1, "read", "k", "--timeout", "2")
+    assert cli.ok("read", "k", "--domain", "photos", "--site", "far") == b"written alone"
+    assert cli.ok("log", "read", "events", "1", "--site", "far") == b"another"
+    cli.ok("domain", "create", "more", "--site", "near")
+
+
+def test_what_default_holds_is_found_after_it_moved_here(two_sites: Cli) -> None:
+    """The cluster file names servers that cannot be reached."""
+    cli = two_sites
+    cli.ok("write", "k", stdin=b"value")
+    cli.ok("domain", "move", "default", "--site", "near")
+    with cut_off(cli, *FAR):
+        assert cli.ok("read", "k", "--site", "near") == b"value"
+
+
+def test_a_forged_memory_of_domains_misleads_nobody(two_sites: Cli, tmp_path: Path) -> None:
+    cli = two_sites
+    cli.environment |= {"ARES_CACHE": str(tmp_path / "cache"), "ARES_SITE": "far"}
+    cli.ok("domain", "create", "photos", "--site", "near")
+    cli.ok("write", "k", "--domain", "photos", stdin=b"value")
+    [known] = (tmp_path / "cache").glob("domains-*.json")
+    assert set(json.loads(known.read_bytes())["photos"]) == {"s3", "s4", "s5"}
+    for forged in ('{"photos": ["s0", "s1", "s2"]}', '{"photos": ["elsewhere"]}', "garbage"):
+        known.write_text(forged)
+        assert cli.ok("read", "k", "--domain", "photos") == b"value"
+        assert set(json.loads(known.read_bytes())["photos"]) == {"s3", "s4", "s5"}

@@ -47,6 +47,7 @@ from ares.model.messages import (
     Description,
     Done,
     Element,
+    Finalize,
     GetData,
     GetHint,
     GetTag,
@@ -55,6 +56,7 @@ from ares.model.messages import (
     Introduce,
     Listed,
     ListObjects,
+    Located,
     ObjectsReply,
     Propose,
     PutData,
@@ -68,6 +70,7 @@ from ares.model.messages import (
     TagReply,
     TellFinalized,
     Undecided,
+    Where,
     WriteConfig,
 )
 from ares.model.tag import Tag
@@ -133,6 +136,9 @@ FIELDS = {
     Fetched: (places, records, places),
     GetTag: (ids, texts),
     Bring: (ids, texts, any_tags, st.integers(0, 2**40), configurations),
+    Finalize: (ids,),
+    Where: (texts,),
+    Located: (st.none() | configurations,),
     GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe, st.none() | any_tags),
     PutData: (ids, texts, any_tags, elements),
     ReadConfig: (ids,),

@@ -30,6 +30,7 @@ from ares.model.messages import (
     Describe,
     DescribeConsensus,
     Element,
+    Finalize,
     GetData,
     GetHint,
     GetTag,
@@ -45,6 +46,7 @@ from ares.model.messages import (
     SetLogLevel,
     TellFinalized,
     Upkeep,
+    Where,
     WriteConfig,
 )
 from ares.model.tag import Tag
@@ -96,6 +98,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         WriteConfig(CALL, C0.id, PENDING),
         Introduce(CALL, NEXT),
         Describe(CALL),
+        Where(CALL, DEFAULT_DOMAIN),
         GetHint(CALL, DEFAULT_DOMAIN),
         DescribeConsensus(CALL),
         ReadLog(CALL, C0.id, 0),
@@ -109,6 +112,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
     Role.RECONFIGURE: [
         put(f"{DIRECTORY}photos"),
         CollectConfig(CALL, C0.id, FINAL),
+        Finalize(CALL, C0.id),
         Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
         Propose(CALL, NEXT, ClientId(1)),
         TellFinalized(CALL, NEXT),

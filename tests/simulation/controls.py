@@ -208,6 +208,19 @@ def servers_that_acknowledge_what_was_not_brought_yet() -> Any:
     return together(patch.object(Bringing, "answer", at_once), patch.object(Bringing, "begin", lambda self: None))
 
 
+def configurations_named_before_they_are_final() -> Any:
+    """Servers name whatever configuration they know to those that look for the domain (no R21)."""
+    introduce = replica.Replica.introduce
+
+    def named(self: Any, configuration: Configuration) -> Any:
+        refused = introduce(self, configuration)
+        if refused is None:
+            self._note_final(configuration)
+        return refused
+
+    return patch.object(replica.Replica, "introduce", named)
+
+
 CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "published piggyback (no R1)": (without_r1, "duel"),
     "second successor accepted (no R2)": (without_r2, "reconfigure"),
@@ -226,6 +239,7 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "held versions that hide newer ones": (held_versions_that_hide_newer_ones, "coverable"),
     "put-data skipped for what was only seen": (put_data_skipped_for_what_was_only_seen, "coverable"),
     "servers that acknowledge what was not brought yet": (servers_that_acknowledge_what_was_not_brought_yet, "transfer"),
+    "configurations named before they are final": (configurations_named_before_they_are_final, "sites"),
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,

@@ -40,6 +40,7 @@ from ares.model.messages import (
     Description,
     Done,
     Element,
+    Finalize,
     GetData,
     GetHint,
     GetTag,
@@ -48,6 +49,7 @@ from ares.model.messages import (
     Introduce,
     Listed,
     ListObjects,
+    Located,
     ObjectsReply,
     Propose,
     PutData,
@@ -61,6 +63,7 @@ from ares.model.messages import (
     TagReply,
     TellFinalized,
     Undecided,
+    Where,
     WriteConfig,
 )
 from ares.model.tag import Tag
@@ -79,6 +82,10 @@ _RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
 SAMPLES: list[AnyMessage] = [
     GetTag(_CALL, _C, _KEY),
     Bring(_CALL, _C, _KEY, _TAG, 5, _CONFIGURATION),
+    Finalize(_CALL, _C),
+    Where(_CALL, DEFAULT_DOMAIN),
+    Located(_CALL, _CONFIGURATION),
+    Located(_CALL, None),
     GetData(_CALL, _C, _KEY, True, _TAG, _SUCCESSOR),
     PutData(_CALL, _C, _KEY, _TAG, _ELEMENT),
     PutData(_CALL, _C, _KEY, _TAG, _LARGE),

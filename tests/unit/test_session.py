@@ -58,7 +58,7 @@ def test_servers_are_introduced_to_the_shell_once(rig):
 
 
 def test_settled_goes_on_beyond_a_quorum_until_it_is_satisfied(rig):
-    rig.start(once(settled=lambda answers: "s2" in answers, patience_s=lambda _: 1.0))
+    rig.start(once(settled=lambda answers: "s2" in answers, patience_s=lambda *_: 1.0))
     for server in ("s0", "s1"):
         rig.reply(server, Ack(1, None))
     assert rig.ends == []
@@ -68,7 +68,7 @@ def test_settled_goes_on_beyond_a_quorum_until_it_is_satisfied(rig):
 
 @pytest.mark.parametrize("last", ["patience", "answer", "refusal"])
 def test_unsatisfied_it_ends_when_patience_does_or_nobody_is_left(rig, last):
-    rig.start(once(settled=lambda _: False, patience_s=lambda _: 1.0))
+    rig.start(once(settled=lambda _: False, patience_s=lambda *_: 1.0))
     for server in ("s0", "s1"):
         rig.reply(server, Ack(1, None))
     rig.tick(0.9)

@@ -101,6 +101,14 @@ def test_defaults_need_no_tables() -> None:
     assert (client.timeout_s, client.piggyback, client.gc, client.batch, client.fast_read, client.optimised) == (30.0, True, True, True, True, True)
 
 
+def test_the_beat_of_consensus_members_is_bounded() -> None:
+    assert Settings.parse(GOOD, Path("cluster.toml")).beat_s == 0.1
+    assert Settings.parse("consensus_beat_s = 1\n" + GOOD, Path("cluster.toml")).beat_s == 1.0
+    for wrong in ("0.05", "11", "nan", "inf", "-1"):
+        with pytest.raises(BadInput, match=r"consensus_beat_s: expected seconds from 0.1 to 10"):
+            Settings.parse(f"consensus_beat_s = {wrong}\n" + GOOD, Path("cluster.toml"))
+
+
 def test_the_transport_is_ours_unless_the_file_says_otherwise() -> None:
     assert Settings.parse(GOOD, PATH).transport == "native"
     for name in ("native", "libzmq"):

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from ares.cluster.settings import split_address
+from ares.cluster.tables import BEAT_S
 from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.replicated import Outcome, ReplicatedTable, crossing
 from ares.model.configuration import Configuration
@@ -116,12 +117,13 @@ class RaftMember:
     """One member, as an implementation of the Consensus port for its own process; ares/consensus/member_host.py serves it to others.
 
     ``raft_addresses``: where each member, this one included, listens for the others: ``host:port``, spelled alike at every member; this
-    one binds its own and nothing else. Raises :class:`BadInput` for impossible addresses or an empty password. :meth:`start` comes first.
+    one binds its own and nothing else. ``beat_s``: between two signs of life of the leader.
+    Raises :class:`BadInput` for impossible addresses or an empty password. :meth:`start` comes first.
     """
 
     troubles = NO_TROUBLES
 
-    def __init__(self, member: ServerId, raft_addresses: Mapping[ServerId, str], directory: Path, password: str) -> None:
+    def __init__(self, member: ServerId, raft_addresses: Mapping[ServerId, str], directory: Path, password: str, beat_s: float = BEAT_S) -> None:
         if not password:
             raise BadInput("consensus members need a password: without one anybody who reaches their port could run code there; nothing was started")
         if member not in raft_addresses:
@@ -138,6 +140,7 @@ class RaftMember:
         self._address = raft_addresses[member]
         self._directory = MemberDirectory(directory)
         self._password = password
+        self._beat_s = beat_s
         self._machine: ReplicatedTable | None = None
         self._commands = Commands()
 
@@ -149,7 +152,7 @@ class RaftMember:
         self._directory.lock(self.member)
         try:
             others = [address for address in self._names if address != self._address]
-            self._machine = ReplicatedTable.open(self._address, others, self._directory, self._password)
+            self._machine = ReplicatedTable.open(self._address, others, self._directory, self._password, self._beat_s)
         except BaseException:
             self._directory.unlock()
             raise

@@ -31,6 +31,9 @@ from ares.model.errors import BadInput
 COMPACT_AFTER_ENTRIES = 10_000
 _DAY_S = 86_400.0
 
+GREETINGS_BEATS = 10
+"""A member that said nothing to another one for so many beats greets it."""
+
 _REASONS = {
     FAIL_REASON.SUCCESS: "",
     FAIL_REASON.QUEUE_FULL: "its queue is full",
@@ -63,17 +66,18 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
     A further replicated method must be declared with ``ver=1``: methods are numbered in journals. Use :meth:`open` to make one.
     """
 
-    def __init__(self, address: str, others: list[str], directory: MemberDirectory, password: str) -> None:
+    def __init__(self, address: str, others: list[str], directory: MemberDirectory, password: str, beat_s: float) -> None:
+        self.greeting_s = GREETINGS_BEATS * beat_s
         self.table: DecisionTable[bytes] = DecisionTable()
         self._directory = directory
         self._durable: tuple[object, ...] = ()
         self._voted_in: dict[str, int] = {}
         self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
-        super().__init__(address, others, self._settings(address, password), transportClass=Transport)
+        super().__init__(address, others, self._settings(address, password, beat_s), transportClass=Transport)
         self.addOnTickCallback(self._make_own_entries_durable)
 
     @classmethod
-    def open(cls, address: str, others: list[str], directory: MemberDirectory, password: str) -> "ReplicatedTable":
+    def open(cls, address: str, others: list[str], directory: MemberDirectory, password: str, beat_s: float) -> "ReplicatedTable":
         """Read the directory, bind and join the others. PySyncObj's thread ends with the calling thread.
 
         Raises :class:`BadInput` if a file is damaged or the address cannot be bound.
@@ -81,7 +85,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         _examine(directory)
         try:
             socket.getaddrinfo(address.rpartition(":")[0], None, socket.AF_INET)
-            machine = cls(address, others, directory, password)
+            machine = cls(address, others, directory, password, beat_s)
         except socket.gaierror as error:
             raise BadInput(f"a consensus member cannot listen on {address}: {error.strerror}; nothing was started") from error
         try:
@@ -91,7 +95,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             raise BadInput(f"a consensus member cannot listen on {address}: in use, or no address of this machine; nothing was started") from error
         return machine
 
-    def _settings(self, address: str, password: str) -> SyncObjConf:
+    def _settings(self, address: str, password: str, beat_s: float) -> SyncObjConf:
         return SyncObjConf(
             password=password,
             bindAddress=address,
@@ -108,10 +112,11 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             commandsWaitLeader=False,
             dynamicMembershipChange=False,
             useFork=False,
-            raftMinTimeout=0.6,
-            raftMaxTimeout=1.2,
-            leaderFallbackTimeout=2.0,
-            connectionTimeout=3.0,
+            appendEntriesPeriod=beat_s,
+            raftMinTimeout=6 * beat_s,
+            raftMaxTimeout=12 * beat_s,
+            leaderFallbackTimeout=20 * beat_s,
+            connectionTimeout=3 * self.greeting_s,
             connectionRetryTime=0.5,
             dnsCacheTime=60.0,
             dnsFailCacheTime=5.0,

@@ -3,7 +3,7 @@
 * Entries and votes are on disk before the message that promises them leaves, and what comes in is looked at first (``make_durable`` and
   ``admitted`` in ares/consensus/raft/replicated.py).
 * PySyncObj drops a connection that was silent for a while just when it wants to ask for a vote over it, which makes fail-over slow: members greet
-  each other. It waits for minutes for an answer to a lost SYN: here for CONNECT_S.
+  those to whom they have nothing else to say. It waits for minutes for an answer to a lost SYN: here for CONNECT_S.
 * Whoever reaches the port may connect, and shows only by the first message to know the password. Until then PySyncObj reads without end, in a loop
   that nothing else interrupts, and keeps all of it: one stranger who keeps sending would stop the member and fill its memory. Here a stranger may
   send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the oldest has to go, so that none can use up the
@@ -21,7 +21,6 @@ from typing import Any
 from pysyncobj.tcp_connection import CONNECTION_STATE
 from pysyncobj.transport import TCPTransport
 
-GREETING_S = 1.0
 CONNECT_S = 2.0
 
 STRANGER_BYTES_MAX = 16 * 1024
@@ -39,7 +38,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
     """PySyncObj makes it, and gives it the SyncObj, a ReplicatedTable. Everything happens in PySyncObj's thread."""
 
     def __init__(self, *arguments: Any) -> None:
-        self._greet_at_s = 0.0
+        self._spoke_at_s: dict[Any, float] = {}
         self._came_at_s: dict[Any, float] = {}
         self._sent: dict[Any, int] = {}
         self._heard: dict[Any, int | None] = {}
@@ -52,6 +51,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         connection = self._connections.get(node)
         if connection is None or not connection.sendRandKey or connection.state != CONNECTION_STATE.CONNECTED:
             return False
+        self._spoke_at_s[node] = time.monotonic()
         number = self._sent[node]
         self._sent[node] = number + 1
         way = {"number": number, "sender": self._selfNode.address, "receiver": node.address}
@@ -127,10 +127,11 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def _onTick(self) -> None:
         super()._onTick()
-        self._send_away(time.monotonic() - STRANGER_S)
-        if time.monotonic() >= self._greet_at_s:
-            self._greet_at_s = time.monotonic() + GREETING_S
-            for node in self._nodes:
+        now = time.monotonic()
+        self._send_away(now - STRANGER_S)
+        for node in self._nodes:
+            if now - self._spoke_at_s.get(node, 0.0) >= self._syncObj.greeting_s:
+                self._spoke_at_s[node] = now
                 self.send(node, {"type": "greeting"})
 
     def _connectIfNecessarySingle(self, node: Any) -> bool:

@@ -63,18 +63,20 @@ class SimStep(Struct, frozen=True):
 
     A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
     ``mine``: over what others changed, too. ``value_bytes``: what a written value has at least. A listing is judged by what it settles of the key.
+    With ``locate`` another client goes on with the rest: all that it knows of the domain is what the servers ``asked`` name.
     """
 
     pause_s: float
     operation: Literal[
         "read", "write", "delete", "list", "read-versioned", "write-versioned", "delete-versioned", "reconfigure",
-        "get-file", "put-file", "remove-file", "collect-files",
+        "get-file", "put-file", "remove-file", "collect-files", "locate",
     ]  # fmt: skip
     key: str = ""
     wish: SimWish | None = None
     change: Change | None = None
     mine: bool = False
     value_bytes: int = 0
+    asked: tuple[int, ...] = ()
 
 
 class SimClientPlan(Struct, frozen=True):
@@ -150,7 +152,8 @@ SHARED, ATOMIC = "f", "a"
 
 class Shape(Struct, frozen=True):
     """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``listings``, ``collections``: how
-    many of the steps of readers, and of clients that put files, are such. ``by_servers``: in how many plans values travel from server to server."""
+    many of the steps of readers, and of clients that put files, are such. ``by_servers``: in how many plans values travel from server to server.
+    ``lookups``: how many of the steps ask servers where the domain is."""
 
     servers: tuple[int, int] = (5, 5)
     writers: tuple[int, int] = (1, 3)
@@ -184,6 +187,7 @@ class Shape(Struct, frozen=True):
     sync_s: tuple[float, ...] = ()
     frail: int | None = None
     by_servers: float = 0.0
+    lookups: float = 0.0
 
 
 _FILES = Shape(
@@ -244,6 +248,11 @@ SCENARIOS: dict[str, Shape] = {
         value_bytes=(100, 30_000), by_servers=1.0, writers=(2, 3), reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(1, 3), steps=(4, 8),
         faults=(0, 4), delta=6,
     ),
+    "sites": Shape(
+        lookups=0.4, writers=(2, 3), readers=(2, 3), reconfigurers=(2, 3), reconfigurations=(2, 4), steps=(5, 9), keys=(1, 2), servers=(6, 7),
+        kinds=("cut", "cut-in", "cut-out", "slow", "crash", "consensus"), faults=(0, 3), deaths=0.3, loss=(0.0, 0.1), pause_s=0.01, chaos_s=3.0,
+        lanes=(1,),
+    ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
     "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
@@ -295,6 +304,8 @@ def _collector(rng: Random, shape: Shape, name: str) -> SimClientPlan:
 
 def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> SimStep:
     pause_s = rng.expovariate(1 / shape.pause_s)
+    if shape.lookups and rng.random() < shape.lookups:
+        return SimStep(pause_s, "locate", asked=tuple(rng.sample(range(servers), rng.randint(1, 2))))
     if operation == "reconfigure":
         return SimStep(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
     if shape.files:

@@ -19,12 +19,13 @@ from ares.objects.operations import delete, read, write
 from ares.objects.survey import Names, list_mentioned
 from ares.operation.effects import Operation
 from ares.operation.session import Session
+from ares.reconfig.locating import locate
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
 from ares.testing.sim.files import FileOperation, Files, pair
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.plan import SimClientPlan, SimStep
+from ares.testing.sim.plan import SimClientPlan, SimStep, member
 from ares.testing.sim.world import name_configuration
 from ares.testing.verify.history import Event
 
@@ -36,6 +37,9 @@ PATIENCE_S = 100_000.0
 
 FULL = "disk is full"
 """Operations may fail for this reason."""
+
+LIFE = 1 << 32
+"""Between the ids of clients that go on one after the other."""
 
 PADDING = b"."
 """What makes values longer than the history needs."""
@@ -171,6 +175,8 @@ class SimClient(SimCaller):
                 assert step.wish is not None
                 wished = step.wish.configuration(lambda number: self._run.servers[number].life)
                 return reconfigure(self.view, wished, Manner(transfer=self._run.plan.transfer))
+            case "locate":
+                return locate(self.view.domain, [member(number) for number in step.asked])
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
@@ -189,12 +195,18 @@ class SimClient(SimCaller):
                 raise PromiseBroken(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
             assert isinstance(error, Exception)
             self.failures.append(error)
+        elif isinstance(result, Configuration):
+            self._begin_at(result)
         elif isinstance(result, Names):
             self._judge_listing(event, result)
         elif isinstance(result, Tag | Found | Covered):
             self._run.events.append(_event(event, result, now))
             self._see(step.key, result)
         self._next(lane)
+
+    def _begin_at(self, named: Configuration) -> None:
+        """Another client goes on, which knows nothing of the domain but what was named."""
+        self.view = View(ClientId(int(self.view.client) + LIFE), named, self.view.switches, self.session.readiness)
 
     def _judge_listing(self, event: Event, names: Names) -> None:
         """What a listing settles of a key counts as a read of it; so does that nobody knows the key."""

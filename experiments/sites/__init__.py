@@ -1,0 +1,1 @@
+"""Object stores on a fog of sites, as in the study of Confais, Lebre and Parrein (docs/experiments.md, "Stores on sites")."""

@@ -1,0 +1,142 @@
+"""The fog study of Confais, Lebre and Parrein (CloudCom 2016) on this machine, as root: object stores on sites, local and remote access, a busy site,
+a site that is cut off, users that move, YCSB; and its Table I from what was measured.
+
+    sudo .venv/bin/python -m experiments.sites --quick --sites 1,7 --stores 'ares x1,ares x3'
+    sudo .venv/bin/python -m experiments.sites --paper-scale --only access,cut
+
+Stores that are not installed are left out, and that is said. A killed runner's network is removed by `python -m experiments local clean`.
+"""
+
+import argparse
+import time
+from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ares.machine.loop import run
+from ares.model.errors import AresError, BadInput
+from experiments.bench.processes import end_on_sigterm
+from experiments.rounds.commands import RESULTS
+from experiments.sites import outcome
+from experiments.sites.access_times import measure_local, measure_remote
+from experiments.sites.bed import Bed, bed, obstacle
+from experiments.sites.disturbances import measure_containment, measure_cut, measure_move
+from experiments.sites.fog_plan import EXTENTS, SITES
+from experiments.sites.fog_runs import keep
+from experiments.sites.outcome import Measurement
+from experiments.sites.scene import Scene
+from experiments.sites.store import NotDeployed, OperationFailed
+from experiments.sites.stores import STORES, chosen, module_of
+from experiments.sites.ycsb import measure_ycsb
+
+PARTS = {
+    "access": (measure_local, measure_remote),
+    "containment": (measure_containment,),
+    "cut": (measure_cut,),
+    "move": (measure_move,),
+    "ycsb": (measure_ycsb,),
+}
+_LOCAL = (measure_local, measure_ycsb)
+"""What one site has, too."""
+
+
+class Study:
+    """The measurements of one run of this program."""
+
+    def __init__(self, scale: str, parts: Sequence[str], results: Path) -> None:
+        self._extent, self._parts, self._results = EXTENTS[scale], parts, results
+        self._began = datetime.now(UTC).isoformat()
+        self.measured: list[Measurement] = []
+
+    def note(self, measurement: Measurement) -> None:
+        """Print and keep it."""
+        self.measured.append(measurement)
+        outcome.append(self._results / outcome.FILE, measurement)
+        work = " ".join(f"{value}" for value in measurement.work.values())
+        figures = "  ".join(f"{name} {value:.3g}" for name, value in measurement.figures.items() if value or name not in ("failed", "wrong"))
+        print(f"  {measurement.test} {work}: {figures}{f'  ({measurement.why})' if measurement.why else ''}", flush=True)
+
+    def through(self, store: str, sites: int) -> None:
+        """All parts, each trial on a network and a store of its own."""
+        for trial in range(1, self._extent.trials + 1):
+            print(f"\n{store}, sites: {sites}, trial {trial}", flush=True)
+            with bed([f"site{number}" for number in range(sites)]) as made:
+                run(self._trial(made, store, trial))
+
+    async def _trial(self, made: Bed, store: str, trial: int) -> None:
+        row = STORES[store]
+        deployment = module_of(row).deployment(row.options)
+        try:
+            began_s = time.monotonic()
+            await deployment.start(made, row.replicas)
+            print(f"  serves after {time.monotonic() - began_s:.1f} s", flush=True)
+            scene = Scene(made, store, deployment, self._extent, trial, self.note)
+            for part in self._parts:
+                for measure in PARTS[part]:
+                    if len(made.sites) > 1 or measure in _LOCAL:
+                        await self._measured(scene, measure.__name__, measure(scene))
+        except NotDeployed as error:
+            print(f"  without {store}: {error}", flush=True)
+        finally:
+            await deployment.stop()
+
+    async def _measured(self, scene: Scene, name: str, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except OperationFailed as error:
+            print(f"  {name} of {scene.store} came to no end: {error}", flush=True)
+
+    def end(self) -> None:
+        """Runs for verdicts, and Table I."""
+        keep(self._results, self.measured, self._began)
+        print("\nTable I, from these measurements")
+        for line in outcome.table_text(self.measured):
+            print(f"  {line}")
+
+
+def main() -> None:
+    given = _arguments()
+    if why := obstacle():
+        raise SystemExit(why)
+    end_on_sigterm()
+    study = Study(given.scale, given.only, given.results)
+    try:
+        for store in given.stores:
+            if lacking := module_of(STORES[store]).missing():
+                print(f"without {store}: {lacking}")
+                continue
+            for sites in given.sites:
+                study.through(store, sites)
+    finally:
+        study.end()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m experiments.sites", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument("--quick", dest="scale", action="store_const", const="quick", default="quick", help="one trial, short (default)")
+    scale.add_argument("--paper-scale", dest="scale", action="store_const", const="paper", help="ten trials; a site is cut off for a minute")
+    parser.add_argument("--sites", default=",".join(map(str, SITES)), metavar="N,...", help="how many (default: 1,7,11)")
+    parser.add_argument("--stores", default=",".join(STORES), metavar="NAME,...", help=f"of {', '.join(STORES)}")
+    parser.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where figures go (default: {RESULTS})")
+    given = parser.parse_args()
+    try:
+        given.stores = chosen(given.stores)
+    except BadInput as error:
+        parser.error(str(error))
+    given.only = given.only.split(",")
+    if strange := set(given.only) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(strange))}")
+    counts = given.sites.split(",")
+    if not all(count.isdecimal() and 1 <= int(count) <= 30 for count in counts):
+        parser.error("--sites takes numbers from 1 to 30 with commas")
+    given.sites = [int(count) for count in counts]
+    return given
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AresError as error:
+        raise SystemExit(str(error)) from None

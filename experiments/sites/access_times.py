@@ -1,0 +1,51 @@
+"""The study's experiments 1 and 2: all sites write and read their own objects at once; one site reads twice what another one wrote."""
+
+from experiments.sites.fog_plan import WORKS, Work
+from experiments.sites.orders import Order
+from experiments.sites.scene import Scene, all_done, gets, mean_s, puts, together
+
+
+async def measure_local(scene: Scene) -> None:
+    """Seconds for all objects, a mean over the sites, and bytes that left sites meanwhile, as a part of the bytes that were written or read."""
+    async with scene.users(scene.bed.sites) as users:
+        for work in WORKS:
+            left = sum(scene.bed.left().values())
+            written = await together(users, lambda user, work=work: Order(puts(_names(user.site, work), work.object_size), work.parallel))  # type: ignore[misc]
+            between = sum(scene.bed.left().values())
+            read = await together(users, lambda user, work=work: Order(gets(_names(user.site, work)), work.parallel))  # type: ignore[misc]
+            stored = work.objects * work.object_size * len(users)
+            figures = {
+                "write_all_s": mean_s(written),
+                "read_all_s": mean_s(read),
+                "write_between_bytes": float(between - left),
+                "read_between_bytes": float(sum(scene.bed.left().values()) - between),
+            }
+            figures |= {f"{op}_between_share": figures[f"{op}_between_bytes"] / stored for op in ("write", "read")}
+            scene.note("local", figures, all_done([*written, *read]), **work.parameters())
+
+
+async def measure_remote(scene: Scene) -> None:
+    """The first site writes; the second one, which has not used these objects before, reads them twice."""
+    home, away = scene.bed.sites[:2]
+    async with scene.users([home, away]) as (writer, reader):
+        for work in WORKS:
+            names = _names(home, work)
+            written = await writer.do(Order(puts(names, work.object_size), work.parallel))
+            left = sum(scene.bed.left().values())
+            first = await reader.do(Order(gets(names), work.parallel, known=written.known))
+            between = sum(scene.bed.left().values())
+            second = await reader.do(Order(gets(names), work.parallel))
+            stored = work.objects * work.object_size
+            figures = {
+                "write_all_s": written.seconds,
+                "first_all_s": first.seconds,
+                "second_all_s": second.seconds,
+                "first_between_share": (between - left) / stored,
+                "second_between_share": (sum(scene.bed.left().values()) - between) / stored,
+            }
+            scene.note("remote", figures, all_done([written, first, second]), **work.parameters())
+
+
+def _names(site: str, work: Work) -> list[str]:
+    """The next work writes the same objects, where a store can."""
+    return [f"{site}/object-{number}" for number in range(work.objects)]

@@ -1,0 +1,118 @@
+"""Ares on sites: ``replicas`` servers at each, and a domain there with ABD on them. Servers keep values in memory: the study does not count flushing.
+
+Three consensus members are at the first three sites (one, where there are fewer sites). A user's client says at which site it is.
+"""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from ares.client.connect import connect as connect_to
+from ares.client.connect import settings_of
+from ares.client.manager import Manager
+from ares.machine.interpreter import python
+from ares.model.errors import AresError
+from experiments.bench.processes import NotStarted, await_that
+from experiments.sites.store import Client, Deployment, NotDeployed, OperationFailed, Parameters, Sites, site_of
+
+FIRST_PORT = 7400
+_UP_S = 60.0
+_DECIDING_S = 60.0
+
+
+def missing() -> str | None:
+    """Never: it is what this is about."""
+    return None
+
+
+def deployment(options: Mapping[str, Any]) -> Deployment:
+    """``follows``: domains move to the site that uses them most."""
+    return AresDeployment(bool(options.get("follows")))
+
+
+async def connect(parameters: Parameters, site: str) -> Client:
+    settings = settings_of(parameters["file"])
+    try:
+        return AresUser(await connect_to(structs.replace(settings, client=structs.replace(settings.client, site=site))))
+    except AresError as error:
+        raise OperationFailed(str(error)) from error
+
+
+class AresUser:
+    """One connection; the object SITE/NAME is in the domain SITE."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+    async def put(self, name: str, value: bytes) -> str:
+        try:
+            await (await self._manager.domain(site_of(name))).write(name, value)
+        except AresError as error:
+            raise OperationFailed(str(error)) from error
+        return name
+
+    async def get(self, name: str) -> bytes:
+        try:
+            return await (await self._manager.domain(site_of(name))).read(name)
+        except AresError as error:
+            raise OperationFailed(str(error)) from error
+
+    async def close(self) -> None:
+        await self._manager.close()
+
+
+class AresDeployment:
+    """See :class:`experiments.sites.store.Deployment`."""
+
+    def __init__(self, follows: bool) -> None:
+        self._follows = follows
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    async def start(self, bed: Sites, replicas: int) -> None:
+        self._bed, self._file = bed, bed.directory / "ares" / "cluster.toml"
+        first = bed.sites[0]
+        members = 3 if len(bed.sites) >= 3 or self._follows else 1
+        shape = ["--sites", ",".join(f"{site}:{replicas}" for site in bed.sites), "--consensus", str(members), "--base-port", str(FIRST_PORT)]
+        shape += ["--durability", "memory", "--security", "none", "--allow-no-faults", *(["--autopilot"] if self._follows else [])]
+        bed.run(first, *python("-m", "ares", "init", str(self._file.parent), *shape))
+        places = [site for site in bed.sites for _ in range(replicas)]
+        homes = {f"s{number}": site for number, site in enumerate(places)}
+        homes |= {f"r{number}": bed.sites[number % len(bed.sites)] for number in range(members)}
+        self._file.write_text(at_homes(self._file.read_text(), {id: bed.address(site) for id, site in homes.items()}))
+        for id, site in homes.items():
+            kind = "consensus" if id.startswith("r") else "server"
+            self._running.append(bed.start(site, id, *python("-m", "ares", kind, str(self._file), "--id", id)))
+        try:
+            for id in homes:
+                log = bed.directory / f"{id}.log"
+                await_that(lambda log=log: "READY" in log.read_text(errors="replace"), f"the start of {id}", _UP_S, log)  # type: ignore[misc]
+        except NotStarted as error:
+            raise NotDeployed(str(error)) from error
+        self._domains()
+
+    def _domains(self) -> None:
+        """One for each site. The first waits until a consensus member leads."""
+        words = ["--allow-no-faults", "-c", str(self._file), "--timeout", f"{_DECIDING_S:g}", *(["--follow-users"] if self._follows else [])]
+        for site in self._bed.sites:
+            self._bed.run(site, *python("-m", "ares", "domain", "create", site, "--site", site, *words))
+
+    async def stop(self) -> None:
+        for process in self._running:
+            process.terminate()
+        for process in self._running:
+            self._bed.stop(process)
+
+    def parameters(self, site: str) -> Parameters:
+        return {"file": str(self._file)}
+
+
+def at_homes(text: str, addresses: Mapping[str, str]) -> str:
+    """A cluster file whose processes, by their ids, listen on these addresses in place of loopback."""
+    parts = re.split(r"(?m)^(?=\[\[|# \[|\[)", text)
+    for number, part in enumerate(parts):
+        if found := re.search(r'(?m)^id = "(\w+)"$', part):
+            parts[number] = re.sub(r'"127\.0\.0\.1:', f'"{addresses[found[1]]}:', part)
+    return "".join(parts)

@@ -1,0 +1,232 @@
+"""The fog of the study on this machine: sites with servers and users, as network namespaces around a core that delays, counts and cuts.
+
+    users of a site -- 10 ms -- its servers -- 50 ms -- servers of another site        round trips; users reach other sites in 60 ms
+
+Packets wait in three queues of the core (experiments/testbeds/nfqueue.py), one for each distance. Within a site servers reach each other by loopback.
+What is made is written down as for testbed `local`, so `python -m experiments local clean` removes what a killed runner leaves.
+"""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ares.machine.interpreter import python
+from ares.model.errors import BadInput
+from ares.testing import namespaces
+from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
+from experiments import ENVIRONMENT
+from experiments.bench.processes import NotStarted, await_that
+from experiments.sites.store import NotDeployed
+from experiments.testbeds import nfqueue, slots
+from experiments.testbeds.nfqueue import Shape
+from experiments.testbeds.plan import between
+from experiments.testbeds.slots import State
+
+FOG_S, CORE_S = 0.010, 0.050
+"""Round trips: from users to their site's servers, and from site to site."""
+
+SITES_MAX = 30
+SERVER_ADDRESSES = 4
+"""Of each site."""
+
+_QUEUES = {1: FOG_S / 2, 2: CORE_S / 2, 3: (FOG_S + CORE_S) / 2}
+_AHEAD = ("nice", "-n", "-15")
+"""Of the process that delays packets: busy servers would else make delays longer, and not only their own."""
+
+_COMMAND_S = 120.0
+_UP_S = 20.0
+_STOP_S = 10.0
+
+
+def obstacle() -> str | None:
+    """Why there can be no such network here, and what to do about it; None if there can."""
+    why = namespaces.obstacle(NETWORK_TOOLS | {"iptables-legacy": "iptables"})
+    return f"no sites: {why}" if why else None
+
+
+class Bed:
+    """See :class:`experiments.sites.store.Sites`. Made by :func:`bed`."""
+
+    def __init__(self, sites: Sequence[str]) -> None:
+        """Raises BadInput."""
+        if not 1 <= len(sites) <= SITES_MAX or len(set(sites)) < len(sites):
+            raise BadInput(f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; nothing was made")
+        self.sites: Sequence[str] = list(sites)
+        self._cuts: set[int] = set()
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    # -- making -------------------------------------------------------------------------------------------------------
+
+    def make(self) -> None:
+        """Raises BadInput, or NamespaceFailed; nothing is left then."""
+        self._slot = slots.claim()
+        base = Path(f"/var/tmp/{self._slot.prefix}")
+        self.directory = base / "servers"
+        try:
+            core, places = self._slot.prefix, range(len(self.sites))
+            names = [core, *(name for place in places for name in (self._servers(place), self._users(place)))]
+            hosts = {name: name for name in names[1:]}
+            base.mkdir(mode=0o755)
+            self._slot.write(State(self._slot.number, os.getpid(), str(base), core, names, hosts))
+            self.directory.mkdir()
+            namespaces.add(core)
+            for place in places:
+                for name, port, first, count in (
+                    (self._servers(place), f"srv{place}", 0, SERVER_ADDRESSES),
+                    (self._users(place), f"usr{place}", 128, 1),
+                ):
+                    self._plug(place, name, port, first, count)
+            self._rules()
+            namespaces.run(*namespaces.inside(core), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+            self._delay()
+        except BaseException:
+            self.remove()
+            raise
+
+    def _plug(self, place: int, name: str, port: str, first: int, count: int) -> None:
+        """A namespace on a port of the core, with ``count`` addresses of half of the site's network."""
+        core, net = self._slot.prefix, self._net(place)
+        namespaces.add(name)
+        namespaces.run("ip", "-n", core, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+        namespaces.run("ip", "-n", core, "addr", "add", f"{net}.{first + 1}/25", "dev", port)
+        namespaces.run("ip", "-n", core, "link", "set", port, "up")
+        for number in range(count):
+            namespaces.run("ip", "-n", name, "addr", "add", f"{net}.{first + 10 + number}/25", "dev", "eth0")
+        namespaces.run("ip", "-n", name, "link", "set", "lo", "up")
+        namespaces.run("ip", "-n", name, "link", "set", "eth0", "up")
+        namespaces.run("ip", "-n", name, "route", "add", "default", "via", f"{net}.{first + 1}")
+
+    def _rules(self) -> None:
+        """Where packets wait, and what is counted: that which leaves a site, in the order of the sites."""
+        local = "".join(
+            f"-A FORWARD -i {one}{place} -o {other}{place} -j NFQUEUE --queue-num 1\n"
+            for place in range(len(self.sites))
+            for one, other in (("srv", "usr"), ("usr", "srv"))
+        )
+        remote = (("srv", "srv", 2), ("usr", "srv", 3), ("srv", "usr", 3))
+        far = "".join(f"-A FORWARD -i {one}+ -o {other}+ -j NFQUEUE --queue-num {queue}\n" for one, other, queue in remote)
+        self._restore(f"*filter\n:FORWARD DROP\n:cuts -\n{local}-A FORWARD -j cuts\n{far}COMMIT\n")
+        nets = [f"{self._net(place)}.0/24" for place in range(len(self.sites))]
+        inside = "".join(f"-A POSTROUTING -s {net} -d {net} -j ACCEPT\n" for net in nets)
+        self._restore(f"*mangle\n{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n")
+
+    def _restore(self, rules: str) -> None:
+        namespaces.run(*namespaces.inside(self._slot.prefix), "iptables-legacy-restore", "--wait", "--noflush", given=rules)
+
+    def _delay(self) -> None:
+        place, log = self._slot.place / "delays", self.directory.parent / "delays.log"
+        self._running.append(self._started(self._slot.prefix, log, [*_AHEAD, *python("-m", "experiments.testbeds.nfqueue", str(place))], None))
+        try:
+            await_that(place.exists, "delaying packets", _UP_S, log)
+            nfqueue.shape(place, {queue: Shape(one_way_s) for queue, one_way_s in _QUEUES.items()})
+        except (NotStarted, OSError) as error:
+            raise NamespaceFailed(f"packets cannot be delayed: {error}. What had been made is removed again") from error
+
+    def remove(self) -> None:
+        """Everything that was made, with all processes."""
+        for process in self._running[1:]:
+            process.terminate()
+        slots.remove(self._slot)
+        for process in self._running:
+            process.wait()
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def _net(self, place: int) -> str:
+        return f"{slots.network_of(self._slot.number)}.{place + 1}"
+
+    def _servers(self, place: int) -> str:
+        return f"{self._slot.prefix}-srv{place}"
+
+    def _users(self, place: int) -> str:
+        return f"{self._slot.prefix}-usr{place}"
+
+    def address(self, site: str, number: int = 0) -> str:
+        if not 0 <= number < SERVER_ADDRESSES:
+            raise BadInput(f"the servers of a site have {SERVER_ADDRESSES} addresses, and none of number {number}")
+        return f"{self._net(self.sites.index(site))}.{10 + number}"
+
+    def among_users(self, site: str) -> list[str]:
+        """What a command begins with that is to run in the network of the site's users."""
+        return namespaces.inside(self._users(self.sites.index(site)))
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
+        command = [*namespaces.inside(self._servers(self.sites.index(site))), *words]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, env=environment or ENVIRONMENT)
+        except subprocess.TimeoutExpired:
+            raise NotDeployed(f"`{' '.join(words)}` did not end in {_COMMAND_S:g} s") from None
+        if done.returncode:
+            raise NotDeployed(f"`{' '.join(words)}` failed: {done.stderr.strip()[-1000:] or f'status {done.returncode}'}")
+        return done.stdout
+
+    def start(self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        process = self._started(self._servers(self.sites.index(site)), self.directory / f"{name}.log", words, environment)
+        self._running.append(process)
+        return process
+
+    def _started(self, namespace: str, log: Path, words: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+        """Ctrl-C is for the runner, and not for it."""
+        command = [*namespaces.inside(namespace), *words]
+        with log.open("ab") as said:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=environment or ENVIRONMENT,
+                start_new_session=True,
+                cwd=self.directory,
+            )
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    def left(self) -> dict[str, int]:
+        """Bytes that left each site so far, of its servers and its users."""
+        shown = namespaces.run(*namespaces.inside(self._slot.prefix), "iptables-legacy-save", "--counters", "--table", "mangle")
+        counts = [int(line.split(":", 1)[1].split("]")[0]) for line in shown.splitlines() if "-A POSTROUTING" in line and "-j" not in line]
+        return dict(zip(self.sites, counts, strict=True))
+
+    def cut(self, site: str) -> None:
+        """Nothing enters the site and nothing leaves it. Its users reach its servers; connections stay, and are silent."""
+        self._cuts.add(self._place(site))
+        self._cutting()
+
+    def heal(self, site: str) -> None:
+        """End the cut."""
+        self._cuts.discard(self._place(site))
+        self._cutting()
+
+    def _cutting(self) -> None:
+        rules = "".join(f"-A cuts {way} {port}{place} -j DROP\n" for place in self._cuts for way in ("-i", "-o") for port in ("srv", "usr"))
+        self._restore(f"*filter\n-F cuts\n{rules}COMMIT\n")
+
+    def _place(self, site: str) -> int:
+        if len(self.sites) > 1:
+            return between(self.sites, site, next(other for other in self.sites if other != site))[0]
+        raise BadInput("there is one site, and nothing to cut it off from; nothing was changed")
+
+
+@contextlib.contextmanager
+def bed(sites: Sequence[str]) -> Iterator[Bed]:
+    """Sites that last as long as the context. Raises BadInput, NamespaceFailed."""
+    if why := obstacle():
+        raise BadInput(why)
+    made = Bed(sites)
+    made.make()
+    try:
+        yield made
+    finally:
+        made.remove()

@@ -1,0 +1,77 @@
+"""What waits: for servers that are being started, and for client libraries that block."""
+
+import asyncio
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from experiments.sites.store import NotDeployed, Sites
+
+T = TypeVar("T")
+
+_ASK_S = 0.2
+_SAID_BYTES = 1500
+
+
+def await_that(holds: Callable[[], object], what: str, timeout_s: float, log: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when a server ended, with the end of its log.
+
+    ``log``: of the server that is waited for. ``servers``: all that it takes, by the names of their logs, which are beside that one.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        ended = [name for name, server in servers.items() if server.poll() is not None]
+        if ended or time.monotonic() > deadline_s:
+            why = f"{ended[0]} ended" if ended else f"{timeout_s:g} s went by"
+            raise NotDeployed(f"it was waited until {what}, but {why}: {_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}")
+        time.sleep(_ASK_S)
+
+
+def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | None = None) -> str:
+    """What the command says in the network of the site's servers; nothing while it fails."""
+    try:
+        return sites.run(site, *words, environment=environment)
+    except NotDeployed:
+        return ""
+
+
+def landing() -> tuple[asyncio.Future[Any], Callable[[Any], None], Callable[[BaseException], None]]:
+    """A future of this loop, and how another thread gives it its result or its error; nothing happens if it was cancelled, or the loop is closed."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], with_what: Any) -> None:
+        if not outcome.done():
+            settled(with_what)
+
+    def over(settled: Callable[[Any], None], with_what: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, settled, with_what)
+
+    return outcome, partial(over, outcome.set_result), partial(over, outcome.set_exception)
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """What the function returns or raises, from a thread of its own.
+
+    A process can end while such threads wait, unlike with those of an executor: a store that is cut off may never answer.
+    """
+    outcome, succeed, fail = landing()
+
+    def work() -> None:
+        try:
+            succeed(function(*arguments))
+        except Exception as error:
+            fail(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return cast(T, await outcome)
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-_SAID_BYTES:].strip() if log.exists() else "it said nothing"

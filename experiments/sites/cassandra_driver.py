@@ -1,0 +1,140 @@
+"""Clients of Cassandra at sites, by DataStax's driver, and the keyspaces that they need.
+
+python -m experiments.sites.cassandra_driver ORDER      # makes the keyspaces; run by cassandra.py
+"""
+
+import asyncio
+import json
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.connection import ConnectionBusy
+from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
+
+from experiments.sites.blocking import in_thread, landing
+from experiments.sites.placement import holders
+from experiments.sites.store import OperationFailed, Parameters, site_of
+
+ROW_BYTES = 1_000_000
+TOGETHER_S = 100.0
+_OPERATION_S = 120.0
+_BUSY_S = 0.002
+_INSERT = 'insert into "{}".objects (name, place, value, places, others) values (?, ?, ?, ?, ?)'
+_SELECT = 'select value, places, others from "{}".objects where name = ? and place = ?'
+_COLUMNS = "name text, place int, value blob, places int, others text, primary key ((name, place))"
+"""An object's first row has its name, and says how many rows there are and under which name, of this value alone, the others are."""
+
+
+def rows_of(value: bytes) -> list[bytes]:
+    """What is in a row each; one at least."""
+    return [value[start : start + ROW_BYTES] for start in range(0, len(value), ROW_BYTES)] or [b""]
+
+
+class CassandraUser:
+    """A client of the node of its site. The driver answers from a thread of its own."""
+
+    def __init__(self, cluster: Cluster, session: Session, parameters: Parameters, site: str) -> None:
+        self._cluster, self._session, self._parameters, self._site = cluster, session, parameters, site
+        self._statements: dict[str, Any] = {}
+        self._preparing = asyncio.Lock()
+
+    async def put(self, name: str, value: bytes) -> str:
+        """Into the keyspace of the name's site, in rows; the first one last."""
+        rows, keyspace, others = rows_of(value), site_of(name), uuid.uuid4().hex
+        await asyncio.gather(*(self._ask(_INSERT, keyspace, others, place, rows[place], None, None) for place in range(1, len(rows))))
+        await self._ask(_INSERT, keyspace, name, 0, rows[0], len(rows), others)
+        return name
+
+    async def get(self, name: str) -> bytes:
+        """From that keyspace."""
+        keyspace = site_of(name)
+        first = await self._ask(_SELECT, keyspace, name, 0)
+        if not first:
+            raise OperationFailed(f"Cassandra has no object {name}")
+        others = await asyncio.gather(*(self._ask(_SELECT, keyspace, first[0].others, place) for place in range(1, first[0].places)))
+        if not all(others):
+            raise OperationFailed(f"Cassandra has not all rows of the object {name}")
+        return b"".join(rows[0].value for rows in (first, *others))
+
+    async def close(self) -> None:
+        """End the session."""
+        await in_thread(self._cluster.shutdown)
+
+    async def _ask(self, text: str, keyspace: str, *values: Any) -> Any:
+        """The rows; none of what is no query. The driver refuses requests while its socket is full: they wait here."""
+        try:
+            bound = (await self._prepared(text.format(keyspace))).bind(values)
+            bound.consistency_level = self._level(keyspace)
+            while True:
+                answer, succeed, fail = landing()
+                self._session.execute_async(bound).add_callbacks(succeed, fail)
+                try:
+                    return await answer or []
+                except NoHostAvailable as error:
+                    if not _is_busy(error):
+                        raise
+                await asyncio.sleep(_BUSY_S)
+        except (DriverException, NoHostAvailable) as error:
+            raise OperationFailed(f"Cassandra: {error}") from error
+
+    async def _prepared(self, text: str) -> Any:
+        async with self._preparing:
+            if text not in self._statements:
+                self._statements[text] = await in_thread(self._session.prepare, text)
+        return self._statements[text]
+
+    def _level(self, keyspace: str) -> int:
+        has_a_copy = self._site in holders(self._parameters["sites"], keyspace, self._parameters["copies"])
+        return int(ConsistencyLevel.LOCAL_QUORUM if has_a_copy else ConsistencyLevel.ONE)
+
+
+def _is_busy(error: NoHostAvailable) -> bool:
+    return bool(error.errors) and all(isinstance(each, ConnectionBusy) for each in error.errors.values())
+
+
+async def connected(parameters: Parameters, site: str) -> CassandraUser:
+    """A client of the node of ``site``. Raises OperationFailed."""
+    try:
+        cluster, session = await in_thread(_session, [parameters["address"]], DCAwareRoundRobinPolicy(site))
+    except (DriverException, NoHostAvailable) as error:
+        raise OperationFailed(f"Cassandra: {error}") from error
+    return CassandraUser(cluster, session, parameters, site)
+
+
+def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
+    """A session with the nodes that the policy chooses."""
+    profile = ExecutionProfile(policy, request_timeout=_OPERATION_S)
+    patience = {"connect_timeout": 30.0, "control_connection_timeout": 30.0}
+    cluster = Cluster(addresses, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, **patience)
+    try:
+        return cluster, cluster.connect()
+    except BaseException:
+        cluster.shutdown()
+        raise
+
+
+def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) -> None:
+    """One for each site, as soon as every node knows all. Raises OperationTimedOut."""
+    deadline_s = time.monotonic() + TOGETHER_S
+    for address in addresses:
+        cluster, session = _session([address], WhiteListRoundRobinPolicy([address]))
+        try:
+            while len(list(session.execute("select peer from system.peers_v2"))) < len(addresses) - 1:
+                if time.monotonic() > deadline_s:
+                    raise OperationTimedOut(f"the node at {address} does not know the others after {TOGETHER_S:g} s")
+                time.sleep(0.2)
+            for site in sites if address == addresses[-1] else []:
+                centres = "".join(f", '{holder}': 1" for holder in holders(sites, site, copies))
+                session.execute(f"create keyspace \"{site}\" with replication = {{'class': 'NetworkTopologyStrategy'{centres}}}")
+                session.execute(f"create table \"{site}\".objects ({_COLUMNS}) with compression = {{'enabled': false}}")
+        finally:
+            cluster.shutdown()
+
+
+if __name__ == "__main__":
+    make_keyspaces(**json.loads(sys.argv[1]))

@@ -1,0 +1,178 @@
+"""What happens elsewhere: a busy site beside quiet ones, a site that is cut off, a user that moves to another site."""
+
+import asyncio
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from experiments.sites.orders import MB, Done, Order
+from experiments.sites.scene import Scene, all_done, gets, pair, puts, together
+from experiments.sites.store import OperationFailed
+from experiments.sites.users import now_s
+
+QUIET_BYTES = 100_000
+_PACE_S = 0.1
+_BUSY_LANES = 4
+_BEFORE_S = 3.0
+_OPERATION_S = 5.0
+_KEPT_OBJECTS = 10
+_MOVED_OBJECTS = 10
+_ROUND_PAUSE_S = 0.5
+NEAR = 1.5
+"""Access is local again when it takes at most so many times what the user of that site takes for its own objects."""
+
+
+async def measure_containment(scene: Scene) -> None:
+    """Quiet sites alone, and beside a busy one; what local work sends between sites beyond what is sent while nothing happens."""
+    await scene.watch_idle()
+    busy_site, *quiet_sites = scene.bed.sites
+    async with scene.users(quiet_sites) as quiet, scene.users([busy_site]) as (busy,):
+        seconds = scene.extent.quiet_s
+
+        def gently(site: str) -> Order:
+            return Order(pair(f"{site}/quiet", QUIET_BYTES), for_s=seconds, pace_s=_PACE_S)
+
+        await busy.do(Order(puts([f"{busy_site}/busy-{lane}" for lane in range(_BUSY_LANES)], MB)))
+        left = sum(scene.bed.left().values())
+        alone = all_done(await together(quiet, lambda user: gently(user.site)))
+        sent_alone = sum(scene.bed.left().values()) - left
+        hard = [operation for lane in range(_BUSY_LANES) for operation in pair(f"{busy_site}/busy-{lane}", MB)]
+        left = sum(scene.bed.left().values())
+        beside, worked = await asyncio.gather(
+            together(quiet, lambda user: gently(user.site)), busy.do(Order(tuple(hard), _BUSY_LANES, for_s=seconds, pace_s=_PACE_S))
+        )
+        sent = sum(scene.bed.left().values()) - left
+    done = all_done(beside)
+    figures = {
+        "idle_per_site_B_s": scene.idle_per_s / len(scene.bed.sites),
+        "alone_p50_s": _p50(alone),
+        "beside_p50_s": _p50(done),
+        "beside_over_alone": _p50(done) / _p50(alone),
+        "alone_bytes_per_op": max(0.0, sent_alone - scene.idle_per_s * seconds) / len(alone),
+        "bytes_per_op": max(0.0, sent - scene.idle_per_s * seconds) / (len(done) + len(worked.done)),
+        "busy_ops": float(len(worked.done)),
+    }
+    scene.note("containment", figures, [*alone, *done, *worked.done])
+
+
+async def measure_cut(scene: Scene) -> None:
+    """The last site is cut off and comes back. Users of before work on inside and outside; one outside reads an object of the site.
+
+    New ones come when half of the time is over: what a server was allowed before the cut, such as a lease, is to have run out.
+    """
+    away, *_, site = scene.bed.sites
+    cut_s = scene.extent.cut_s
+    whole_s = _BEFORE_S + cut_s + max(cut_s, _OPERATION_S)
+    shared, kept_names = f"{site}/read-across", [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)]
+    async with scene.users([site, site, away, away]) as (inside, writer, outside, across):
+        made = await inside.do(Order(pair(shared, QUIET_BYTES)))
+        await across.do(Order(gets([shared]), known=made.known))
+        loops = asyncio.gather(
+            inside.do(_steady(f"{site}/steady", whole_s)),
+            outside.do(_steady(f"{away}/steady", whole_s)),
+            across.do(Order(gets([shared]), for_s=whole_s, pace_s=_PACE_S, timeout_s=_OPERATION_S)),
+        )
+        await asyncio.sleep(_BEFORE_S)
+        scene.bed.cut(site)
+        cut_at_s = now_s()
+        written = asyncio.ensure_future(writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s)))
+        await asyncio.sleep(cut_s / 2)
+        newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s / 2) for place in (site, away)))
+        await asyncio.sleep(cut_s / 2)
+        scene.bed.heal(site)
+        healed_at_s = now_s()
+        steady, elsewhere, reads = await loops
+        new_inside_s, new_outside_s = await newcomers
+        after = await outside.do(Order(gets(kept_names), known=(await written).known))
+    figures = {"cut_s": healed_at_s - cut_at_s, "new_inside": float(new_inside_s is not None), "new_outside": float(new_outside_s is not None)}
+    figures |= {name: seconds for name, seconds in (("new_inside_s", new_inside_s), ("new_outside_s", new_outside_s)) if seconds is not None}
+    figures |= cut_figures(steady.done, elsewhere.done, reads.done, cut_at_s, healed_at_s)
+    figures["written_in_cut_read"] = sum(not each.failed for each in after.done) / len(after.done)
+    scene.note("cut", figures, [*elsewhere.done, *after.done])
+
+
+def cut_figures(inside: Sequence[Done], outside: Sequence[Done], across: Sequence[Done], cut_at_s: float, healed_at_s: float) -> dict[str, float]:
+    """Of users of before: at the site, at another one, and of one there who reads what is at the site. ``healed_s``: until that works again."""
+    figures = {
+        "inside_kept": kept(inside, cut_at_s, healed_at_s),
+        "inside_pause_s": longest_pause_s(inside, cut_at_s, healed_at_s),
+        "outside_kept": kept(outside, cut_at_s, healed_at_s),
+        "outside_pause_s": longest_pause_s(outside, cut_at_s, healed_at_s),
+        "across_kept": kept(across, cut_at_s, healed_at_s),
+        "after_kept": kept(inside, healed_at_s, math.inf),
+    }
+    seen_s = [each.ended_s - healed_at_s for each in across if each.ended_s > healed_at_s and not each.failed]
+    return figures | ({"healed_s": min(seen_s)} if seen_s else {})
+
+
+def _steady(name: str, seconds: float) -> Order:
+    return Order(pair(name, QUIET_BYTES), for_s=seconds, pace_s=_PACE_S, timeout_s=_OPERATION_S)
+
+
+async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
+    """How long it took a new process at ``site`` to connect, write an object there and read it; None if it could not in this time."""
+    began_s = now_s()
+    try:
+        async with asyncio.timeout(within_s), scene.user(site, within_s) as user:
+            answer = await user.do(Order(pair(f"{site}/newcomer", QUIET_BYTES), timeout_s=within_s))
+            return None if any(each.failed for each in answer.done) else now_s() - began_s
+    except (OperationFailed, TimeoutError):
+        return None
+
+
+def kept(done: Iterable[Done], from_s: float, until_s: float) -> float:
+    """Of the operations that began in this time, the part that succeeded; 0 if none began."""
+    begun = [not each.failed for each in done if from_s <= each.began_s < until_s]
+    return sum(begun) / len(begun) if begun else 0.0
+
+
+def longest_pause_s(done: Iterable[Done], from_s: float, until_s: float) -> float:
+    """The longest part of this time in which no operation succeeded."""
+    ends = sorted(each.ended_s for each in done if not each.failed and from_s < each.ended_s < until_s)
+    return max(later - sooner for sooner, later in zip([from_s, *ends], [*ends, until_s], strict=True))
+
+
+async def measure_move(scene: Scene) -> None:
+    """A user who wrote objects at one site goes on at another: reads them again and again, and writes one."""
+    home, away = scene.bed.sites[:2]
+    names = [f"{home}/moved-{number}" for number in range(_MOVED_OBJECTS)]
+    own = [f"{away}/own-{number}" for number in range(_MOVED_OBJECTS)]
+    rounds: list[tuple[float, float]] = []
+    async with scene.users([home, away]) as (before, after):
+        written = await before.do(Order(puts(names, MB)))
+        local = [await after.do(Order(puts(own, MB))), *[await after.do(Order(gets(own))) for _ in range(3)]]
+        done = all_done([written, *local])
+        began_s, known = now_s(), written.known
+        while not rounds or now_s() < began_s + scene.extent.move_s:
+            answer = await after.do(Order(gets(names), known=known))
+            rounds.append((now_s() - began_s, answer.seconds))
+            done += answer.done
+            await asyncio.sleep(_ROUND_PAUSE_S)
+        wrote = await after.do(Order(puts(names, MB)))
+    local_s = statistics.median(answer.seconds for answer in local[1:])
+    figures = {
+        "local_all_s": local_s,
+        "first_all_s": rounds[0][1],
+        "second_all_s": rounds[1][1] if len(rounds) > 1 else rounds[0][1],
+        "last_all_s": statistics.median(seconds for _, seconds in rounds[-3:]),
+        "write_over_local": wrote.seconds / local[0].seconds,
+    }
+    figures |= {f"{which}_over_local": figures[f"{which}_all_s"] / local_s for which in ("first", "second", "last")}
+    near_since_s = settled_s(rounds, NEAR * local_s)
+    scene.note("move", figures | ({} if near_since_s is None else {"settled_s": near_since_s}), [*done, *wrote.done])
+
+
+def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | None:
+    """When the first round ended from which half of all rounds took at most ``limit_s``; None if the last three did not. Pairs: when, how long."""
+    if statistics.median(seconds for _, seconds in rounds[-3:]) > limit_s:
+        return None
+    far = [number for number in range(len(rounds) - 2) if statistics.median(seconds for _, seconds in rounds[number : number + 3]) > limit_s]
+    return rounds[min(far[-1] + 1 if far else 0, len(rounds) - 1)][0]
+
+
+def _p50(done: Sequence[Done]) -> float:
+    """Of those that succeeded. Raises OperationFailed if none did."""
+    took_s = [each.took_s for each in done if not each.failed]
+    if not took_s:
+        raise OperationFailed(f"no operation of a quiet site succeeded: {done[0].failed if done else 'none ended'}")
+    return statistics.median(took_s)

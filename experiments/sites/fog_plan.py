@@ -1,0 +1,61 @@
+"""What the study measures at which scale: numbers only."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from experiments.sites.orders import MB
+
+SCENARIO = "fog"
+SITES = (1, 7, 11)
+"""As many as in the study."""
+
+
+class Extent(Struct, frozen=True):
+    """How much a scale does. Seconds, but for ``trials``; ``records`` and ``operations`` are of YCSB, for each site."""
+
+    trials: int
+    idle_s: float
+    quiet_s: float
+    cut_s: float
+    move_s: float
+    records: int
+    operations: int
+
+
+EXTENTS = {"quick": Extent(1, 5.0, 5.0, 15.0, 30.0, 100, 200), "paper": Extent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000)}
+
+
+class Work(Struct, frozen=True):
+    """``parallel`` objects at a time."""
+
+    objects: int
+    object_size: int
+    parallel: int = 1
+
+    def parameters(self) -> dict[str, int | str]:
+        """What a claim can name."""
+        return {"objects": self.objects, "object_size": self.object_size, "parallel": self.parallel}
+
+
+WORKS = (Work(1, 10 * MB), Work(10, MB), Work(10, MB, 10), Work(100, MB, 10), Work(10, 10 * MB, 10))
+"""The columns of the study's Tables II and III. It does not say how many of 100 objects were under way at once."""
+
+WORKLOADS = ("A", "B", "C", "D", "E", "F")
+"""Of YCSB."""
+
+
+def tests() -> Iterator[dict[str, Any]]:
+    """What a claim can name, of each measurement of a store."""
+    for sites in SITES:
+        for work in WORKS:
+            yield {"sites": sites, "test": "local"} | work.parameters()
+        for name in WORKLOADS:
+            yield {"sites": sites, "test": "ycsb", "workload": name}
+        if sites > 1:
+            for work in WORKS:
+                yield {"sites": sites, "test": "remote"} | work.parameters()
+            yield {"sites": sites, "test": "containment"}
+            yield {"sites": sites, "test": "cut"}
+            yield {"sites": sites, "test": "move"}

@@ -1,0 +1,168 @@
+"""IPFS (kubo): a daemon at each site in a private swarm, whose members know each other from the beginning and keep the DHT.
+
+Objects are immutable: ``put`` adds the value at the user's own site, whatever site the name has, and the object is read by its CID. A site that reads
+an object keeps a copy. There are no replicas besides. Nothing is synced to disk.
+
+It is built by experiments/build_kubo.sh.
+"""
+
+import http.client
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from experiments.sites.blocking import answers, await_that, in_thread
+from experiments.sites.store import Client, OperationFailed, Parameters, Sites
+
+VERSION = "v0.39.0"
+_SWARM_PORT, _API_PORT = 4001, 5001
+_START_S = 60.0
+_OPERATION_S = 120.0
+_BOUNDARY = "object-of-a-site"
+
+
+def binary() -> Path:
+    """Where the program is to be."""
+    return Path.home() / ".cache" / "ares" / f"kubo-{VERSION}"
+
+
+def missing() -> str | None:
+    """The program, and how to get it."""
+    return None if binary().is_file() else "IPFS is not here: experiments/build_kubo.sh builds it (Go, three minutes)"
+
+
+class IpfsDeployment:
+    """A daemon at each site."""
+
+    def __init__(self) -> None:
+        self._servers: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def start(self, bed: Sites, replicas: int) -> None:
+        """See :class:`experiments.sites.store.Deployment`; ``replicas`` is 1."""
+        self._bed = bed
+        await in_thread(self._start)
+
+    async def stop(self) -> None:
+        """End the daemons."""
+        for server in self._servers.values():
+            await in_thread(self._bed.stop, server)
+
+    def parameters(self, site: str) -> Parameters:
+        """The API of the site's own daemon."""
+        return {"host": self._bed.address(site), "port": _API_PORT}
+
+    def _start(self) -> None:
+        bed = self._bed
+        key = f"/key/swarm/psk/1.0.0/\n/base16/\n{secrets.token_hex(32)}\n"
+        places = {site: bed.directory / f"ipfs-{site}" for site in bed.sites}
+        swarm = {}
+        for site, repository in places.items():
+            bed.run(site, str(binary()), "init", "--empty-repo", environment=_environment(repository))
+            (repository / "swarm.key").write_text(key)
+            peer = json.loads((repository / "config").read_text())["Identity"]["PeerID"]
+            swarm[site] = f"/ip4/{bed.address(site)}/tcp/{_SWARM_PORT}/p2p/{peer}"
+        for site, repository in places.items():
+            file = repository / "config"
+            others = [place for other, place in swarm.items() if other != site]
+            file.write_text(json.dumps(configured(json.loads(file.read_text()), bed.address(site), others)))
+            self._servers[f"ipfs-{site}"] = bed.start(site, f"ipfs-{site}", str(binary()), "daemon", environment=_environment(repository))
+        for site in bed.sites:
+            await_that(partial(self._asked, site, "id"), f"the daemon at {site} serves", _START_S, bed.directory / f"ipfs-{site}.log", self._servers)
+        for site in bed.sites[1:]:
+            met = partial(self._asked, site, "swarm", "connect", *(place for other, place in swarm.items() if other != site))
+            await_that(met, f"the daemon at {site} meets the others", _START_S, bed.directory / f"ipfs-{site}.log", self._servers)
+
+    def _asked(self, site: str, *words: str) -> bool:
+        """Whether the daemon, by its API, did that; without the API the program would answer from the repository."""
+        api = f"--api=/ip4/{self._bed.address(site)}/tcp/{_API_PORT}"
+        return bool(answers(self._bed, site, str(binary()), api, *words, environment=_environment(self._bed.directory / f"ipfs-{site}")))
+
+
+def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[str, Any]:
+    """The configuration of a daemon that speaks TCP to ``others``, and to nobody else."""
+    own: dict[str, Any] = {
+        "Addresses": {"Swarm": [f"/ip4/{address}/tcp/{_SWARM_PORT}"], "API": f"/ip4/{address}/tcp/{_API_PORT}", "Gateway": []},
+        "AutoConf": {"Enabled": False},
+        "AutoTLS": {"Enabled": False},
+        "AutoNAT": {"ServiceMode": "disabled"},
+        "Bootstrap": others,
+        "DNS": {"Resolvers": {}},
+        "Discovery": {"MDNS": {"Enabled": False}},
+        "Ipns": {"DelegatedPublishers": []},
+        "Plugins": {"Plugins": {"telemetry": {"Disabled": True}}},
+        "Routing": {"Type": "dhtserver", "DelegatedRouters": []},
+        "Swarm": {
+            "DisableNatPortMap": True,
+            "EnableHolePunching": False,
+            "RelayClient": {"Enabled": False},
+            "RelayService": {"Enabled": False},
+            "Transports": {"Network": dict.fromkeys(("QUIC", "Relay", "WebRTCDirect", "WebTransport", "Websocket"), False)},
+        },
+        "Version": {"SwarmCheckDisabled": True},
+    }
+    for mount in config["Datastore"]["Spec"]["mounts"]:
+        if "sync" in mount:
+            mount["sync"] = False
+    return config | own
+
+
+def deployment(options: Mapping[str, Any]) -> IpfsDeployment:
+    """There are no options."""
+    return IpfsDeployment()
+
+
+class IpfsClient:
+    """A user of one daemon's API, with a connection for each operation at a time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._idle: list[http.client.HTTPConnection] = []
+
+    async def put(self, name: str, value: bytes) -> str:
+        """Add it; the CID."""
+        head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="object"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        body = head.encode() + value + f"\r\n--{_BOUNDARY}--\r\n".encode()
+        answer = await in_thread(self._asked, "add", {"pin": "true", "progress": "false"}, body)
+        return str(json.loads(answer)["Hash"])
+
+    async def get(self, name: str) -> bytes:
+        """``name``: a CID."""
+        return await in_thread(self._asked, "cat", {"arg": name}, b"")
+
+    async def close(self) -> None:
+        """End the connections that are idle."""
+        for connection in self._idle:
+            connection.close()
+
+    def _asked(self, command: str, arguments: dict[str, str], body: bytes) -> bytes:
+        connection = self._idle.pop() if self._idle else http.client.HTTPConnection(self._host, self._port, timeout=_OPERATION_S)
+        try:
+            kind = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"} if body else {}
+            connection.request("POST", f"/api/v0/{command}?{urlencode(arguments)}", body, kind)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise OperationFailed(f"{command} at {self._host}: {error or type(error).__name__}") from error
+        self._idle.append(connection)
+        if answer.status != http.client.OK:
+            raise OperationFailed(f"{command} at {self._host}: {content[:300].decode(errors='replace')}")
+        return content
+
+
+async def connect(parameters: Parameters, site: str) -> Client:
+    """A client of the site's own daemon. Raises OperationFailed."""
+    client = IpfsClient(parameters["host"], parameters["port"])
+    await in_thread(client._asked, "id", {}, b"")
+    return client
+
+
+def _environment(repository: Path) -> dict[str, str]:
+    """Nothing of the user's own: there may be another repository."""
+    return {"IPFS_PATH": str(repository), "HOME": str(repository.parent), "PATH": os.environ["PATH"], "LIBP2P_FORCE_PNET": "1"}

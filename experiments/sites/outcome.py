@@ -1,0 +1,129 @@
+"""What the study measured, as lines of JSON; and its Table I, each cell of which follows from figures by a criterion that is stated here."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ares.results.load_points import LoadLatency
+
+FILE = "fog.jsonl"
+YES, PARTIALLY, NO, UNKNOWN = "Yes", "Partially", "No", "not measured"
+
+SHARE_MAX = 0.02
+"""Of the bytes that are written or read locally; what may leave sites meanwhile. The study found less than this in all three stores."""
+
+BYTES_PER_OPERATION_MAX = 200.0
+"""That a local operation sends between sites, beyond what is sent while nothing happens."""
+
+IDLE_MAX = 2_000.0
+"""Bytes a second that leave a site while nothing happens, a mean over the sites."""
+
+KEPT_MIN = 0.99
+PAUSE_MAX_S = 5.0
+NEAR = 1.5
+"""A read costs so many times what the user's own objects cost there, at most."""
+
+CRITERIA = {
+    "locality": f"while all sites write and read their own objects, less than {SHARE_MAX:.0%} of their bytes leave sites, and nothing fails",
+    "containment": f"a local operation sends at most {BYTES_PER_OPERATION_MAX:g} B between sites beyond what is sent anyway, and that is at most "
+    f"{IDLE_MAX:g} B/s from a site, on average; partially: one of the two",
+    "disconnected": f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above {PAUSE_MAX_S:g} s) and new ones come, in "
+    "the others too, and what was written is read after the cut; partially: only those users go on who were there",
+    "mobility": f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly as objects of that site, and nothing fails; "
+    "partially: more slowly",
+}
+
+
+class Measurement(Struct, frozen=True):
+    """One test of a store with so many sites. ``work``: its parameters. ``figures``: by name with unit; `wrong` counts reads of what nobody wrote.
+
+    ``read``, ``write``: of the operations that succeeded. ``why``: the first that failed, in the store's words.
+    """
+
+    store: str
+    sites: int
+    trial: int
+    test: str
+    work: dict[str, int | str]
+    figures: dict[str, float]
+    read: LoadLatency | None = None
+    write: LoadLatency | None = None
+    why: str = ""
+
+
+class Cell(Struct, frozen=True):
+    """A word for one property of a store, and the figures that it follows from."""
+
+    word: str
+    figures: str = ""
+
+
+def latency(took_s: Sequence[float]) -> LoadLatency | None:
+    """Of operations that took so long; None if there are none."""
+    if not took_s:
+        return None
+    ordered = sorted(took_s)
+    return LoadLatency(len(ordered), ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], statistics.mean(ordered))
+
+
+def append(path: Path, measurement: Measurement) -> None:
+    """Another line of JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(measurement) + b"\n")
+
+
+def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:
+    """Table I: for each store a cell for each of CRITERIA. A cell is as good as the worst of its measurements with several sites."""
+    found = {}
+    for store in dict.fromkeys(each.store for each in measurements):
+        ours = [each for each in measurements if each.store == store and each.sites > 1]
+        judged = {"locality": ("local", _locality), "containment": ("containment", _containment), "disconnected": ("cut", _disconnected)}
+        judged["mobility"] = ("move", _mobility)
+        found[store] = {name: _worst(judge(each) for each in ours if each.test == test) for name, (test, judge) in judged.items()}
+    return found
+
+
+def _worst(cells: Iterable[Cell]) -> Cell:
+    order = (YES, PARTIALLY, NO)
+    return max(cells, key=lambda cell: order.index(cell.word), default=Cell(UNKNOWN))
+
+
+def _locality(of: Measurement) -> Cell:
+    figures = of.figures
+    share = max(figures["write_between_share"], figures["read_between_share"])
+    return Cell(YES if share < SHARE_MAX and not figures["failed"] else NO, f"{share:.2%} leave, {figures['failed']:g} failed")
+
+
+def _containment(of: Measurement) -> Cell:
+    per_op, idle = of.figures["bytes_per_op"], of.figures["idle_per_site_B_s"]
+    met = (per_op <= BYTES_PER_OPERATION_MAX) + (idle <= IDLE_MAX)
+    return Cell((NO, PARTIALLY, YES)[met], f"{per_op:.0f} B an operation, idle {idle:.0f} B/s")
+
+
+def _disconnected(of: Measurement) -> Cell:
+    figures = of.figures
+    stay = figures["inside_kept"] >= KEPT_MIN and figures["inside_pause_s"] <= PAUSE_MAX_S
+    new = bool(figures["new_inside"] and figures["new_outside"])
+    others = figures["outside_kept"] >= KEPT_MIN and figures["written_in_cut_read"] == 1
+    word = YES if stay and new and others else PARTIALLY if stay else NO
+    told = f"{figures['inside_kept']:.0%} of operations, pause {figures['inside_pause_s']:.1f} s, new users {'come' if new else 'do not come'}"
+    return Cell(word, told)
+
+
+def _mobility(of: Measurement) -> Cell:
+    figures = of.figures
+    near = min(figures["second_over_local"], figures["last_over_local"])
+    word = NO if figures["failed"] else YES if near <= NEAR else PARTIALLY
+    told = f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, last {figures['last_over_local']:.1f} times local"
+    return Cell(word, told)
+
+
+def table_text(measurements: Sequence[Measurement]) -> list[str]:
+    """Table I in lines, with what each cell follows from, and the criteria."""
+    found = table(measurements)
+    lines = [f"{store:16} {name:13} {cell.word:12} {cell.figures}" for store, cells in found.items() for name, cell in cells.items()]
+    return [*lines, "", *(f"{name}: {criterion}" for name, criterion in CRITERIA.items())]

@@ -1,0 +1,78 @@
+"""What every part of the study is given: the network, a store that runs in it, how much to do, and where figures go."""
+
+import asyncio
+import statistics
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+from experiments.sites import outcome
+from experiments.sites.bed import Bed
+from experiments.sites.fog_plan import Extent
+from experiments.sites.orders import Answer, Done, Operation, Order
+from experiments.sites.outcome import Measurement
+from experiments.sites.store import Deployment
+from experiments.sites.users import CONNECT_S, User, user
+
+_WARM_BYTES = 1000
+
+
+class Scene:
+    """A store at the sites of a bed."""
+
+    def __init__(self, bed: Bed, store: str, deployment: Deployment, extent: Extent, trial: int, note: Callable[[Measurement], None]) -> None:
+        self.bed, self.store, self.extent = bed, store, extent
+        self._deployment, self._trial, self._note = deployment, trial, note
+        self.idle_per_s = 0.0
+
+    def note(self, test: str, figures: dict[str, float], done: Iterable[Done] = (), **work: int | str) -> None:
+        """Figures of one test; ``done``: all its operations; ``work``: what it consists of."""
+        ended = list(done)
+        figures |= {"failed": float(sum(bool(each.failed) for each in ended)), "wrong": float(sum(each.failed.startswith("WRONG") for each in ended))}
+        succeeded = [(each.kind in ("get", "scan"), each.took_s) for each in ended if not each.failed]
+        read, write = (outcome.latency([took_s for is_read, took_s in succeeded if is_read == wanted]) for wanted in (True, False))
+        why = next((each.failed for each in ended if each.failed), "")
+        self._note(Measurement(self.store, len(self.bed.sites), self._trial, test, work, figures, read, write, why))
+
+    def user(self, site: str, connect_s: float = CONNECT_S) -> AbstractAsyncContextManager[User]:
+        """A client that is connected and has not done anything yet. Raises OperationFailed."""
+        return user(self.bed, self.store, self._deployment, site, connect_s)
+
+    @asynccontextmanager
+    async def users(self, sites: Sequence[str]) -> AsyncIterator[list[User]]:
+        """One at each of these, each of which has used its own site."""
+        async with AsyncExitStack() as closing:
+            made = list(await asyncio.gather(*(closing.enter_async_context(self.user(site)) for site in sites)))
+            await together(made, lambda user: Order(pair(f"{user.site}/warm-up", _WARM_BYTES)))
+            yield made
+
+    async def watch_idle(self) -> None:
+        """What all sites send while nothing happens."""
+        before = sum(self.bed.left().values())
+        await asyncio.sleep(self.extent.idle_s)
+        self.idle_per_s = (sum(self.bed.left().values()) - before) / self.extent.idle_s
+
+
+async def together(users: Sequence[User], order: Callable[[User], Order]) -> list[Answer]:
+    """What each does at the same time as the others."""
+    return list(await asyncio.gather(*(user.do(order(user)) for user in users)))
+
+
+def pair(name: str, size: int) -> tuple[Operation, Operation]:
+    """Write the object, and read it."""
+    return Operation("put", (name,), size), Operation("get", (name,))
+
+
+def puts(names: Sequence[str], size: int) -> tuple[Operation, ...]:
+    return tuple(Operation("put", (name,), size) for name in names)
+
+
+def gets(names: Sequence[str]) -> tuple[Operation, ...]:
+    return tuple(Operation("get", (name,)) for name in names)
+
+
+def all_done(answers: Iterable[Answer]) -> list[Done]:
+    return [each for answer in answers for each in answer.done]
+
+
+def mean_s(answers: Iterable[Answer]) -> float:
+    return statistics.mean(answer.seconds for answer in answers)

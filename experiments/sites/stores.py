@@ -1,0 +1,43 @@
+"""Which stores the study knows, by name. The module of a store is imported when it is wanted."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from ares.model.errors import BadInput
+from experiments.sites.store import StoreModule
+
+
+class StoreRow(Struct, frozen=True):
+    """``module``: of experiments.sites. ``replicas``: copies of an object. ``options``: for the module's ``deployment``."""
+
+    module: str
+    replicas: int = 1
+    options: Mapping[str, Any] = {}
+
+
+STORES = {
+    "ares x1": StoreRow("ares_store", 1),
+    "ares x3": StoreRow("ares_store", 3),
+    "ares x3 follows": StoreRow("ares_store", 3, {"follows": True}),
+    "ipfs": StoreRow("ipfs"),
+    "cassandra x1": StoreRow("cassandra", 1),
+    "cassandra x3": StoreRow("cassandra", 3),
+    "rados x1": StoreRow("rados", 1),
+    "rados x3": StoreRow("rados", 3),
+}
+
+
+def chosen(text: str) -> list[str]:
+    """The names of a list with commas. Raises BadInput for one that is none."""
+    names = [name.strip() for name in text.split(",")]
+    if strange := [name for name in names if name not in STORES]:
+        raise BadInput(f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(STORES)}. Nothing was measured")
+    return names
+
+
+def module_of(row: StoreRow) -> StoreModule:
+    """The module of the row."""
+    return cast(StoreModule, importlib.import_module(f"experiments.sites.{row.module}"))

@@ -1,0 +1,89 @@
+"""Users at sites: processes of clients that do what they are ordered (worker.py), as the runner holds them."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from ares.machine.interpreter import python
+from experiments import ENVIRONMENT
+from experiments.sites.bed import Bed
+from experiments.sites.orders import Answer, Opening, Order
+from experiments.sites.store import Deployment, OperationFailed
+from experiments.sites.worker import READY
+
+CONNECT_S = 60.0
+_LINE_MAX = 1 << 27
+_STOP_S = 10.0
+_GRACE_S = 30.0
+
+
+class User:
+    """One client at ``site``."""
+
+    def __init__(self, site: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.site = site
+        self._log = log
+        self._process = process
+
+    async def do(self, order: Order) -> Answer:
+        """Raises OperationFailed if the process ended, or does not come back long after its time."""
+        limit_s = order.for_s + order.timeout_s * (1 + len(order.operations) / order.parallel if not order.for_s else 1) + _GRACE_S
+        line = await self._line(limit_s, msgspec.json.encode(order) + b"\n")
+        return msgspec.json.decode(line, type=Answer)
+
+    async def _line(self, limit_s: float, given: bytes) -> bytes:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(given)
+        try:
+            async with asyncio.timeout(limit_s):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise OperationFailed(f"the client at {self.site} said nothing for {limit_s:g} s") from None
+        if not line:
+            raise OperationFailed(f"the client at {self.site} ended: {self._log.read_text(errors='replace').strip()[-500:]}")
+        return line
+
+    async def connected(self, opening: Opening, limit_s: float) -> None:
+        """Raises OperationFailed."""
+        if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != READY:
+            raise OperationFailed(f"the client at {self.site} says something else than that it is ready")
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _STOP_S)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+@contextlib.asynccontextmanager
+async def user(bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = CONNECT_S) -> AsyncIterator[User]:
+    """A client that is connected. Raises OperationFailed."""
+    pipe = asyncio.subprocess.PIPE
+    command = [*bed.among_users(site), *python("-m", "experiments.sites.worker")]
+    log = bed.directory / f"users-{site}.log"
+    with log.open("ab") as said:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, stderr=said, env=ENVIRONMENT, start_new_session=True, limit=_LINE_MAX
+        )
+    made = User(site, process, log)
+    try:
+        await made.connected(Opening(store, site, deployment.parameters(site)), connect_s)
+        yield made
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        await made.close()
+
+
+def now_s() -> float:
+    """The clock of Done.began_s: the machine's, one for all processes."""
+    return time.perf_counter()

@@ -1,0 +1,98 @@
+"""The process of a client, in the network of a site's users: it reads an Opening, connects, and does one Order after the other until its input ends.
+
+python -m experiments.sites.worker      # started by users.py
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from itertools import cycle
+
+import msgspec
+
+from ares.machine.loop import run
+from experiments.sites.orders import Answer, Done, Opening, Operation, Order, is_whole, value_of
+from experiments.sites.store import Client, OperationFailed
+from experiments.sites.stores import STORES, module_of
+
+READY = b"READY\n"
+_WHY_MAX = 300
+
+
+class Worker:
+    """One client, and the names by which it reads objects."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, str] = {}
+
+    async def obey(self, order: Order) -> Answer:
+        """Do it. Values are made before the clock runs, if each operation is done once."""
+        self._known |= order.known
+        left = _until(order) if order.for_s else iter([(each, _value(each)) for each in order.operations])
+        begin_s = time.perf_counter()
+        done: list[Done] = []
+        await asyncio.gather(*(self._lane(left, order, done) for _ in range(order.parallel)))
+        seconds = time.perf_counter() - begin_s
+        written = {name for each in order.operations if each.size for name in each.names}
+        return Answer(seconds, done, {name: known for name, known in self._known.items() if name in written})
+
+    async def _lane(self, left: Iterator[tuple[Operation, bytes]], order: Order, done: list[Done]) -> None:
+        for operation, value in left:
+            began_s, failed = time.perf_counter(), ""
+            try:
+                async with asyncio.timeout(order.timeout_s):
+                    got = await self._do(operation, value)
+            except TimeoutError:
+                failed, got = f"no answer in {order.timeout_s:g} s", []
+            except OperationFailed as error:
+                failed, got = str(error)[:_WHY_MAX] or "failed", []
+            took_s = time.perf_counter() - began_s
+            if not all(map(is_whole, got)):
+                failed = "WRONG: this value was not written"
+            done.append(Done(operation.kind, began_s, took_s, failed))
+            if order.pace_s:
+                await asyncio.sleep(order.pace_s)
+
+    async def _do(self, operation: Operation, value: bytes) -> list[bytes]:
+        """What was read."""
+        name = operation.names[0]
+        got = []
+        if operation.kind != "put":
+            got = list(await asyncio.gather(*(self._client.get(self._known.get(each, each)) for each in operation.names)))
+        if operation.kind in ("put", "modify"):
+            self._known[name] = await self._client.put(name, value)
+        return got
+
+
+def _until(order: Order) -> Iterator[tuple[Operation, bytes]]:
+    end_s = time.perf_counter() + order.for_s
+    for each in cycle(order.operations):
+        if time.perf_counter() > end_s:
+            return
+        yield each, _value(each)
+
+
+def _value(operation: Operation) -> bytes:
+    return value_of(operation.size) if operation.size else b""
+
+
+async def _serve() -> None:
+    lines = sys.stdin.buffer
+    opening = msgspec.json.decode(await asyncio.to_thread(lines.readline), type=Opening)
+    client = await module_of(STORES[opening.store]).connect(opening.parameters, opening.site)
+    worker = Worker(client)
+    _say(READY)
+    while line := await asyncio.to_thread(lines.readline):
+        _say(msgspec.json.encode(await worker.obey(msgspec.json.decode(line, type=Order))) + b"\n")
+    await client.close()
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    run(_serve())
