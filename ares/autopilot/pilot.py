@@ -11,13 +11,14 @@ after the other. The two run side by side, so that what a long round does is jud
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 
+from ares.autopilot.follow_patrol import FollowPatrol, Placed
 from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
 from ares.autopilot.log_patrol import LogPatrol
 from ares.autopilot.mirror_patrol import MirrorPatrol
@@ -28,6 +29,7 @@ from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
+from ares.model.messages import Followed
 from ares.reconfig.mover import Manner, Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.reconfig.throttle import Throttle
@@ -141,10 +143,16 @@ class _Stuck(Struct, frozen=True):
 
 class _Patrol:
     """What the autopilot does and knows while its member leads. ``manager`` stays open; ``book``: the servers of the cluster file; ``sites``: where
-    they are."""
+    they are. ``manner``: how data moves."""
 
     def __init__(
-        self, manager: Manager, book: Mapping[ServerId, Server], sites: Mapping[ServerId, str], settings: AutopilotSettings, counted: Autopiloted
+        self,
+        manager: Manager,
+        book: Mapping[ServerId, Server],
+        sites: Mapping[ServerId, str],
+        settings: AutopilotSettings,
+        manner: Manner,
+        counted: Autopiloted,
     ) -> None:
         self._manager = manager
         self._book = book
@@ -152,7 +160,7 @@ class _Patrol:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
-        self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
+        self._manner = manner
         self._bulletin = Bulletin(counted)
         self._domains: dict[DomainName, list[Configuration]] = {manager.name: [manager.configuration]}
         self._loads: Counter[ServerId] = Counter()
@@ -305,7 +313,7 @@ async def _together(*works: Coroutine[Any, Any, None]) -> None:
 
 class Autopilot:
     """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file; ``sites``: where
-    they are, of those that say it."""
+    they are, of those that say it. ``placed``: what a domain may have at a site; None: none follows its users."""
 
     def __init__(
         self,
@@ -314,6 +322,7 @@ class Autopilot:
         leads: Callable[[], bool],
         settings: AutopilotSettings,
         sites: Mapping[ServerId, str] = MappingProxyType({}),
+        placed: Placed | None = None,
     ) -> None:
         self._manager = manager
         self._book = book
@@ -323,39 +332,49 @@ class Autopilot:
         self._patrol: _Patrol | None = None
         self._of_mirrors: MirrorPatrol | None = None
         self.counted = Autopiloted()
+        self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
         self._of_logs = LogPatrol(manager, book, sites, leads, settings, self.counted)
+        self._follows = None if placed is None else FollowPatrol(manager, sites, placed, leads, settings, self._manner, self.counted)
 
     def sentence(self) -> str:
         """What it does, or did last."""
         if self._patrol is None or self._of_mirrors is None:
             return "ready, for when this member leads"
-        return "; ".join(filter(None, [self._patrol.sentence(), self._of_logs.sentence(), self._of_mirrors.sentence()]))
+        follows = self._follows.sentence() if self._follows is not None else ""
+        return "; ".join(filter(None, [self._patrol.sentence(), self._of_logs.sentence(), follows, self._of_mirrors.sentence()]))
+
+    def followed(self) -> tuple[Followed, ...]:
+        """What was decided of the domains that follow their users; nothing where this member does not lead."""
+        return self._follows.followed() if self._follows is not None else ()
 
     async def run(self) -> None:
         """Work whenever this member leads, until cancelled."""
-        watching = asyncio.create_task(self._watch_logs())
+        watching = [asyncio.create_task(self._watch("logs", self._of_logs.run))]
+        if self._follows is not None:
+            watching.append(asyncio.create_task(self._watch("domains that follow their users", self._follows.run)))
         try:
             while True:
                 if self._leads():
                     await self._lead()
                 await asyncio.sleep(min(self._settings.every_s, LEADS_S))
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
             await self._manager.close()
 
-    async def _watch_logs(self) -> None:
+    async def _watch(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._of_logs.run()
-            except Exception:  # a mistake of ours must not leave the logs without a watch
-                log.exception("the autopilot of logs failed, and begins again")
+                await run()
+            except Exception:  # a mistake of ours must not leave them without a watch
+                log.exception("the autopilot of %s failed, and begins again", what)
                 await asyncio.sleep(LEADS_S)
 
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
         log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
-        self._patrol = _Patrol(self._manager, self._book, self._sites, self._settings, self.counted)
+        self._patrol = _Patrol(self._manager, self._book, self._sites, self._settings, self._manner, self.counted)
         self._of_mirrors = MirrorPatrol(self._manager, self._settings)
         task = asyncio.create_task(_together(self._patrol.run(), self._of_mirrors.run()))
         try:

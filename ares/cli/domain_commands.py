@@ -43,6 +43,9 @@ _DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that
 _SKIP_HELP = "Leave objects behind that provably cannot be decoded: reading them fails until they are written or deleted. `status` lists them."
 
 
+FollowUsers = Annotated[bool, typer.Option("--follow-users", help="Let it move to the site whose clients ask most of it (see `domain follow`).")]
+
+
 class DomainExists(AresError):
     """Somebody else was first; what they decided is in force."""
 
@@ -59,6 +62,7 @@ def create(
     servers: Servers = None,
     site: AtSite = None,
     allow_no_faults: AllowNoFaults = False,
+    follow_users: FollowUsers = False,
 ) -> None:
     """Make a domain: a set of objects with a configuration of its own. Without options: the configuration that `default` has.
 
@@ -76,12 +80,35 @@ def create(
         if site is not None:
             wished = at_site(common.settings(), site, name, wished, dap, k, delta, allow_no_faults)
         store, created = await manager.create_domain(name, wished)
+        if created and follow_users:
+            await manager.follow_users(name)
         return store.configuration if created else await store.current(), created
 
     configuration, created = with_manager(common, use)
     if not created:
         raise DomainExists(f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that")
-    common.report(described(name, configuration), f"domain {printable(name)}: {configuration.describe()}")
+    more = f"; {_followed(common)}" if follow_users else ""
+    common.report(described(name, configuration) | {"follows_users": follow_users}, f"domain {printable(name)}: {configuration.describe()}{more}")
+
+
+def follow(
+    common: Common,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
+    off: Annotated[bool, typer.Option("--off", help="Let it stay where it is from now on.")] = False,
+) -> None:
+    """Let a domain follow its users: the autopilot moves it to the site whose clients ask most of it. `status` says why it moves, or does not.
+
+    Clients count that say where they are (--site, ARES_SITE, or `site` in the cluster file).
+    """
+    with_manager(common, lambda manager: manager.follow_users(name, not off))
+    what = "stays where it is" if off else _followed(common)
+    common.report({"domain": name, "follows_users": not off}, f"domain {printable(name)} {what}")
+
+
+def _followed(common: Common) -> str:
+    """What is said of a domain that follows its users."""
+    pilot = "" if common.settings().autopilot is not None else "; but nothing moves it: the cluster file has no table [autopilot]"
+    return f"follows its users{pilot}"
 
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
@@ -165,7 +192,7 @@ def reconfig(
             raise AresError("; ".join(map(str, stuck)))
 
     try:
-        with_manager(common, use)
+        with_manager(common, use, as_user=False)
     finally:  # with --all, what was done before a failure is done
         if common.json and outcomes:
             common.report({"dry_run": dry_run, "domains": outcomes}, "")
@@ -192,7 +219,7 @@ def move(
         wished = at_site(common.settings(), site, name, await store.current(), allow_no_faults=allow_no_faults)
         return await _move(common, store, await manager.identified(wished), dry_run, anyway=False, skip_undecodable=False, transfer=transfer)
 
-    outcome = with_manager(common, use)
+    outcome = with_manager(common, use, as_user=False)
     if common.json:
         common.report(outcome | {"dry_run": dry_run}, "")
     if not outcome.get("ours", True):
@@ -220,10 +247,10 @@ def mirror(
         return await manager.create_mirror(name, site, wished)
 
     if remove:
-        with_manager(common, drop)
+        with_manager(common, drop, as_user=False)
         common.report({"domain": name, "site": site, "removed": True}, f"the mirror of {printable(name)} at {site} is removed")
         return
-    configuration, made = with_manager(common, make)
+    configuration, made = with_manager(common, make, as_user=False)
     if not made:
         raise DomainExists(f"domain {name!r} has a mirror at {site} already, with {configuration.describe()}; nothing was changed")
     every_s = f"{settings.autopilot.mirror_every_s:g}" if settings.autopilot is not None else ""

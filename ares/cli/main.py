@@ -89,6 +89,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "rm": (file_commands.rm, "movies/big", ALL),
     "collect": (file_commands.collect, "--grace 24h", ALL),
     "domain create": (domain_commands.create, "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4", _NO_SITE),
+    "domain follow": (domain_commands.follow, "photos", ALL),
     "domain ls": (domain_commands.ls, "", ALL),
     "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
     "domain mirror": (domain_commands.mirror, "photos --site nantes", _NO_SITE),

@@ -98,11 +98,13 @@ ALL = tuple(_OPTIONS)
 _CLIENT = ("timeout_s", *ALL[4:])
 
 
-def with_manager(common: Common, use: Callable[["Manager"], Awaitable[Result]]) -> Result:
-    """What ``use`` returns, given a connection to the cluster of the command line."""
+def with_manager(common: Common, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True) -> Result:
+    """What ``use`` returns, given a connection to the cluster of the command line. ``as_user``: what it asks counts as use from its site."""
     from ares.client.connect import connect
 
     settings = common.settings()
+    if not as_user:
+        settings = structs.replace(settings, client=structs.replace(settings.client, site=None))
 
     async def connected() -> Result:
         async with connect(settings) as manager:

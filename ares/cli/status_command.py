@@ -21,7 +21,7 @@ from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ObjectName, ServerId, shown
-from ares.model.messages import ConsensusDescription, Description, Hosted
+from ares.model.messages import ConsensusDescription, Description, Followed, Hosted
 from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def status(common: Common, every: Annotated[bool, typer.Option("--all", help="Sh
 def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Standing]) -> dict[str, Any]:
     from ares.cluster.sites import labels_of, site_of
 
-    labels = labels_of(settings)
+    labels, followed = labels_of(settings), followed_by(found.members)
     members = {member.member: member for member in found.members}
     return {
         "name": settings.name,
@@ -306,6 +306,7 @@ def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Stand
                 "outlook": standing.outlook(),
                 "left_behind": standing.left,
                 "log": standing.log.as_data() if standing.log is not None else None,
+                "follows_users": structs.asdict(followed[standing.domain]) if standing.domain in followed else None,
             }
             for standing in standings
         ],
@@ -318,6 +319,11 @@ def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescript
         return None
     said = [f"{member.member}: {member.autopilot or 'it was started without'}" for member in members if member.leader == member.member]
     return ", ".join(said) or "no consensus member leads, so that nothing is replaced now"
+
+
+def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, Followed]:
+    """What the member that leads decided of the domains that follow their users."""
+    return {each.domain: each for member in members if member.leader == member.member for each in member.followed}
 
 
 def members_of(settings: "Settings") -> dict[ServerId, str]:
@@ -389,10 +395,16 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
         console.print(consensus_outlook(settings, found.members, [*standings, *files]), soft_wrap=True)
     if (flown := autopilot_sentence(settings, found.members)) is not None:
         console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
-    _show_domains(settings, console, standings, files)
+    _show_domains(settings, console, standings, files, followed_by(found.members))
 
 
-def _show_domains(settings: "Settings", console: "Console", standings: Sequence[Standing], files: Sequence[Standing]) -> None:
+def _show_domains(
+    settings: "Settings",
+    console: "Console",
+    standings: Sequence[Standing],
+    files: Sequence[Standing],
+    followed: Mapping[str, Followed],
+) -> None:
     from rich.text import Text
 
     from ares.cluster.sites import labels_of, site_of
@@ -404,6 +416,8 @@ def _show_domains(settings: "Settings", console: "Console", standings: Sequence[
         distance = "" if here in (None, site) else f", partly remote from {here}" if here in site.split("+") else f", remote from {here}"
         where = f", at site {site}{distance}" if site else ""
         console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}{where}"), soft_wrap=True)
+        if (each := followed.get(standing.domain)) is not None:
+            console.print(Text(f"  follows its users: {printable(each.why)}"), soft_wrap=True)
         for line in standing.log.lines() if standing.log is not None else ():
             console.print(Text(f"  {line}"), soft_wrap=True)
         for pending in standing.active[1:]:

@@ -97,7 +97,8 @@ def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
 def connections_of(settings: Settings) -> Connections:
     """Connections for a client of this cluster, with its key if the cluster wants one. Raises :class:`ares.BadInput` if it cannot be
     used."""
-    return connections(None if settings.security is None else settings.security.client_key(settings.client.key), settings.transport)
+    key = None if settings.security is None else settings.security.client_key(settings.client.key)
+    return connections(key, settings.transport, settings.client.site or "")
 
 
 def consensus_of(settings: Settings) -> Consensus:

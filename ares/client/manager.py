@@ -4,6 +4,7 @@ Each client has its own manager with its own configuration sequences (ARES II se
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -30,6 +31,7 @@ from ares.model.identity import (
     DIRECTORY,
     DOMAIN_BYTES_MAX,
     FILE_DOMAINS,
+    FOLLOWING,
     MIRROR_DOMAINS,
     ClientId,
     DomainName,
@@ -39,8 +41,10 @@ from ares.model.identity import (
 )
 from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
+from ares.objects.operations import delete
 from ares.objects.survey import describe_servers
 from ares.operation.effects import Announce, Operation
+from ares.operation.jobs import About
 from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.mover import Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, agree
@@ -266,6 +270,30 @@ class Manager(ObjectStore):
         """All mirrors, and how old they are."""
         return await states(self, timeout_s)
 
+    async def follow_users(self, name: str, follow: bool = True, *, timeout_s: float | None = None) -> None:
+        """Let the domain ``name`` follow its users from site to site, or not (docs/sites.md). It takes an autopilot, which knows within seconds.
+
+        Raises :class:`DomainNotFound`, and :class:`BadInput` for `default`, mirrors and logs, which stay where they are.
+        """
+        refuse_mirror(name)
+        domain = _checked_domain(name)
+        if domain == DEFAULT_DOMAIN:
+            raise BadInput("the domain 'default' follows nobody: it says where the others are; `ares-cli domain move` moves it. Nothing was changed")
+        if isinstance(await self.domain_or_log(name, timeout_s=timeout_s), Log):
+            raise BadInput(
+                f"{name!r} is a log, and logs follow nobody: moves stop their appends; `ares-cli domain move` moves it. Nothing was changed"
+            )
+        flag = _flag(domain)
+        if follow:
+            await self.write_named(flag, b"", timeout_s)
+            return
+        with contextlib.suppress(ObjectNotFound):
+            await self._runner.run(delete(self._view, flag), About("delete", flag), self._timeout(timeout_s), key=(self.name, flag))
+
+    async def following(self, *, timeout_s: float | None = None) -> list[str]:
+        """The names of the domains that follow their users, in order."""
+        return [name.removeprefix(FOLLOWING) async for name in self.list_named(FOLLOWING, timeout_s)]
+
     async def reconfigure(
         self,
         configuration: Configuration,
@@ -328,11 +356,14 @@ class Manager(ObjectStore):
         servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
         return msgspec.structs.replace(resolved, servers=servers)
 
-    async def describe(self, servers: Sequence[Server], brief: bool = False, patience_s: float | None = None) -> dict[ServerId, Description]:
-        """What each of these servers says of itself; those silent for ``patience_s`` (DESCRIBE_S) are missing. ``brief``: who they are."""
+    async def describe(
+        self, servers: Sequence[Server], brief: bool = False, patience_s: float | None = None, usage_of: tuple[DomainName, ...] = ()
+    ) -> dict[ServerId, Description]:
+        """What each of these servers says of itself; those silent for ``patience_s`` (DESCRIBE_S) are missing. ``brief``: who they are.
+        ``usage_of``: domains of which they say who uses them, too."""
         described: dict[ServerId, Description] = {}
         for first in range(0, len(servers), SERVERS_MAX):
-            some = describe_servers(servers[first : first + SERVERS_MAX], patience_s or DESCRIBE_S, brief)
+            some = describe_servers(servers[first : first + SERVERS_MAX], patience_s or DESCRIBE_S, brief, usage_of)
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 
@@ -411,6 +442,10 @@ def _log(found: "ObjectStore | Log") -> Log:
             f"{found.name!r} is no log but a domain that holds objects: use `await store.domain({found.name!r})`, or --domain; nothing was changed"
         )
     return found
+
+
+def _flag(domain: DomainName) -> ObjectName:
+    return ObjectName(FOLLOWING + domain)
 
 
 def _entry(domain: DomainName) -> ObjectName:

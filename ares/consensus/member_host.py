@@ -26,6 +26,7 @@ from ares.model.messages import (
     ConsensusRequest,
     DescribeConsensus,
     Done,
+    Followed,
     GetHint,
     Hint,
     Propose,
@@ -53,6 +54,9 @@ class Pilot(Protocol):
 
     def sentence(self) -> str:
         """What it does, or did last."""
+
+    def followed(self) -> tuple[Followed, ...]:
+        """What it decided of the domains that follow their users."""
 
     @property
     def counted(self) -> Autopiloted:
@@ -89,7 +93,7 @@ class ConsensusHost:
         """
         [description] = await self._consensus.describe(PATIENCE_S)
         if self._pilot is not None:
-            description = replace(description, autopilot=self._pilot.sentence())
+            description = replace(description, autopilot=self._pilot.sentence(), followed=self._pilot.followed())
         unknown_keys = self._admission.unknown_keys if self._admission is not None else 0
         return description, len(self._under_way), unknown_keys, None if self._pilot is None else self._pilot.counted
 

@@ -122,6 +122,7 @@ class Traffic:
 class Autopiloted(Struct):
     """What an autopilot counts. ``absent``: members that do not answer; ``troubled``: domains for which nothing can be done; ``seen`` of ``total``
     objects of the move under way; ``done``: moves completed since the process was started. ``troubled_logs``: logs for which nothing can be done.
+    ``follows``: moves of domains to their users.
     """
 
     absent: int = 0
@@ -130,6 +131,7 @@ class Autopiloted(Struct):
     total: int = 0
     done: int = 0
     troubled_logs: int = 0
+    follows: int = 0
 
 
 class Holding(Struct, frozen=True):

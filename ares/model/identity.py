@@ -40,6 +40,9 @@ MIRROR_DOMAINS = "mirror/"
 DIRECTORY = RESERVED + "domain/"
 """Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
 
+FOLLOWING = RESERVED + "follow/"
+"""Objects of `default` that begin so name the domains that follow their users (docs/sites.md)."""
+
 KEY_BYTES_MAX = 1024
 DOMAIN_BYTES_MAX = 1000
 VALUE_BYTES_MAX = 256 * 1024 * 1024

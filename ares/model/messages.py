@@ -52,6 +52,12 @@ PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
 EARLIER_MAX = 64
 """Chains of a log that are told together with a new one: those that are not finalized yet, and the one before them."""
 
+USAGES_MAX = 100
+"""Domains whose use a server is asked for at once, and of which a member says whether they follow their users."""
+
+SITES_TOLD_MAX = 64
+"""Of a domain's use."""
+
 BOUNDS_MAX = 64
 """Of a histogram in a description."""
 
@@ -162,9 +168,13 @@ class Introduce(Message, frozen=True, tag=8):
 
 
 class Describe(Message, frozen=True, tag=9):
-    """Who are you, and what do you hold? ``brief``: only who you are; what a server of thousands of domains holds is a large answer."""
+    """Who are you, and what do you hold? ``brief``: only who you are; what a server of thousands of domains holds is a large answer.
+
+    ``usage_of``: domains of which to say who uses them, too.
+    """
 
     brief: bool = False
+    usage_of: Annotated[tuple[DomainName, ...], Meta(max_length=USAGES_MAX)] = ()
 
 
 class Scrub(Message, frozen=True, tag=10):
@@ -249,8 +259,21 @@ class DescribeConsensus(Message, frozen=True, tag=70):
     pass
 
 
+class Followed(Struct, frozen=True, array_like=True):
+    """What the autopilot decided of a domain that follows its users, which lives at ``site`` (empty: at several, or nobody knows).
+
+    ``decision``: a word of ares/autopilot/following.py. ``why``: a sentence.
+    """
+
+    domain: DomainName
+    site: str
+    decision: str
+    why: str
+
+
 class ConsensusDescription(Message, frozen=True, tag=71):
-    """``autopilot``: what it does or did last, in one sentence; empty at a member that does not run it."""
+    """``autopilot``: what it does or did last, in one sentence; empty at a member that does not run it. ``followed``: of the domains that follow
+    their users, the first ones."""
 
     member: ServerId
     leader: str
@@ -259,6 +282,7 @@ class ConsensusDescription(Message, frozen=True, tag=71):
     members_reachable: int
     members_total: int
     autopilot: str = ""
+    followed: Annotated[tuple[Followed, ...], Meta(max_length=USAGES_MAX)] = ()
 
 
 # -- from a storage server ----------------------------------------------------------------------------------------------
@@ -400,10 +424,26 @@ class ServerWork(Struct, frozen=True, array_like=True):
     writing: Durations
 
 
+class AskedFrom(Struct, frozen=True, array_like=True):
+    """How many requests a second clients at ``site`` make of a server, of late."""
+
+    site: str
+    per_s: float
+
+
+class Usage(Struct, frozen=True, array_like=True):
+    """How a domain is used at a server, by clients that say where they are. ``bytes``: of the elements in its newest configuration there."""
+
+    domain: DomainName
+    bytes: int
+    asked: Annotated[tuple[AskedFrom, ...], Meta(max_length=SITES_TOLD_MAX)]
+
+
 class Description(Message, frozen=True, tag=37):
     """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
 
-    ``stored``: None if the server keeps everything in memory. ``work``: None from a release that does not tell.
+    ``stored``: None if the server keeps everything in memory. ``work``: None from a release that does not tell. ``usage``: of the domains that were
+    asked for and that the server has.
     """
 
     server: ServerId
@@ -416,6 +456,7 @@ class Description(Message, frozen=True, tag=37):
     unknown_keys: int = 0
     stored: Stored | None = None
     work: ServerWork | None = None
+    usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
 
 
 class ScrubReply(Message, frozen=True, tag=38):

@@ -185,7 +185,7 @@ class Turn:
         for _ in range(TURN_MESSAGES_MAX // GROUP_MESSAGES):
             for message in islice(messages, GROUP_MESSAGES):
                 yield message
-                if type(message) is Describe and not message.brief:
+                if type(message) is Describe and (not message.brief or message.usage_of):
                     return
                 if type(message) is ReadEach and time.perf_counter() >= self._until_s:  # it may have been as long as a group of others
                     return
@@ -207,6 +207,7 @@ class BatchListener(ABC):
 
     def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
+        self.seen: Callable[[Sender, Sequence[AnyMessage]], None] = lambda sender, messages: None
         self.address = ""
         self._traffic = traffic or Traffic()
         self._serving = False
@@ -275,6 +276,7 @@ class BatchListener(ABC):
         except BadMessage as error:
             self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
         self._traffic.count_batch(messages, frames)
+        self.seen(sender, messages)
         return messages
 
     def _answered(self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None) -> Sequence[AnyMessage]:

@@ -28,6 +28,7 @@ from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient, CurveServer
 from ares.net.zmtp.frames import DEALER, ROUTER, Handshake, NotAdmitted, Null, TurnedAway, WrongMechanism, properties
 from ares.security.clients_file import KeyedSender, Lock
+from ares.security.keys import SecretKey
 
 ROLL_CALL_S = 2.0
 """How often clients that are connected are looked up in the list of those who may be."""
@@ -39,7 +40,14 @@ _log = logging.getLogger(__name__)
 
 
 class ZmtpConnections(LinkedConnections):
-    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
+    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``.
+
+    ``site``: where this client says it is; empty: nowhere.
+    """
+
+    def __init__(self, secret: SecretKey | None = None, site: str = "") -> None:
+        super().__init__(secret)
+        self.site = site
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
@@ -55,6 +63,7 @@ class _Link(Link):
     def __init__(self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str) -> None:
         super().__init__(connections, server)
         self._scratch = connections.scratch
+        self._site = connections.site
         self._host = host
         self._port = port
         self._key = key
@@ -100,7 +109,9 @@ class _Link(Link):
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
-            handshake: Handshake = Null(DEALER) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER))
+            handshake: Handshake = (
+                Null(DEALER, self._site) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER, self._site))
+            )
             connection = self._latest = ZmtpConnection(
                 DEALER, handshake, self._scratch, self._met, self._receive, self._lost, lambda _, raw: tune(raw), self._flow, careful=self._careful
             )

@@ -70,10 +70,11 @@ class Listener(Intake, Protocol):
 
     ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. Clients take turns at it. A batch that is not
     one (garbage, another version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0,
-    BAD_REQUEST)`` if it had a version, and otherwise dropped.
+    BAD_REQUEST)`` if it had a version, and otherwise dropped. ``seen`` is told of every batch that was read.
     """
 
     bad_batches: int
+    seen: "Callable[[Sender, Sequence[AnyMessage]], None]"
 
     async def serve(self, handle: Handle) -> str:
         """Bind and start; returns the address bound (``host:port``). Raises :class:`ares.BadInput` if it cannot be bound."""

@@ -28,10 +28,10 @@ def listener_at(
     return ZmqListener(address, lock, limits, traffic)
 
 
-def connections(secret: SecretKey | None = None, transport: TransportName = "native") -> Connections:
-    """Connections for a client. ``secret``: its key, if the cluster has keys."""
+def connections(secret: SecretKey | None = None, transport: TransportName = "native", site: str = "") -> Connections:
+    """Connections for a client. ``secret``: its key, if the cluster has keys. ``site``: where it is, which servers are told; libzmq tells nobody."""
     if transport == "native":
-        return ZmtpConnections(secret)
+        return ZmtpConnections(secret, site)
     from ares.net.libzmq import ZmqConnections
 
     return ZmqConnections(secret)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from ares.dap.reading import BRIEF
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ElementRefused, NotAuthorized, Superseded, Unavailable, Undecodable
-from ares.model.identity import NO_DOMAIN, ObjectName, ServerId
+from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId
 from ares.model.messages import Describe, Description, Listed
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD
@@ -80,11 +80,14 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
     return Names({name: settled.get(name) for name in within}, cursor)
 
 
-def describe_servers(servers: Sequence[Server], patience_s: float, brief: bool = False) -> Operation[dict[ServerId, Description]]:
-    """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds."""
+def describe_servers(
+    servers: Sequence[Server], patience_s: float, brief: bool = False, usage_of: tuple[DomainName, ...] = ()
+) -> Operation[dict[ServerId, Description]]:
+    """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds. ``usage_of``: domains of which
+    it says who uses them."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
-        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda *_: patience_s, 2 * patience_s, (brief,))))
+        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda *_: patience_s, 2 * patience_s, (brief, usage_of))))
     except (Unavailable, Superseded):
         return {}
 

@@ -55,6 +55,7 @@ from ares.replica.unsynced import Served, Unsynced, served_of
 from ares.security.roles import Admission
 from ares.server.hosted_logs import OF_EITHER, OF_LOGS, Logs
 from ares.server.reclaiming import Reclaimed, Reclaiming
+from ares.server.users import Users
 from ares.store.port import Journal, Key, NoJournal, Use
 
 _ROOM_BYTES = 64 * 1024
@@ -89,7 +90,8 @@ class Host:
     None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
     disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
     that was traced, when its reply leaves. ``bring``: answers requests to get a version from other servers, at once or later; ``committed``
-    is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none.
+    is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file; what clients
+    there ask is counted where the listener tells ``users`` of it.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -108,6 +110,7 @@ class Host:
         throttle: Intake | None = None,
         traffic: Traffic | None = None,
         logs: Logs | None = None,
+        sites: Iterable[str] = (),
     ) -> None:
         self.replica = replica
         self._logs = logs
@@ -120,6 +123,7 @@ class Host:
         self._fail = fail
         self._admission = admission
         self._loop = loop or asyncio.get_running_loop()
+        self.users = Users(sites, replica.hosted, self._loop.time)
         self._throttle = throttle
         self._traffic = traffic
         self._started = self._loop.time()
@@ -299,6 +303,8 @@ class Host:
     def _described(self, description: Description, request: Request) -> Description:
         if self._logs is not None and isinstance(request, Describe) and not request.brief:
             description = msgspec.structs.replace(description, hosted=(*description.hosted, *self._logs.describe()))
+        if isinstance(request, Describe) and request.usage_of:
+            description = msgspec.structs.replace(description, usage=self.users.usage(request.usage_of))
         return self._with_vitals(description)
 
     def _with_vitals(self, description: Description) -> Description:

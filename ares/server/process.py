@@ -24,7 +24,7 @@ from msgspec import Struct
 from ares.cluster.cluster_file import is_free
 from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
-from ares.cluster.sites import labels_of
+from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus
 from ares.machine import logs
@@ -192,7 +192,7 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
         manager = manager_of(settings, lambda: connections(key, settings.transport), consensus, Switches(), service="ares-autopilot")
-        return Autopilot(manager, settings.book(), leads, asked, labels_of(settings))
+        return Autopilot(manager, settings.book(), leads, asked, labels_of(settings), partial(at_site, settings))
 
     return make
 
@@ -325,7 +325,7 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
                 plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, asking.rebuilt)
             await run_server(
                 *(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic),
-                *(links, log_journals, settings.logs.fetch_bytes_per_s),
+                *(links, log_journals, settings.logs.fetch_bytes_per_s, sites_of(settings)),
             )
 
 

@@ -109,6 +109,7 @@ def of_member(description: ConsensusDescription, under_way: int, unknown_keys: i
         yield Gauge("ares_autopilot_move_objects", "Objects of the domain that it moves now, as far as known; 0: it moves none.", autopilot.total)
         yield Gauge("ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen)
         yield Counter("ares_autopilot_moves", "Moves that it has completed.", autopilot.done)
+        yield Counter("ares_autopilot_follows", "Domains that it has moved to the site of their users.", autopilot.follows)
 
 
 OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {"server": of_server, "consensus": of_member}

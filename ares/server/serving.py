@@ -5,7 +5,7 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration
@@ -70,12 +70,14 @@ async def run_server(
     links: Connections | None = None,
     log_journals: LogJournals | None = None,
     fetch_bytes_per_s: float = math.inf,
+    sites: Iterable[str] = (),
 ) -> None:
     """Serve until ``stop`` is set (if the disk fails, it is set here), and reply to what was taken; the journal is closed then.
 
     ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
     the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts. ``links``: to other servers, for logs;
     None: it keeps none. ``log_journals``: where logs are kept; None: in memory. ``fetch_bytes_per_s``: how fast they fetch old entries.
+    ``sites``: of the cluster file: what clients there ask is counted.
 
     Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
     """
@@ -93,7 +95,8 @@ async def run_server(
             loop = asyncio.get_running_loop()
             logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s=fetch_bytes_per_s)
             logs.restore()
-        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs)
+        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs, sites=sites)
+        listener.seen = host.users.seen
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
         serving(host)

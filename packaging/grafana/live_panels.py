@@ -316,10 +316,12 @@ LIVE = (
             ),
             Panel(
                 "Moves, and domains and logs in trouble",
-                "Moves completed since the processes were started, and domains and logs for which something should be done, and cannot be: "
+                "Moves completed since the processes were started, and beside them domains that moved to their users; and domains and logs "
+                "for which something should be done, and cannot be: "
                 "`ares-cli status` says why.",
                 [
                     (f"sum(ares_autopilot_moves_total{JOB})", "moves"),
+                    (f"sum(ares_autopilot_follows_total{JOB})", "to users"),
                     (f"max(ares_autopilot_troubled_domains{JOB})", "in trouble"),
                     (f"max(ares_autopilot_troubled_logs{JOB})", "logs in trouble"),
                 ],

@@ -201,7 +201,7 @@ async def test_nobody_writes_a_mirror_by_its_name(cluster: Cluster) -> None:
     await user.create_mirror("photos", "rennes", HERE)
     name = MirrorName("photos", "rennes", 1).name
     chain = Configuration.chain(["s0", "s1", "s2"])
-    for refused in (user.domain, user.create_domain, user.log, lambda name: user.create_log(name, chain)):
+    for refused in (user.domain, user.create_domain, user.follow_users, user.log, lambda name: user.create_log(name, chain)):
         with pytest.raises(BadInput):
             await refused(name)
         with pytest.raises((BadInput, DomainNotFound)):

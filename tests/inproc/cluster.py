@@ -32,8 +32,9 @@ class Cluster:
 
     async def start(self) -> None:
         for server in self.book.values():
-            host = Host(Replica(server.id, server.identity, self.initial))
+            host = Host(Replica(server.id, server.identity, self.initial), sites=("nantes", "rennes"))
             listener = InprocListener(self.network, server.address)
+            listener.seen = host.users.seen
             await listener.serve(self._counting(host))
             self.listeners.append(listener)
 
@@ -47,9 +48,9 @@ class Cluster:
 
         return handle
 
-    def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None, book: Any = None) -> Manager:
+    def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None, book: Any = None, site: str = "") -> Manager:
         client = ClientId(len(self.managers) + 1)
-        connect = partial(InprocConnections, self.network)
+        connect = partial(InprocConnections, self.network, site)
         manager = Manager(connect, consensus or self.consensus, self.initial, book or self.book, client, switches or Switches(), timeout_s)
         self.managers.append(manager)
         return manager

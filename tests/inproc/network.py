@@ -18,6 +18,10 @@ class _Origin(NamedTuple):
     client: "InprocConnections"
     server: ServerId
 
+    @property
+    def site(self) -> str:
+        return self.client.site
+
 
 class InprocNetwork:
     """Who listens at which address. A stopped address loses what is sent to it and what it sends, until it is restarted."""
@@ -52,11 +56,12 @@ class InprocNetwork:
 
 
 class InprocConnections(BatchConnections):
-    """:class:`ares.net.port.Connections` over an :class:`InprocNetwork`."""
+    """:class:`ares.net.port.Connections` over an :class:`InprocNetwork`. ``site``: where the client says it is."""
 
-    def __init__(self, network: InprocNetwork) -> None:
+    def __init__(self, network: InprocNetwork, site: str = "") -> None:
         super().__init__()
         self._network = network
+        self.site = site
 
     def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         for _, frames in batches(messages):

@@ -106,7 +106,7 @@ def test_the_page_of_a_consensus_member():
     alone = samples(render(of_member(ConsensusDescription(0, "r0", "", 4, 7, 1, 3), 0, 0)).decode())
     assert alone["ares_consensus_leader_known"] == 0
     assert "ares_autopilot_moves_total" not in alone
-    flown = samples(render(of_member(ConsensusDescription(0, "r0", "r0", 4, 7, 1, 1), 0, 0, Autopiloted(1, 2, 3, 4, 5, 6))).decode())
+    flown = samples(render(of_member(ConsensusDescription(0, "r0", "r0", 4, 7, 1, 1), 0, 0, Autopiloted(1, 2, 3, 4, 5, 6, 7))).decode())
     assert {name.removeprefix("ares_autopilot_"): value for name, value in flown.items() if "autopilot" in name} == {
         "absent_servers": 1,
         "troubled_domains": 2,
@@ -114,6 +114,7 @@ def test_the_page_of_a_consensus_member():
         "move_objects": 4,
         "moves_total": 5,
         "troubled_logs": 6,
+        "follows_total": 7,
     }
 
 

@@ -4,12 +4,16 @@ import json
 import os
 import signal
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from ares.machine.interpreter import python
 
 from .command_line import Cli, running_cluster
 from .warm_start import ares_cli
@@ -155,3 +159,57 @@ def test_a_forged_memory_of_domains_misleads_nobody(two_sites: Cli, tmp_path: Pa
         known.write_text(forged)
         assert cli.ok("read", "k", "--domain", "photos") == b"value"
         assert set(json.loads(known.read_bytes())["photos"]) == {"s3", "s4", "s5"}
+
+
+@pytest.fixture(scope="module")
+def piloted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    more = ("--durability", "memory", "--sites", "nantes:3,rennes:3", "--autopilot")
+    yield from running_cluster(tmp_path_factory.mktemp("follow") / "cluster", *more)
+
+
+def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
+    cli = piloted
+
+    def told() -> dict[str, Any]:
+        return {each["domain"]: each for each in cli.json("status")["domains"]}["photos"]
+
+    def becomes(decision: str) -> dict[str, Any]:
+        end = time.monotonic() + 120.0
+        while (seen := told())["follows_users"] is None or seen["follows_users"]["decision"] != decision:
+            assert time.monotonic() < end, seen
+            time.sleep(0.5)
+        return seen
+
+    assert cli.json("domain", "create", "photos", "--site", "nantes", "--follow-users")["follows_users"] is True
+    becomes("idle")
+    program = "import sys, time, ares\nwith ares.connect_blocking(sys.argv[1]) as store:\n    photos = store.domain('photos')\n    while True:\n"
+    program += "        photos.write('k', b'v')\n        assert photos.read('k') == b'v'\n        time.sleep(0.01)\n"
+    environment = os.environ | {"ARES_SITE": "rennes"}
+    users = subprocess.Popen([*python(), "-c", program, str(cli.settings.path)], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert becomes("here")["site"] == "rennes"
+        assert users.poll() is None
+        assert "follows its users: its own site asks most" in cli.ok("status").decode()
+    finally:
+        users.kill()
+        users.communicate()
+    assert cli.json("domain", "follow", "photos", "--off") == {"domain": "photos", "follows_users": False}
+    end = time.monotonic() + 60.0
+    while told()["follows_users"] is not None:
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    counted = []
+    for member in cli.settings.members.values():
+        with opener.open(f"http://{member.http}/metrics", timeout=10.0) as page:
+            counted += [float(line.split()[1]) for line in page.read().decode().splitlines() if line.startswith("ares_autopilot_follows_total")]
+    assert sum(counted) == 1
+
+
+def test_what_follows_nobody_is_refused(piloted: Cli, cli: Cli) -> None:
+    assert "'default' follows nobody" in piloted.fails(2, "domain", "follow", "default")
+    piloted.ok("log", "create", "events", "--servers", "s0,s1,s2")
+    assert "logs follow nobody" in piloted.fails(2, "domain", "follow", "events")
+    assert "domain 'nowhere'" in piloted.fails(1, "domain", "follow", "nowhere")
+    cli.ok("domain", "create", "still", "--site", "nantes")
+    assert "nothing moves it: the cluster file has no table [autopilot]" in cli.ok("domain", "follow", "still").decode()

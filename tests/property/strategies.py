@@ -37,6 +37,7 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     Ack,
     AnyMessage,
+    AskedFrom,
     Bring,
     CollectConfig,
     ConsensusDescription,
@@ -48,6 +49,7 @@ from ares.model.messages import (
     Done,
     Element,
     Finalize,
+    Followed,
     GetData,
     GetHint,
     GetTag,
@@ -70,6 +72,7 @@ from ares.model.messages import (
     TagReply,
     TellFinalized,
     Undecided,
+    Usage,
     Where,
     WriteConfig,
 )
@@ -107,6 +110,8 @@ maybe = st.none() | successors
 listed = st.builds(Listed, texts, any_tags, st.booleans())
 hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
 stored = st.builds(Stored, integers, integers, integers, integers)
+usages = st.builds(Usage, texts, integers, st.lists(st.builds(AskedFrom, texts, floats), max_size=3).map(tuple))
+followed = st.builds(Followed, texts, texts, texts, texts)
 
 numbers = st.integers(1, POSITION_MAX)
 entries = st.lists(st.binary(max_size=20), min_size=1, max_size=4).map(tuple)
@@ -146,7 +151,7 @@ FIELDS = {
     CollectConfig: (ids, successors),
     ListObjects: (ids, texts, integers, texts, maybe),
     Introduce: (configurations,),
-    Describe: (st.booleans(),),
+    Describe: (st.booleans(), st.lists(texts, max_size=3).map(tuple)),
     Scrub: (st.booleans(),),
     SetLogLevel: (texts,),
     TagReply: (any_tags, maybe),
@@ -154,7 +159,10 @@ FIELDS = {
     Ack: (maybe,),
     ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe),
     Refused: (st.sampled_from(Reason), texts),
-    Description: (texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple), integers, st.none() | stored),
+    Description: (
+        *(texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple), integers, st.none() | stored),
+        *(st.none(), st.lists(usages, max_size=2).map(tuple)),
+    ),
     ScrubReply: (st.booleans(), integers, integers, integers, integers, integers, integers),
     Done: (),
     Propose: (configurations, words),
@@ -164,7 +172,7 @@ FIELDS = {
     TellFinalized: (configurations,),
     Undecided: (texts,),
     DescribeConsensus: (),
-    ConsensusDescription: (texts, texts, integers, integers, integers, integers, texts),
+    ConsensusDescription: (texts, texts, integers, integers, integers, integers, texts, st.lists(followed, max_size=2).map(tuple)),
 }
 assert set(FIELDS) == set(get_args(AnyMessage)), "a message type has no strategy"
 

@@ -12,6 +12,7 @@ from ares.client.connect import connect, with_key
 from ares.client.manager import Manager
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.cluster_keys import SecuritySettings, authorise
+from ares.cluster.sites import sites_of
 from ares.cluster.tables import TransportName
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
@@ -38,10 +39,11 @@ async def within(work: Awaitable[Result]) -> Result:
 
 
 class SecureCluster:
-    """Five servers, all in c0. ``hosts`` and ``listeners`` are for looking at, and for closing."""
+    """Five servers, all in c0, or those of ``sites``. ``hosts`` and ``listeners`` are for looking at, and for closing."""
 
-    def __init__(self, directory: Path, transport: TransportName = "native") -> None:
-        made = create(directory, Plan(servers=5, consensus=1, security="curve", base_port=0))
+    def __init__(self, directory: Path, transport: TransportName = "native", sites: tuple[tuple[str, int], ...] = ()) -> None:
+        spares = sum(number for _, number in sites[1:])
+        made = create(directory, Plan(servers=sites[0][1] if sites else 5, spares=spares, sites=sites, consensus=1, security="curve", base_port=0))
         self.settings = structs.replace(made, transport=transport)
         self.hosts: dict[ServerId, Host] = {}
         self.listeners: dict[ServerId, ZmqListener | ZmtpListener] = {}
@@ -56,8 +58,10 @@ class SecureCluster:
     async def start(self) -> None:
         for server in self.settings.servers.values():
             guard = guard_of(self.settings, server.id, server.public_key)
-            host = Host(Replica(server.id, server.identity, self.settings.initial), admission=guard.admission)
+            replica = Replica(server.id, server.identity, self.settings.initial)
+            host = Host(replica, admission=guard.admission, sites=sites_of(self.settings))
             listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
+            listener.seen = host.users.seen
             await listener.serve(host.handler)
             self.hosts[server.id], self.listeners[server.id] = host, listener
             self._closing.push_async_callback(listener.close)
@@ -76,11 +80,12 @@ class SecureCluster:
             authorise(self.security, name, role)
         return self.security.client_key(str(self.security.secret_path(name)))
 
-    async def manager(self, name: str, role: str = "", timeout_s: float = TIMEOUT_S) -> Manager:
+    async def manager(self, name: str, role: str = "", timeout_s: float = TIMEOUT_S, site: str | None = None) -> Manager:
         """A connection of a client, who is authorised now if a role is given."""
         if role:
             authorise(self.security, name, role)
         settings = with_key(self.settings, self.security.secret_path(name))
+        settings = structs.replace(settings, client=structs.replace(settings.client, site=site))
         made = await connect(settings)
         made._timeout_s = timeout_s
         self._closing.push_async_callback(made.close)

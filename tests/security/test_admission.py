@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import pytest
 
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, FOLLOWING, CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.model.log_messages import (
     Append,
     ChainRequest,
@@ -111,6 +111,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
     Role.WRITE: [put("key"), put("\0block"), Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)), Trim(CALL, C0.id, 1)],
     Role.RECONFIGURE: [
         put(f"{DIRECTORY}photos"),
+        put(f"{FOLLOWING}photos"),
         CollectConfig(CALL, C0.id, FINAL),
         Finalize(CALL, C0.id),
         Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),

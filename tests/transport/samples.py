@@ -1,7 +1,7 @@
 """One message of every kind, with every optional part present."""
 
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.log_messages import (
     Append,
     Appended,
@@ -30,6 +30,7 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     Ack,
     AnyMessage,
+    AskedFrom,
     Bring,
     CollectConfig,
     ConsensusDescription,
@@ -41,6 +42,7 @@ from ares.model.messages import (
     Done,
     Element,
     Finalize,
+    Followed,
     GetData,
     GetHint,
     GetTag,
@@ -63,6 +65,7 @@ from ares.model.messages import (
     TagReply,
     TellFinalized,
     Undecided,
+    Usage,
     Where,
     WriteConfig,
 )
@@ -79,7 +82,17 @@ _LARGE = Element(4, 99, 5, (bytes(range(256)) * 64, b"second part"))
 
 _RECORD = LogRecord(7, ClientId(9), 3, 2, (b"one", b""), 2**63)
 
+_USAGE = Usage(DomainName("photos"), 2**40, (AskedFrom("nantes", 2.5), AskedFrom("rennes", 0.1)))
+
+SINCE: list[AnyMessage] = [
+    Describe(_CALL, True, (DomainName("photos"),)),
+    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), usage=(_USAGE,)),
+    ConsensusDescription(_CALL, ServerId("r0"), "r1", 3, 4, 2, 3, "watches", (Followed(DomainName("photos"), "nantes", "here", "why"),)),
+]
+"""With fields that were added since a release."""
+
 SAMPLES: list[AnyMessage] = [
+    *SINCE,
     GetTag(_CALL, _C, _KEY),
     Bring(_CALL, _C, _KEY, _TAG, 5, _CONFIGURATION),
     Finalize(_CALL, _C),

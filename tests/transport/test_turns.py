@@ -11,7 +11,7 @@ import pytest
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Server
 from ares.model.element import sealed
-from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName, ServerId
+from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ObjectName, ServerId
 from ares.model.messages import PAGE_OBJECTS_MAX, Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
 from ares.model.tag import TAG_ZERO, Tag
 from ares.net import batching
@@ -113,8 +113,11 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one batch", "batches"])
 @pytest.mark.parametrize("count", [2, 3, 40])
-def test_what_may_have_a_large_reply_ends_the_turn(loop: Steps, listener: Recording, count: int, apart: bool) -> None:
-    asked: list[AnyMessage] = [Describe(CallId(call)) for call in range(count)]
+@pytest.mark.parametrize("usage_of", [(), ("photos",)])
+def test_what_may_have_a_large_reply_ends_the_turn(
+    loop: Steps, listener: Recording, count: int, apart: bool, usage_of: tuple[DomainName, ...]
+) -> None:
+    asked: list[AnyMessage] = [Describe(CallId(call), bool(usage_of), usage_of) for call in range(count)]
     listener.receive("greedy", *([message] for message in asked) if apart else [asked])
     while loop.soon:
         loop.step()

@@ -14,6 +14,7 @@ from ares.cluster.tables import Limits
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, decode, encode
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO
+from ares.net.libzmq import ZmqConnections
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.frames import (
     DEALER,
@@ -30,8 +31,10 @@ from ares.net.zmtp.frames import (
     properties,
     wire,
 )
+from ares.security.clients_file import Lock
+from ares.security.keys import SecretKey, keyed
 
-from .wires import S0, WAIT_S_MAX, Client, acknowledge, get_tag, nothing_stays, until
+from .wires import S0, WAIT_S_MAX, Client, Server, acknowledge, get_tag, nothing_stays, until
 
 GREETING_BYTES = 64
 
@@ -211,6 +214,50 @@ async def test_our_client_talks_to_a_router_of_libzmq() -> None:
         await client.connections.close()
         socket.close(0)
         context.term()
+
+
+# -- where a client is --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_name_of_a_site_is_none() -> None:
+    def said(site: bytes) -> str:
+        metadata = properties(DEALER) + b"\x09ARES-site" + len(site).to_bytes(4, "big") + site
+        side = incoming()
+        feed(side, greeting(b"NULL") + framed(b"\x05READY" + metadata))
+        assert side.ready
+        return side.site
+
+    assert said(b"nantes") == "nantes"
+    assert said(b"a" * 64) == "a" * 64
+    for bad in (b"", b"a" * 65, b"nan tes", b"\xff", b"-nantes", b"nantes\n", b"a" * 3000):
+        assert said(bad) == ""
+
+
+@pytest.mark.parametrize("keys", [False, True])
+async def test_a_server_is_told_where_a_client_is(keys: bool) -> None:
+    own, theirs = SecretKey.generate(), SecretKey.generate()
+    lock = Lock(own, Everybody()) if keys else None  # type: ignore[arg-type]
+    server = Server(ZmtpListener("127.0.0.1:0", lock), acknowledge)
+    address = await server.listener.serve(server.handle)
+    secret = theirs if keys else None
+    clients = [Client(ZmtpConnections(secret, "nantes")), Client(ZmtpConnections(secret)), Client(ZmqConnections(secret))]
+    try:
+        for call, client in enumerate(clients):
+            client.connections.learn(S0, keyed(address, own.public) if keys else address)
+            client.connections.post(S0, [get_tag(call)])
+            await until(lambda client=client, call=call: client.calls() == {call})
+        assert [sender.site for sender, _ in server.batches] == ["nantes", "", ""]  # type: ignore[attr-defined]
+    finally:
+        for client in clients:
+            await client.connections.close()
+        await server.listener.close()
+
+
+class Everybody:
+    """Lets whoever has a key in."""
+
+    def admits(self, key: str, address: str) -> bool:
+        return True
 
 
 # -- bounds -------------------------------------------------------------------------------------------------------------

@@ -16,8 +16,15 @@ from ares.model.errors import BadInput, BadMessage
 from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, KEY_BYTES_MAX, fits
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
+    SITES_TOLD_MAX,
+    USAGES_MAX,
     Ack,
+    AskedFrom,
     CollectConfig,
+    ConsensusDescription,
+    Describe,
+    Description,
+    Followed,
     GetData,
     GetHint,
     GetTag,
@@ -31,6 +38,7 @@ from ares.model.messages import (
     Reason,
     Refused,
     TellFinalized,
+    Usage,
     WriteConfig,
 )
 from ares.model.tag import Tag
@@ -82,6 +90,21 @@ def comparisons(servers: int) -> int:
 
 def test_servers_beyond_the_bound_are_not_looked_at():
     assert comparisons(1000) <= GROWTH_MAX * comparisons(500)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda more: Describe(1, True, ("d",) * (USAGES_MAX + more)),
+        lambda more: Description(1, "s0", "i", b"c", "1", 1.0, 1, (), usage=(Usage("d", 1, ()),) * (USAGES_MAX + more)),
+        lambda more: Description(1, "s0", "i", b"c", "1", 1.0, 1, (), usage=(Usage("d", 1, (AskedFrom("a", 1.0),) * (SITES_TOLD_MAX + more)),)),
+        lambda more: ConsensusDescription(1, "r0", "r0", 1, 1, 1, 1, "", (Followed("d", "a", "here", "why"),) * (USAGES_MAX + more)),
+    ],
+)
+def test_who_uses_domains_is_told_of_so_many_at_once(make):
+    assert decode(encode([make(0)])) == [make(0)]
+    with pytest.raises(BadMessage):
+        decode(encode([make(1)]))
 
 
 def test_a_configuration_of_too_many_servers_is_refused_while_decoding():

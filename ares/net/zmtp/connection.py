@@ -29,8 +29,9 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     ``made`` is called with it and its socket when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought,
     ``lost`` when it has ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other
     side does not take what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of
-    the client at the other end, where clients have keys. ``ready``: it was, and nobody has hung up since. ``trouble``: why the other side was hung up
-    on, if it sent what is not ZMTP. ``careful``: the handshake begins only when the peer's greeting is here and fits.
+    the client at the other end, where clients have keys, and ``site`` where the other end says it is. ``ready``: it was, and nobody has hung up
+    since. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP. ``careful``: the handshake begins only when the peer's
+    greeting is here and fits.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         holds: Callable[[int], None] = lambda _: None,
         careful: bool = False,
     ) -> None:
-        self.key = ""
+        self.key = self.site = ""
         self.slow = False
         self.shaken = False
         self.ready = False
@@ -94,7 +95,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             if not self.slow:  # who does not read what is answered is answered no more
                 self.transport.write(b"".join(answers))
         if not self.shaken and incoming.ready:
-            self.shaken, self.key = True, incoming.client_key
+            self.shaken, self.key, self.site = True, incoming.client_key, incoming.site
             self.ready = not self.transport.is_closing()
             self._met(self)
         if messages:

@@ -8,7 +8,7 @@ the event loop itself it costs none, and every bound is ours: on frames, on whol
 import ctypes
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
@@ -28,6 +28,7 @@ SHORT_MAX = 255
 _SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
 _AS_SERVER_AT = 32
 _NAME = re.compile(rb"[a-z0-9._+-]{1,255}")
+_SITE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SIZE_BYTES = 4
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 32 * 1024 * 1024
@@ -109,15 +110,16 @@ class Handshake(ABC):
 
 
 class Null(Handshake):
-    """The handshake of a socket of this ``kind`` where nobody has keys."""
+    """The handshake of a socket of this ``kind``, at ``site``, where nobody has keys."""
 
     mechanism = b"NULL"
 
-    def __init__(self, kind: bytes) -> None:
+    def __init__(self, kind: bytes, site: str = "") -> None:
         self._kind = kind
+        self._site = site
 
     def opening(self) -> bytes:
-        return greeting(self.mechanism) + framed(b"\x05READY" + properties(self._kind))
+        return greeting(self.mechanism) + framed(b"\x05READY" + properties(self._kind, self._site))
 
     def hear(self, command: bytes) -> bytes:
         if (refused := refusal(command)) is not None:
@@ -135,9 +137,15 @@ def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
     return (head + bytes([as_server])).ljust(GREETING_BYTES, b"\0")
 
 
-def properties(kind: bytes) -> bytes:
-    """What a socket of this kind says of itself."""
-    return _property(b"Socket-Type", kind) + _property(b"Identity", b"")
+def properties(kind: bytes, site: str = "") -> bytes:
+    """What a socket of this kind says of itself; ``site``: where it is (docs/sites.md), empty: that is not said."""
+    return _property(b"Socket-Type", kind) + _property(b"Identity", b"") + (_property(b"Ares-Site", site.encode()) if site else b"")
+
+
+def site_in(found: Mapping[bytes, bytes]) -> str:
+    """The site among a peer's properties; empty if it says none, or what is no name of a site."""
+    said = found.get(b"ares-site", b"")
+    return said.decode("ascii") if _SITE.fullmatch(said) else ""
 
 
 def _property(name: bytes, value: bytes) -> bytes:
@@ -221,14 +229,15 @@ class Incoming:
     """Takes the bytes of one connection apart. First :meth:`room` to read into, then at once :meth:`filled`, which gives what became complete.
 
     ``scratch``: room for one read, which all connections of a thread share: an idle one holds nothing. ``ready``: the handshake is done, and the
-    client has proved to own ``client_key`` (empty: nobody has keys). ``cipher``: what messages are sealed with from then on, if they are.
+    client has proved to own ``client_key`` (empty: nobody has keys), and says that it is at ``site``. ``cipher``: what messages are sealed with from
+    then on, if they are.
     ``answers``: what must be sent to the peer because of what it sent; ``after_greeting`` among it, once the peer's greeting is here and fits.
     ``held_bytes``: of a message that is not complete.
     """
 
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
         self.ready = False
-        self.client_key = ""
+        self.client_key = self.site = ""
         self.cipher: CurveCipher | None = None
         self.answers: list[bytes | bytearray] = []
         self.after_greeting = b""
@@ -387,10 +396,12 @@ class Incoming:
     def _shake(self, handshake: Handshake, command: bytes) -> None:
         answer = handshake.hear(command)
         if handshake.properties is not None:
-            theirs = parsed(handshake.properties).get(b"socket-type", b"")
+            found = parsed(handshake.properties)
+            theirs = found.get(b"socket-type", b"")
             if theirs not in _FITS[self._kind]:
                 raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
             self.ready, self.cipher, self.client_key, self.handshake = True, handshake.cipher, handshake.client_key, None
+            self.site = site_in(found)
             self._plain = handshake.cipher is None
         if answer:
             self.answers.append(answer)

@@ -1,0 +1,222 @@
+"""The part of the autopilot that lets domains follow their users: it asks their servers who uses them, and moves them (ares/autopilot/following.py).
+
+It works in the member that leads. Which domains follow is written beside the directory, in `default`. One moves at a time. What is wished follows the
+configuration that was looked at, or does not come about: a change that somebody else made meanwhile is never undone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ares.autopilot.following import MOVES, MOVING, FollowDecision, FollowPolicy, UsageSeen, usual
+from ares.client.manager import Manager
+from ares.client.store import ObjectStore
+from ares.cluster.tables import AutopilotSettings
+from ares.machine.metrics import Autopiloted
+from ares.model.configuration import SERVERS_MAX, Configuration, Server
+from ares.model.errors import AresError
+from ares.model.identity import DomainName, ServerId
+from ares.model.messages import USAGES_MAX, Followed, Usage
+from ares.operation.effects import Operation
+from ares.reconfig.mover import Manner
+from ares.reconfig.reconfigure import Reconfigured, advance
+from ares.reconfig.traversal import read_config
+from ares.reconfig.view import View
+
+LOOK_S = 1.0
+"""How often servers of domains that follow are asked."""
+
+LIST_S = 5.0
+"""How often it is looked up which domains follow, and which configurations they have."""
+
+ASK_S = 2.0
+FOLLOWING_MAX = 1000
+"""Domains that can follow; those beyond, by name, stay where they are."""
+
+AT_ONCE = 16
+WHY_CHARACTERS_MAX = 300
+
+Placed = Callable[[str, str, Configuration], Configuration]
+"""What a domain may have at a site: site, name, and what it has now. Raises an :class:`AresError` where that cannot be."""
+
+log = logging.getLogger(__name__)
+
+
+class FollowPatrol:
+    """``manager`` stays open; ``sites``: where servers are; ``placed``: see there. It does nothing unless ``leads()`` is true.
+
+    ``manner``: how it moves data, together with others that do.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        sites: Mapping[ServerId, str],
+        placed: Placed,
+        leads: Callable[[], bool],
+        settings: AutopilotSettings,
+        manner: Manner,
+        counted: Autopiloted,
+    ) -> None:
+        self._manager = manager
+        self._sites = sites
+        self._placed = placed
+        self._leads = leads
+        self._manner = manner
+        self._counted = counted
+        self._loop = asyncio.get_running_loop()
+        self._policy = FollowPolicy(settings.follow_rest_s, settings.follow_bytes_per_hour, gap_s=2 * LOOK_S)
+        self._stores: dict[DomainName, ObjectStore] = {}
+        self._beyond = 0
+        self._listed_at = -LIST_S
+        self._decisions: dict[DomainName, tuple[str, FollowDecision]] = {}
+        self._move: asyncio.Task[None] | None = None
+        self._moving: DomainName | None = None
+
+    def followed(self) -> tuple[Followed, ...]:
+        """What was decided of each domain, for a description."""
+        shown = sorted(self._decisions.items())[:USAGES_MAX]
+        return tuple(Followed(domain, site, decision.word, decision.why) for domain, (site, decision) in shown)
+
+    def sentence(self) -> str:
+        """What it does; nothing where no domain follows."""
+        if not self._stores:
+            return ""
+        many = f"{len(self._stores)} domain{'s follow their' if len(self._stores) > 1 else ' follows its'} users"
+        beyond = f"{self._beyond} more do not: {FOLLOWING_MAX} at most can" if self._beyond else ""
+        moving = f"{self._moving} moves to its users" if self._moving is not None else ""
+        return "; ".join(filter(None, [moving, many, beyond]))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                if self._leads():
+                    await self._look()
+                elif self._decisions:
+                    self._stores, self._decisions, self._listed_at = {}, {}, -LIST_S
+                    self._policy.stand_down()
+                if self._move is not None and (self._move.done() or not self._leads()):
+                    await self._ended(self._move)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            if self._move is not None:
+                await self._ended(self._move)
+
+    async def _ended(self, move: asyncio.Task[None]) -> None:
+        """A move that is broken off is pending; the autopilot of the member that leads then finishes it."""
+        self._move = self._moving = None
+        move.cancel()
+        [outcome] = await asyncio.gather(move, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    async def _look(self) -> None:
+        now = self._loop.time()
+        if now - self._listed_at >= LIST_S:
+            await self._list()
+            self._listed_at = now
+        self._policy.look(now, self._stores.keys())
+        self._decisions = {domain: decision for domain, decision in self._decisions.items() if domain in self._stores}
+        names = sorted(self._stores)
+        for first in range(0, len(names), USAGES_MAX):
+            some = names[first : first + USAGES_MAX]
+            usage = await self._asked(some)
+            for domain in some:
+                self._judge(domain, usage)
+
+    async def _list(self) -> None:
+        """Which domains follow, and what each has; what cannot be found out stays as it was."""
+        try:
+            names = await self._manager.following(timeout_s=ASK_S)
+        except AresError as error:
+            log.debug("the domains that follow their users cannot be listed: %s", error)
+            return
+        self._beyond = max(len(names) - FOLLOWING_MAX, 0)
+        turn, found = asyncio.Semaphore(AT_ONCE), dict[DomainName, ObjectStore]()
+
+        async def look_up(name: str) -> None:
+            async with turn:
+                try:
+                    store = await self._manager.domain(name, timeout_s=ASK_S)
+                    found[store.name] = store
+                    await store.current(timeout_s=ASK_S)
+                except AresError as error:
+                    log.debug("domain %s is not looked up: %s", name, error)
+
+        await asyncio.gather(*map(look_up, names[:FOLLOWING_MAX]))
+        self._stores = found
+
+    async def _asked(self, names: Sequence[DomainName]) -> dict[DomainName, dict[ServerId, Usage]]:
+        """What the servers of these domains say of their use."""
+        servers = {server.id: server for name in names for server in self._stores[name].configuration.servers}
+        usage: dict[DomainName, dict[ServerId, Usage]] = {name: {} for name in names}
+        groups = [list(servers.values())[first : first + SERVERS_MAX] for first in range(0, len(servers), SERVERS_MAX)]
+        for described in await asyncio.gather(*[self._describe(group, tuple(names)) for group in groups]):
+            for id, said in described.items():
+                for each in said.usage:
+                    if each.domain in usage:
+                        usage[each.domain][id] = each
+        return usage
+
+    async def _describe(self, servers: list[Server], names: tuple[DomainName, ...]) -> Mapping[ServerId, Any]:
+        try:
+            return await self._manager.describe(servers, brief=True, usage_of=names)
+        except AresError:
+            return {}
+
+    def _judge(self, domain: DomainName, usage: Mapping[DomainName, Mapping[ServerId, Usage]]) -> None:
+        store = self._stores[domain]
+        configuration = store.configuration
+        said = [usage[domain][id] for id in configuration.server_ids if id in usage[domain]]
+        sites = {self._sites.get(id, "") for id in configuration.server_ids}
+        site = sites.pop() if len(sites) == 1 else ""
+        if domain == self._moving or store.pending:
+            whose = "it moves there now" if domain == self._moving else "a move is under way, or was left: the autopilot completes those"
+            self._decisions[domain] = site, FollowDecision(MOVING, whose)
+            return
+        per_s = usual([{asked.site: asked.per_s for asked in each.asked} for each in said], configuration.n)
+        size = max((max(each.bytes, 0) for each in said), default=0) * (configuration.k if configuration.dap == "ec" else 1)
+        seen = UsageSeen(site, per_s, size, answering=2 * len(said) > configuration.n)
+        decision = self._policy.judge(domain, seen, lambda to: self._no_room(to, configuration))
+        if decision.word == MOVES and self._move is not None:
+            decision = FollowDecision(MOVING, f"{self._moving} moves first", decision.to)
+        elif decision.word == MOVES:
+            self._moving = domain
+            self._policy.begun(size)
+            self._move = asyncio.create_task(self._moved(store, configuration, decision, size))
+        self._decisions[domain] = site, decision
+
+    def _no_room(self, site: str, configuration: Configuration) -> str:
+        """Why what it has cannot be had there; empty if it can. Redundancy is not given up for being near."""
+        have = sum(there == site for there in self._sites.values())
+        if have < configuration.n:
+            return f"{site} has {have} servers, and it has {configuration.n} here"
+        return ""
+
+    async def _moved(self, store: ObjectStore, last: Configuration, decision: FollowDecision, size: int) -> None:
+        domain = store.name
+        log.info("domain %s moves to %s: %s", domain, decision.to, decision.why, extra={"domain": domain, "bytes": size})
+        try:
+            wished = await self._manager.identified(self._placed(decision.to, domain, last))
+            result = await store.run(lambda view: follow(view, last, wished, self._manner), "move")
+        except AresError as error:
+            log.warning("domain %s does not move to %s: %s", domain, decision.to, error, extra={"domain": domain})
+            self._policy.failed(domain, f"the move to {decision.to} failed: {error}"[:WHY_CHARACTERS_MAX])
+            return
+        if result is None:
+            self._policy.failed(domain, "somebody else changed it meanwhile")
+            return
+        self._policy.moved(domain, size, result.bytes)
+        self._counted.follows += result.ours
+        more = {"domain": domain, "index": result.configuration.index, "moved": result.moved, "bytes": result.bytes}
+        log.info("domain %s is at %s, %d objects moved", domain, decision.to, result.moved, extra=more)
+
+
+def follow(view: View, last: Configuration, wished: Configuration, manner: Manner) -> Operation[Reconfigured | None]:
+    """Move to ``wished`` if ``last`` is still what is in force and nothing is to follow it; else nothing is done."""
+    yield from read_config(view)
+    if view.sequence.active != [last]:
+        return None
+    return (yield from advance(view, wished, manner))

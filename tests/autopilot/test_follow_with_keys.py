@@ -1,0 +1,74 @@
+"""With keys: who can make a domain follow, and whose requests it follows (ares/autopilot/follow_patrol.py)."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ares.autopilot import follow_patrol, following
+from ares.autopilot.pilot import Autopilot
+from ares.client.manager import Manager
+from ares.cluster.cluster_keys import revoke
+from ares.cluster.tables import AutopilotSettings
+from ares.model.errors import AresError, NotAuthorized
+from ares.model.identity import ServerId
+from ares.server.process import certifying, piloted
+from tests.security.cluster import SecureCluster
+
+WAIT_S_MAX = 60.0
+SITES = (("nantes", 3), ("rennes", 3))
+
+
+async def reads(manager: Manager) -> None:
+    photos = await manager.domain("photos")
+    while True:
+        with contextlib.suppress(AresError):
+            await photos.read("cat")
+        await asyncio.sleep(0.005)
+
+
+async def test_it_follows_readers_that_have_a_key_and_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_patrol, "LOOK_S", 0.05)
+    monkeypatch.setattr(follow_patrol, "LIST_S", 0.1)
+    monkeypatch.setattr(following, "SUSTAINED_S", 0.3)
+    cluster = SecureCluster(tmp_path / "cluster", sites=SITES)
+    await cluster.start()
+    settings = replace(cluster.settings, autopilot=AutopilotSettings(after_s=3600, every_s=0.1))
+    [member] = settings.members.values()
+    certified, make = certifying(settings), piloted(settings, member)
+    assert certified is not None
+    assert make is not None
+    pilot: Autopilot = make(certified(cluster.decisions), lambda: True)
+    tasks = [asyncio.create_task(pilot.run())]
+    try:
+        owner = await cluster.manager("owner", "reconfigure", timeout_s=WAIT_S_MAX)
+        photos = await owner.domain("photos", create=owner.configuration)
+        await photos.write("cat", b"miaow")
+        writer = await cluster.manager("writer", "write", site="rennes")
+        with pytest.raises(NotAuthorized):
+            await writer.follow_users("photos")
+        assert await owner.following() == []
+        await owner.follow_users("photos")
+        with pytest.raises(NotAuthorized):
+            await writer.follow_users("photos", False)
+        stranger = await cluster.manager("stranger", "read", site="rennes", timeout_s=1.0)
+        revoke(cluster.security, "stranger")
+        await asyncio.sleep(1.1)
+        tasks.append(asyncio.create_task(reads(stranger)))
+        await asyncio.sleep(1.5)
+        assert [each.decision for each in pilot.followed()] == [following.IDLE]
+        reader = await cluster.manager("reader", "read", site="rennes")
+        tasks.append(asyncio.create_task(reads(reader)))
+        async with asyncio.timeout(WAIT_S_MAX):
+            while [each.site for each in pilot.followed()] != ["rennes"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert set((await photos.current()).server_ids) == {ServerId(id) for id in ("s3", "s4", "s5")}
+        assert photos.configuration.certificate
+        assert await photos.read("cat") == b"miaow"
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await cluster.close()
