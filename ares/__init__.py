@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ares.client.connect import connect
     from ares.client.file import File, FileStat, FileWriter
     from ares.client.shared_log import Log, LogStat
+    from ares.client.stale_reads import StaleValue
     from ares.client.store import VersionedResult
     from ares.fragment.divide import Sizes
     from ares.fragment.report import Conflict, WriteReport
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         FileChanged,
         LeftBehind,
         LogSealed,
+        MirrorTooOld,
         NotAuthorized,
         NotWritten,
         ObjectNotFound,
@@ -62,12 +64,14 @@ __all__ = [
     "Log",
     "LogSealed",
     "LogStat",
+    "MirrorTooOld",
     "NotAuthorized",
     "NotWritten",
     "ObjectNotFound",
     "ObjectsStuck",
     "PositionTaken",
     "Sizes",
+    "StaleValue",
     "Tag",
     "Trimmed",
     "Unavailable",
@@ -90,6 +94,7 @@ _ELSEWHERE = {
     "LogStat": "client.shared_log",
     "ObjectsStuck": "model.errors",
     "Sizes": "fragment.divide",
+    "StaleValue": "client.stale_reads",
     "Tag": "model.tag",
     "VersionedResult": "client.store",
     "WriteReport": "fragment.report",

@@ -5,21 +5,23 @@ leader knows nothing of what the last one saw, and begins to count from nothing.
 
 A leader looks at the servers, asking every one who it is, and makes rounds: a round looks every domain up and then sees to those that need it, one
 after the other. The two run side by side, so that what a long round does is judged by who is there now. Logs are seen to by a patrol of their own
-(ares/autopilot/log_patrol.py).
+(ares/autopilot/log_patrol.py), and so are mirrors (ares/autopilot/mirror_patrol.py).
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
 from ares.autopilot.follow_patrol import FollowPatrol, Placed
 from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
 from ares.autopilot.log_patrol import LogPatrol
+from ares.autopilot.mirror_patrol import MirrorPatrol
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
@@ -280,7 +282,8 @@ class _Patrol:
             return verdict
 
         try:
-            store = await self._manager.domain(domain)
+            store = await self._manager.domain_or_log(domain)
+            assert not isinstance(store, Log), "a domain that was looked up here holds objects"
             verdict, result = await store.run(lambda view: mend(view, judged, self._manner), "repair", progress=self._bulletin.show)
         except ObjectsStuck as error:
             before = self._stuck.get(domain)
@@ -299,6 +302,13 @@ class _Patrol:
             self._bulletin.done(domain, verdict, result)
         elif isinstance(verdict, Stuck):
             self._bulletin.trouble(verdict.why, domain)
+
+
+async def _together(*works: Coroutine[Any, Any, None]) -> None:
+    """All of them, until one fails, which ends the others."""
+    async with asyncio.TaskGroup() as tasks:
+        for work in works:
+            tasks.create_task(work)
 
 
 class Autopilot:
@@ -320,6 +330,7 @@ class Autopilot:
         self._leads = leads
         self._settings = settings
         self._patrol: _Patrol | None = None
+        self._of_mirrors: MirrorPatrol | None = None
         self.counted = Autopiloted()
         self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
         self._of_logs = LogPatrol(manager, book, sites, leads, settings, self.counted)
@@ -327,10 +338,10 @@ class Autopilot:
 
     def sentence(self) -> str:
         """What it does, or did last."""
-        if self._patrol is None:
+        if self._patrol is None or self._of_mirrors is None:
             return "ready, for when this member leads"
         follows = self._follows.sentence() if self._follows is not None else ""
-        return "; ".join(filter(None, [self._patrol.sentence(), self._of_logs.sentence(), follows]))
+        return "; ".join(filter(None, [self._patrol.sentence(), self._of_logs.sentence(), follows, self._of_mirrors.sentence()]))
 
     def followed(self) -> tuple[Followed, ...]:
         """What was decided of the domains that follow their users; nothing where this member does not lead."""
@@ -364,7 +375,8 @@ class Autopilot:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
         log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
         self._patrol = _Patrol(self._manager, self._book, self._sites, self._settings, self._manner, self.counted)
-        task = asyncio.create_task(self._patrol.run())
+        self._of_mirrors = MirrorPatrol(self._manager, self._settings)
+        task = asyncio.create_task(_together(self._patrol.run(), self._of_mirrors.run()))
         try:
             while self._leads() and not task.done():
                 await asyncio.wait([task], timeout=min(self._settings.every_s, LEADS_S))
@@ -373,7 +385,7 @@ class Autopilot:
         except Exception:  # a mistake of ours must not leave the cluster without a watch
             log.exception("the autopilot failed, and begins again")
         finally:
-            self._patrol = None
+            self._patrol = self._of_mirrors = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self.counted.absent = self.counted.troubled = self.counted.seen = self.counted.total = 0

@@ -1,4 +1,4 @@
-"""Commands about domains and their configurations: domain create, domain ls, reconfig; and the options that name a configuration."""
+"""Commands about domains and their configurations: domain create, ls, move and mirror, reconfig; and the options that name a configuration."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,10 +10,11 @@ from ares.cli.status_command import domain_names, is_of_file
 from ares.cli.terminal import printable, progress_bar, size
 from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
 from ares.model.errors import AresError, BadInput, ConfigurationRefused, ObjectsStuck
-from ares.model.identity import DEFAULT_DOMAIN, shown
+from ares.model.identity import DEFAULT_DOMAIN, MIRROR_DOMAINS, shown
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
+    from ares.client.mirrors import Mirror
     from ares.client.shared_log import Log
     from ares.client.store import ObjectStore
     from ares.reconfig.mover import Progress
@@ -111,24 +112,33 @@ def _followed(common: Common) -> str:
 
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
-    """List the domains, the configuration that each has now and at which site. The domains of single files are only counted."""
+    """List the domains, the configuration that each has now, at which site, and mirrors with their age. Domains of single files are only counted."""
     from ares.cluster.sites import labels_of, site_of
 
     labels = labels_of(common.settings())
 
-    async def use(manager: "Manager") -> tuple[list[tuple[str, list[Configuration]]], int]:
-        names = await domain_names(manager)
+    async def use(manager: "Manager") -> "tuple[list[tuple[str, list[Configuration]]], int, list[Mirror]]":
+        names = [name for name in await domain_names(manager) if not name.startswith(MIRROR_DOMAINS)]
         wanted = [await manager.domain_or_log(name) for name in names if every or not is_of_file(name)]
-        return [(store.name, [await store.current(), *store.pending]) for store in wanted], len(names) - len(wanted)
+        found: list[tuple[str, list[Configuration]]] = [(store.name, [await store.current(), *store.pending]) for store in wanted]
+        return found, len(names) - len(wanted), await manager.mirrors()
 
-    found, counted = with_manager(common, use)
+    found, counted, mirrors = with_manager(common, use)
     width = max(len(printable(name)) for name, _ in found)
     sites = {name: site_of(labels, active[0]) for name, active in found}
     at = {name: f"at {site}  " if site else "" for name, site in sites.items()}
-    lines = [f"{printable(name):{width}}  {at[name]}{'; to follow: '.join(each.describe() for each in active)}" for name, active in found]
+    lines = []
+    for name, active in found:
+        lines.append(f"{printable(name):{width}}  {at[name]}{'; to follow: '.join(each.describe() for each in active)}")
+        lines += [f"{'':{width}}  {_mirror_told(mirror)}" for mirror in mirrors if mirror.domain == name]
     if counted:
         lines.append(f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files")
-    told = [described(name, active[0]) | {"site": sites[name], "pending": [each.describe() for each in active[1:]]} for name, active in found]
+    told = [
+        described(name, active[0])
+        | {"site": sites[name], "pending": [each.describe() for each in active[1:]]}
+        | {"mirrors": [_mirror_data(mirror) for mirror in mirrors if mirror.domain == name]}
+        for name, active in found
+    ]
     common.report({"domains": told, "files": counted}, "\n".join(lines))
 
 
@@ -201,6 +211,9 @@ def move(
     """Move a domain to the servers of a site, with the redundancy that it has if they are enough. Reads and writes go on meanwhile."""
     from ares.cluster.sites import at_site
 
+    if name.startswith(MIRROR_DOMAINS):
+        raise BadInput(f"{name!r} is a mirror, which stays at its site: remove it, and make one elsewhere (`ares-cli domain mirror`)")
+
     async def use(manager: "Manager") -> dict[str, Any]:
         store = await manager.domain_or_log(name)
         wished = at_site(common.settings(), site, name, await store.current(), allow_no_faults=allow_no_faults)
@@ -211,6 +224,47 @@ def move(
         common.report(outcome | {"dry_run": dry_run}, "")
     if not outcome.get("ours", True):
         raise typer.Exit(1)
+
+
+def mirror(
+    common: Common,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
+    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Where the mirror is, or is to be.", show_default=False)],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the mirror; the autopilot deletes what it holds.")] = False,
+    allow_no_faults: AllowNoFaults = False,
+) -> None:
+    """Keep a read-only copy of a domain at another site, for `ares-cli read --stale-ok` there. The autopilot brings it up to date."""
+    from ares.cluster.sites import mirror_at
+
+    settings = common.settings()
+
+    async def drop(manager: "Manager") -> None:
+        await manager.remove_mirror(name, site)
+
+    async def make(manager: "Manager") -> tuple[Configuration, bool]:
+        original = await manager.original(name)
+        wished = mirror_at(settings, site, name, await original.current(), allow_no_faults)
+        return await manager.create_mirror(name, site, wished)
+
+    if remove:
+        with_manager(common, drop, as_user=False)
+        common.report({"domain": name, "site": site, "removed": True}, f"the mirror of {printable(name)} at {site} is removed")
+        return
+    configuration, made = with_manager(common, make, as_user=False)
+    if not made:
+        raise DomainExists(f"domain {name!r} has a mirror at {site} already, with {configuration.describe()}; nothing was changed")
+    every_s = f"{settings.autopilot.mirror_every_s:g}" if settings.autopilot is not None else ""
+    told = f"mirror of {printable(name)} at {site}: {configuration.describe()}; the autopilot copies the domain every {every_s} s"
+    common.report({"mirror": described(configuration.domain, configuration), "domain": name, "site": site}, told)
+
+
+def _mirror_told(mirror: "Mirror") -> str:
+    age = "never complete yet" if mirror.age_s is None else f"{mirror.age_s:.1f} s old"
+    return f"mirror at {mirror.site}, {age}  {mirror.configuration.describe()}"
+
+
+def _mirror_data(mirror: "Mirror") -> dict[str, Any]:
+    return described(mirror.configuration.domain, mirror.configuration) | {"site": mirror.site, "age_s": mirror.age_s}
 
 
 def wished_configuration(

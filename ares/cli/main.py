@@ -92,6 +92,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "domain follow": (domain_commands.follow, "photos", ALL),
     "domain ls": (domain_commands.ls, "", ALL),
     "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
+    "domain mirror": (domain_commands.mirror, "photos --site nantes", _NO_SITE),
     "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
     "log create": (log_commands.create, "events --servers s0,s1,s2", ALL),
     "log append": (log_commands.append, "events --lines access.log", ALL),
@@ -128,7 +129,7 @@ class _Traces(TyperGroup):
 
 
 _GROUPS = {
-    "domain": typer.Typer(help="Make, list and move domains, sets of objects with a configuration.", rich_markup_mode=None),
+    "domain": typer.Typer(help="Make, list, move and mirror domains, sets of objects with a configuration.", rich_markup_mode=None),
     "log": typer.Typer(help="Append to, read and follow shared logs: totally ordered entries, kept by chains of servers.", rich_markup_mode=None),
     "trace": typer.Typer(
         cls=_Traces, help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).", rich_markup_mode=None

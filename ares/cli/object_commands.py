@@ -40,12 +40,26 @@ def read(
     key: Key,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE, wholly or not at all.")] = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
+    stale_ok: Annotated[bool, typer.Option("--stale-ok", help="A mirror at this client's site may answer; its age is told on stderr.")] = False,
+    max_age_s: Annotated[
+        float | None, typer.Option("--max-age", metavar="S", min=0.0, help="With --stale-ok: no mirror that is older.", show_default=False)
+    ] = None,
 ) -> None:
     """Print the object KEY, byte for byte, or write it to a file. With --json and no FILE: as base64."""
+    if max_age_s is not None and not stale_ok:
+        raise BadInput("--max-age belongs to --stale-ok: other reads are never stale")
     if output != STANDARD_STREAM:
         check_output(output)
-    value = _with_store(common, domain, lambda store: store.read(key))
-    about = _about(key, domain) | {"bytes": len(value)}
+    about = _about(key, domain)
+    if stale_ok:
+        found = with_manager(common, lambda manager: manager.read_stale(key, domain=domain, max_age_s=max_age_s))
+        value = found.value
+        about |= {"age_s": found.age_s, "mirror": found.site}
+        if not common.json:
+            typer.echo("latest" if found.site is None else f"{found.age_s:.1f} s old, from the mirror at {found.site}", err=True)
+    else:
+        value = _with_store(common, domain, lambda store: store.read(key))
+    about |= {"bytes": len(value)}
     if output != STANDARD_STREAM:
         with naming(output):
             write_output(output, value)

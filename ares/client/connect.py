@@ -74,7 +74,8 @@ def manager_of(
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
     remote = remote_servers(settings)
     whereabouts = whereabouts_of(settings)
-    return Manager(connect, consensus, settings.initial, settings.book(), id, switches, client.timeout_s, decided, tracer, remote, whereabouts)
+    book, timeout_s = settings.book(), client.timeout_s
+    return Manager(connect, consensus, settings.initial, book, id, switches, timeout_s, decided, tracer, remote, whereabouts, client.site)
 
 
 def whereabouts_of(settings: Settings) -> Whereabouts | None:

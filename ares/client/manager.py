@@ -14,8 +14,10 @@ from msgspec import Struct
 from ares.chain.log_operations import check_chain
 from ares.chain.log_session import LogSession
 from ares.client.file import File
+from ares.client.mirrors import Mirror, fit_for_mirrors, newest_life, refuse_mirror, remove, states
 from ares.client.runner import Runner
 from ares.client.shared_log import Log, Reads
+from ares.client.stale_reads import StaleValue, read_stale
 from ares.client.store import ObjectStore, checked_prefix
 from ares.client.whereabouts import Whereabouts
 from ares.consensus.port import Consensus
@@ -30,6 +32,7 @@ from ares.model.identity import (
     DOMAIN_BYTES_MAX,
     FILE_DOMAINS,
     FOLLOWING,
+    MIRROR_DOMAINS,
     ClientId,
     DomainName,
     ObjectName,
@@ -67,7 +70,7 @@ class Manager(ObjectStore):
     ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
     cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager. ``connect``: makes connections; each
     log has its own. ``remote``: servers at other sites, which are asked when those here do not do. ``whereabouts``: of domains, as servers near by
-    and this machine know them.
+    and this machine know them. ``site``: where this client is.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Manager(ObjectStore):
         tracer: Tracer | None = None,
         remote: frozenset[ServerId] = frozenset(),
         whereabouts: Whereabouts | None = None,
+        site: str | None = None,
     ) -> None:
         self._whereabouts = whereabouts or Whereabouts()
         runner = Runner(client, connect(), consensus, tracer)
@@ -90,6 +94,7 @@ class Manager(ObjectStore):
         runner.session.readiness.remote = self._remote = remote
         self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
         runner.learn(list(book.values()))
+        self._site = site
         self._connect = connect
         self._consensus = consensus
         self._tracer = tracer
@@ -118,8 +123,9 @@ class Manager(ObjectStore):
     async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
         """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`.
 
-        Raises :class:`BadInput` for a log.
+        Raises :class:`BadInput` for a log, and for what is called like a mirror.
         """
+        refuse_mirror(name)
         if create is None:
             return _objects(await self.domain_or_log(name, timeout_s=timeout_s))
         domain = _checked_domain(name)
@@ -158,6 +164,7 @@ class Manager(ObjectStore):
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
             raise BadInput(f"a chain makes a log: store.log({name!r}, create=...), or `ares-cli log create`; nothing was changed")
+        refuse_mirror(name)
         first, created = await self._created(name, configuration, timeout_s)
         return _objects(self._opened(first)), created
 
@@ -165,6 +172,7 @@ class Manager(ObjectStore):
         """As :meth:`create_domain`, of a log."""
         if isinstance(configuration, Configuration):
             check_chain(configuration)
+        refuse_mirror(name)
         if isinstance(name, str) and name.startswith(FILE_DOMAINS):
             raise BadInput(f"names that begin with {FILE_DOMAINS} are those of files, and no log is called {name!r}; nothing was changed")
         first, created = await self._created(name, configuration, timeout_s)
@@ -219,16 +227,55 @@ class Manager(ObjectStore):
         return names
 
     async def domains(self, *, timeout_s: float | None = None) -> "AsyncIterator[ObjectStore | Log]":
-        """Every domain, logs (:class:`ares.Log`) among them: `default`, then the others by name."""
+        """Every domain but mirrors, logs (:class:`ares.Log`) among them: `default`, then the others by name."""
         yield self
         async for name in self.list_named(DIRECTORY, timeout_s):
-            yield await self.domain_or_log(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
+            if not name.startswith(DIRECTORY + MIRROR_DOMAINS):
+                yield await self.domain_or_log(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
+
+    async def read_stale(
+        self, key: str, *, domain: str = DEFAULT_DOMAIN, max_age_s: float | None = None, timeout_s: float | None = None
+    ) -> StaleValue:
+        """The value of an object as the domain's mirror at this client's site has it, and how old that is at most. Without a mirror there, and
+        before it was complete for the first time: the usual read.
+
+        Raises :class:`ares.MirrorTooOld` for a mirror that is older than ``max_age_s``; and :class:`ObjectNotFound`.
+        """
+        return await read_stale(self, key, domain, self._site, max_age_s, self._timeout(timeout_s))
+
+    async def original(self, domain: str, *, timeout_s: float | None = None) -> ObjectStore:
+        """The domain, if it can have mirrors. Raises :class:`BadInput` for a log, a file, or a mirror; and :class:`DomainNotFound`."""
+        return fit_for_mirrors(domain, await self.domain_or_log(domain, timeout_s=timeout_s))
+
+    async def create_mirror(
+        self, domain: str, site: str, configuration: Configuration, *, timeout_s: float | None = None
+    ) -> tuple[Configuration, bool]:
+        """A mirror of ``domain`` at ``site``, on the servers of ``configuration``; what it has, and whether it was made now.
+
+        It is empty until the autopilot has copied the domain. Raises what :meth:`original` raises.
+        """
+        await self.original(domain, timeout_s=timeout_s)
+        if configuration.dap == "chain":
+            raise BadInput("a chain is for a log, and a mirror holds objects; nothing was changed")
+        name, known = await newest_life(self, domain, site, timeout_s)
+        if known is not None:
+            return await known.current(timeout_s=timeout_s), False
+        return await self._created(name.name, configuration, timeout_s)
+
+    async def remove_mirror(self, domain: str, site: str, *, timeout_s: float | None = None) -> None:
+        """Remove it; the autopilot empties it. Raises :class:`ares.model.errors.MirrorNotFound`."""
+        await remove(self, domain, site, timeout_s)
+
+    async def mirrors(self, *, timeout_s: float | None = None) -> list[Mirror]:
+        """All mirrors, and how old they are."""
+        return await states(self, timeout_s)
 
     async def follow_users(self, name: str, follow: bool = True, *, timeout_s: float | None = None) -> None:
         """Let the domain ``name`` follow its users from site to site, or not (docs/sites.md). It takes an autopilot, which knows within seconds.
 
-        Raises :class:`DomainNotFound`, and :class:`BadInput` for `default` and for logs, which stay where they are.
+        Raises :class:`DomainNotFound`, and :class:`BadInput` for `default`, mirrors and logs, which stay where they are.
         """
+        refuse_mirror(name)
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
             raise BadInput("the domain 'default' follows nobody: it says where the others are; `ares-cli domain move` moves it. Nothing was changed")

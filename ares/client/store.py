@@ -18,6 +18,7 @@ from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
 from ares.objects.coverable import read_versioned, write_versioned
+from ares.objects.mirroring import Copied, Pass
 from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
@@ -211,6 +212,10 @@ class ObjectStore(Domain):
     ) -> Result:
         """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
         return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
+
+    async def copy_into(self, mirror: "ObjectStore", began_s: float, throttle: Throttle, *, timeout_s: float | None = None) -> Copied:
+        """One pass: what ``mirror`` lacks is copied there. ``began_s``: now, in seconds since 1970. ``timeout_s`` bounds a standstill."""
+        return await self._run(Pass(self._view, mirror._view, throttle).run(began_s), f"copying of {self.name!r}", None, timeout_s)
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
         """The file ``name`` whose blocks are objects of this domain; see :class:`ares.File`.

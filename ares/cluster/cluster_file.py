@@ -85,7 +85,8 @@ _AUTOPILOT = """
 # With this table, a server that was silent for after_s seconds is replaced by a spare: one that is up and in fewer configurations. every_s: how often
 # servers are looked at. bytes_per_s: how fast data moves for that. log_after_s: how long a server of a log's chain must be silent to be left out.
 # transfer: "servers" lets large values travel from server to server and not through the autopilot. A domain that follows its users rests
-# follow_rest_s seconds after it moved, and all that follow move no more than follow_bytes_per_hour.
+# follow_rest_s seconds after it moved, and all that follow move no more than follow_bytes_per_hour. mirror_every_s: how often mirrors are brought
+# up to date.
 """
 _INITIAL = """
 # {description}.

@@ -8,7 +8,7 @@ from ares.cluster.cluster_file import largest_k
 from ares.cluster.settings import Settings, split_address
 from ares.model.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
 from ares.model.errors import BadInput, ConfigurationRefused
-from ares.model.identity import ServerId
+from ares.model.identity import MIRROR_DOMAINS, ServerId
 
 
 def sites_of(settings: Settings) -> dict[str, list[ServerId]]:
@@ -76,6 +76,16 @@ def at_site(
         return (Configuration.abd if chosen == "abd" else Configuration.chain)(servers, allow_no_faults=allow_no_faults)
     except (BadInput, ConfigurationRefused) as error:
         raise ConfigurationRefused(f"at site {site!r} are {len(there)} servers. {error}. Nothing was changed") from error
+
+
+def mirror_at(settings: Settings, site: str, name: str, like: Configuration, allow_no_faults: bool = False) -> Configuration:
+    """What a mirror at ``site`` of the domain ``name``, which has the configuration ``like``, may have. Raises what :func:`at_site` raises; and
+    :class:`BadInput` where the domain itself lives there, or nobody would copy it."""
+    if settings.autopilot is None:
+        raise BadInput(f"the autopilot copies domains to their mirrors, and {settings.path} has no table [autopilot] (docs/autopilot.md)")
+    if site_of(labels_of(settings), like) == site:
+        raise BadInput(f"domain {name!r} lives at site {site!r} itself, and needs no mirror there; nothing was changed")
+    return at_site(settings, site, MIRROR_DOMAINS + name, like, allow_no_faults=allow_no_faults)
 
 
 def _known(settings: Settings, site: str, what: str) -> list[ServerId]:

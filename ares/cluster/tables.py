@@ -107,7 +107,7 @@ class AutopilotSettings(Table, frozen=True):
     ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
     ``log_after_s``: how long a server of a log's chain must have been silent; it is asked four times in that. ``transfer``: how large values travel,
     through the autopilot or from server to server. ``follow_rest_s``: how long a domain that followed its users stays at least;
-    ``follow_bytes_per_hour``: how much all that follow may move.
+    ``follow_bytes_per_hour``: how much all that follow may move. ``mirror_every_s``: how often mirrors (docs/sites.md) are brought up to date.
     """
 
     after_s: float = 60.0
@@ -117,6 +117,7 @@ class AutopilotSettings(Table, frozen=True):
     transfer: Literal["client", "servers"] = "client"
     follow_rest_s: float = 60.0
     follow_bytes_per_hour: int = 10 * 1024 * MIB
+    mirror_every_s: float = 10.0
 
     def checks(self) -> Checks:
         every_s, after_s, log_after_s = self.every_s, self.after_s, self.log_after_s
@@ -128,6 +129,8 @@ class AutopilotSettings(Table, frozen=True):
         yield "log_after_s", low <= log_after_s < math.inf, f"expected seconds (at least {low:g}), found {log_after_s:g}"
         yield "follow_rest_s", 0 <= self.follow_rest_s < math.inf, f"expected seconds, 0 or more, found {self.follow_rest_s:g}"
         yield "follow_bytes_per_hour", self.follow_bytes_per_hour >= 1, f"expected bytes an hour, 1 or more, found {self.follow_bytes_per_hour}"
+        mirror_s = self.mirror_every_s
+        yield "mirror_every_s", EVERY_S_MIN <= mirror_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {mirror_s:g}"
 
 
 class ScrubSettings(Table, frozen=True):

@@ -60,6 +60,36 @@ class ObjectNotFound(_Detailed, KeyError):
     text = "no object {object!r} in domain {domain!r}"
 
 
+class NotInMirror(ObjectNotFound):
+    """A mirror has no such object: there was none at some moment since its copy was complete. ``site``: of the mirror."""
+
+    site: str
+    age_s: float
+    text = "the mirror at {site} has no object {object!r} of domain {domain!r}; it is {age_s:.1f} s old, so the object may have been written since"
+
+
+class MirrorNotFound(_Detailed, KeyError):
+    """A domain has no mirror at a site."""
+
+    domain: str
+    site: str
+    text = "domain {domain!r} has no mirror at {site!r}; `ares-cli domain ls` lists mirrors. Nothing was changed"
+
+
+class MirrorTooOld(_Detailed):
+    """A mirror was complete longer ago than the reader accepts. ``site``: of the mirror."""
+
+    object: str
+    domain: str
+    site: str
+    age_s: float
+    max_age_s: float
+    text = (
+        "the mirror of domain {domain!r} at {site} is {age_s:.1f} s old, and no more than {max_age_s:g} s were asked for. Nothing was lost: accept "
+        "an older copy, or read {object!r} without asking for a stale one; `ares-cli status` says what the autopilot cannot copy"
+    )
+
+
 class Uncertain(AresError):
     """Base of failures after which a write may or may not have taken effect.
 

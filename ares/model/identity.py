@@ -34,6 +34,9 @@ RESERVED = "\0"
 FILE_DOMAINS = "file/"
 """What the domains of single files begin with."""
 
+MIRROR_DOMAINS = "mirror/"
+"""What the domains of mirrors begin with: read-only copies of other domains (ares/objects/mirroring.py)."""
+
 DIRECTORY = RESERVED + "domain/"
 """Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
 

@@ -24,7 +24,7 @@ def test_the_table_is_there_or_a_remark(tmp_path: Path) -> None:
     assert off.autopilot is None
     text = off.path.read_text()
     assert "# [autopilot]\n# after_s = 60\n" in text
-    for remark in ("# [autopilot]", "# after_s", "# every_s", "# bytes_per_s"):
+    for remark in ("# [autopilot]", "# after_s", "# every_s", "# bytes_per_s", "# mirror_every_s ="):
         text = text.replace(remark, remark.removeprefix("# "))
     again = Settings.parse(text.replace("after_s = 60", "after_s = 90"), off.path).autopilot
     assert again is not None
@@ -49,13 +49,15 @@ def test_spares_are_servers_of_the_file_and_in_no_configuration(tmp_path: Path, 
         ("after_s = 60", "after_s = 4", r"autopilot.after_s: expected seconds, no fewer than every_s.*found 4"),
         ("after_s = 60", "after_s = inf", r"autopilot.after_s: expected seconds"),
         ("after_s = 60", 'after_s = "long"', r"autopilot.after_s: expected"),
-        ("every_s = 5", "every_s = 0", r"autopilot.every_s: expected seconds \(at least 0.1\), found 0"),
-        ("every_s = 5", "every_s = nan", r"autopilot.every_s: expected seconds"),
+        ("\nevery_s = 5", "\nevery_s = 0", r"autopilot.every_s: expected seconds \(at least 0.1\), found 0"),
+        ("\nevery_s = 5", "\nevery_s = nan", r"autopilot.every_s: expected seconds"),
         ("bytes_per_s = 33554432", "bytes_per_s = 0", r"autopilot.bytes_per_s: expected bytes per second, more than 0, found 0"),
         ("follow_rest_s = 60", "follow_rest_s = -1", r"autopilot.follow_rest_s: expected seconds, 0 or more, found -1"),
         ("follow_rest_s = 60", "follow_rest_s = inf", r"autopilot.follow_rest_s: expected seconds"),
         ("follow_bytes_per_hour = 10737418240", "follow_bytes_per_hour = 0", r"autopilot.follow_bytes_per_hour: expected bytes an hour, 1 or more"),
-        ("every_s = 5", "evry_s = 5", r"autopilot.evry_s: unknown key; did you mean every_s\?"),
+        ("mirror_every_s = 10", "mirror_every_s = 0", r"autopilot.mirror_every_s: expected seconds \(at least 0.1\), found 0"),
+        ("mirror_every_s = 10", "mirror_every_s = inf", r"autopilot.mirror_every_s: expected seconds"),
+        ("\nevery_s = 5", "\nevry_s = 5", r"autopilot.evry_s: unknown key; did you mean every_s\?"),
     ],
 )
 def test_what_cannot_be_is_refused(text: str, old: str, new: str, expected: str) -> None:

@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from ares.cluster.tables import AutopilotSettings
+from ares.model.configuration import Configuration
+from ares.model.errors import NotAuthorized
 from ares.model.identity import ServerId
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
@@ -44,6 +47,39 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
         flying.cancel()
         await asyncio.gather(flying, return_exceptions=True)
         await again.close()
+        await cluster.close()
+
+
+async def test_a_mirror_is_made_copied_and_read_by_those_who_may(tmp_path: Path) -> None:
+    cluster = SecureCluster(tmp_path / "cluster")
+    await cluster.start()
+    settings = replace(cluster.settings, autopilot=AutopilotSettings(after_s=60, every_s=0.1, mirror_every_s=0.1))
+    [member] = settings.members.values()
+    certified, make = certifying(settings), piloted(settings, member)
+    assert certified is not None
+    assert make is not None
+    flying = asyncio.create_task(make(certified(cluster.decisions), lambda: True).run())
+    admin, writer = await cluster.manager("alice", "admin"), await cluster.manager("walt", "write")
+    reader = await cluster.manager("rita", "read")
+    reader._site = "rennes"
+    there = Configuration.abd(["s2", "s3", "s4"])
+    try:
+        await writer.write("k", b"v")
+        with pytest.raises(NotAuthorized):
+            await writer.create_mirror("default", "rennes", there)
+        with pytest.raises(NotAuthorized):
+            await reader.create_mirror("default", "rennes", there)
+        await admin.create_mirror("default", "rennes", there)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (found := await reader.read_stale("k")).site is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert found.value == b"v"
+        with pytest.raises(NotAuthorized):
+            await reader.remove_mirror("default", "rennes")
+        assert not flying.done()
+    finally:
+        flying.cancel()
+        await asyncio.gather(flying, return_exceptions=True)
         await cluster.close()
 
 

@@ -1,0 +1,139 @@
+"""The autopilot's copying for mirrors (ares/objects/mirroring.py): the member that leads makes a pass for each, every ``mirror_every_s``.
+
+After a pass it rests for as long as that took, or longer, so that a large domain is not listed all the time. All mirrors share a rate of their own,
+``bytes_per_s``. A pass that fails changes nothing of the domain; it is told, and tried again. A mirror that was removed is emptied once while this
+member leads.
+"""
+
+import asyncio
+import logging
+import time
+
+from msgspec import Struct
+
+from ares.client.manager import Manager
+from ares.client.mirrors import is_removed, list_mirrors, opened
+from ares.cluster.tables import AutopilotSettings
+from ares.model.errors import AresError
+from ares.objects.mirroring import MirrorName, empty
+from ares.reconfig.throttle import Throttle
+
+ASK_S = 5.0
+STALL_S = 20.0
+"""A pass ends in which nothing goes on for so long."""
+
+AGAIN_S_MAX = 60.0
+AT_ONCE = 4
+NAMED_MAX = 3
+
+log = logging.getLogger(__name__)
+
+
+class _Followed(Struct):
+    """A mirror. ``complete_s``: when its last complete pass began, on the loop's clock; ``next_at``: when the next one begins."""
+
+    name: MirrorName
+    complete_s: float | None = None
+    next_at: float = 0.0
+    wait_s: float = 0.0
+    trouble: str = ""
+    emptied: bool = False
+    task: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name.domain} at {self.name.site}"
+
+
+class MirrorPatrol:
+    """Copies as long as :meth:`run` runs. ``manager`` stays open."""
+
+    def __init__(self, manager: Manager, settings: AutopilotSettings) -> None:
+        self._manager = manager
+        self._every_s = settings.mirror_every_s
+        self._throttle = Throttle(settings.bytes_per_s)
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._mirrors: dict[MirrorName, _Followed] = {}
+        self._trouble = ""
+
+    def sentence(self) -> str:
+        """Which mirrors cannot be copied, else how old they are; nothing without mirrors."""
+        followed = [each for each in self._mirrors.values() if not each.emptied]
+        told = [f"mirror of {each}: {each.trouble}; it is tried again" for each in followed if each.trouble]
+        more = [f"and {len(told) - NAMED_MAX} more mirrors"] if len(told) > NAMED_MAX else []
+        if told or self._trouble:
+            return "; ".join([*filter(None, [self._trouble]), *told[:NAMED_MAX], *more])
+        ages = [self._loop.time() - each.complete_s for each in followed if each.complete_s is not None]
+        if not followed:
+            return ""
+        oldest = "none complete yet" if not ages else f"the oldest complete as of {max(ages):.0f} s ago"
+        return f"{len(followed)} mirror{'s' if len(followed) > 1 else ''}, {oldest}"
+
+    async def run(self) -> None:
+        """Look which mirrors there are and begin what is due, until cancelled."""
+        try:
+            while True:
+                await self._list()
+                for each in self._mirrors.values():
+                    if each.task is not None and each.task.done():
+                        each.task.result()
+                        each.task = None
+                    if each.task is None and not each.emptied and self._loop.time() >= each.next_at:
+                        each.task = asyncio.create_task(self._see_to(each))
+                await asyncio.sleep(self._every_s)
+        finally:
+            working = [each.task for each in self._mirrors.values() if each.task is not None]
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    async def _list(self) -> None:
+        """Find the mirrors that are new. If nobody says which there are, the known ones are followed."""
+        try:
+            names = await list_mirrors(self._manager, ASK_S)
+        except AresError as error:
+            self._trouble = f"the mirrors cannot be listed: {error}" if self._mirrors else ""
+            return
+        self._trouble = ""
+        for name in names:
+            self._mirrors.setdefault(name, _Followed(name))
+
+    async def _see_to(self, each: _Followed) -> None:
+        async with self._turn:
+            began = self._loop.time()
+            try:
+                trouble = await self._followed(each)
+            except AresError as error:
+                trouble = str(error)
+            now = self._loop.time()
+            if trouble:
+                if not each.trouble:
+                    log.warning("the mirror of %s is not complete: %s", each, trouble)
+                each.wait_s = min(max(2 * each.wait_s, self._every_s), AGAIN_S_MAX)
+                each.next_at = now + each.wait_s
+            else:
+                if each.trouble:
+                    log.info("the mirror of %s is complete again", each)
+                each.wait_s = 0.0
+                each.next_at = max(began + self._every_s, now + (now - began))
+            each.trouble = trouble
+
+    async def _followed(self, each: _Followed) -> str:
+        """Make a pass, or empty what was removed; what went wrong for single objects."""
+        mirror = await opened(self._manager, each.name, ASK_S)
+        if mirror is None:
+            return "it cannot be opened"
+        if await is_removed(mirror, ASK_S):
+            await mirror.run(empty, "emptying", timeout_s=STALL_S)
+            each.emptied = True
+            log.info("the mirror of %s was removed, and holds nothing any more", each)
+            return ""
+        source = await self._manager.domain(each.name.domain, timeout_s=ASK_S)
+        began = self._loop.time()
+        copied = await source.copy_into(mirror, time.time(), self._throttle, timeout_s=STALL_S)
+        if copied.failed:
+            return f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: {copied.why}"
+        if copied.objects:
+            log.debug("the mirror of %s got %d objects, %d bytes", each, copied.objects, copied.bytes)
+        each.complete_s = began
+        return ""

@@ -1,0 +1,118 @@
+"""The mirrors of a cluster (ares/objects/mirroring.py): which there are, how old they are, and making and removing them."""
+
+import time
+from itertools import count
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ares.client.store import ObjectStore
+from ares.model.configuration import Configuration
+from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound
+from ares.model.identity import DIRECTORY, FILE_DOMAINS, MIRROR_DOMAINS, DomainName, is_domain_name
+from ares.objects.mirroring import AS_OF, REMOVED, MirrorName, UnreadableRecord, decode_as_of, parse_mirror
+
+if TYPE_CHECKING:
+    from ares.client.manager import Manager
+
+
+class Mirror(Struct, frozen=True):
+    """A read-only copy of ``domain`` at ``site``. ``age_s``: what was completed longer ago is in it; None: it was never complete."""
+
+    domain: DomainName
+    site: str
+    configuration: Configuration
+    age_s: float | None
+
+
+async def list_mirrors(manager: "Manager", timeout_s: float | None = None) -> list[MirrorName]:
+    """The names of all that were ever made, removed ones among them."""
+    entries = [entry async for entry in manager.list_named(DIRECTORY + MIRROR_DOMAINS, timeout_s)]
+    parsed = (parse_mirror(entry.removeprefix(DIRECTORY)) for entry in entries)
+    return [name for name in parsed if name is not None]
+
+
+async def opened(manager: "Manager", name: MirrorName, timeout_s: float | None = None) -> ObjectStore | None:
+    """The domain in which it is kept; None if it was never made."""
+    if not is_domain_name(name.name):
+        return None
+    try:
+        found = await manager.domain_or_log(name.name, timeout_s=timeout_s)
+    except DomainNotFound:
+        return None
+    return found if isinstance(found, ObjectStore) else None
+
+
+async def is_removed(store: ObjectStore, timeout_s: float | None = None) -> bool:
+    return isinstance((await store.read_named(REMOVED, timeout_s)).value, bytes)
+
+
+async def as_of(store: ObjectStore, timeout_s: float | None = None) -> float | None:
+    """What was completed before this time, in seconds since 1970, is in the mirror; None if it was never complete."""
+    record = (await store.read_named(AS_OF, timeout_s)).value
+    try:
+        return decode_as_of(record) if isinstance(record, bytes) else None
+    except UnreadableRecord:
+        return None
+
+
+def age_s(began_s: float) -> float:
+    """How long ago that was. Where the clocks of this machine and of the one that copied disagree it is wrong by as much; it is never negative."""
+    return max(0.0, time.time() - began_s)
+
+
+async def newest_life(manager: "Manager", domain: str, site: str, timeout_s: float | None = None) -> tuple[MirrorName, ObjectStore | None]:
+    """The mirror of ``domain`` at ``site`` that was not removed; if there is none, the name of the next one, and None."""
+    for life in count(1):
+        name = MirrorName(domain, site, life)
+        store = await opened(manager, name, timeout_s)
+        if store is None or not await is_removed(store, timeout_s):
+            break
+    return name, store
+
+
+def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
+    """``found``, which is called ``domain``. Raises :class:`BadInput` if it cannot have mirrors."""
+    why = ""
+    if domain.startswith(MIRROR_DOMAINS):
+        why = "is a mirror itself"
+    elif domain.startswith(FILE_DOMAINS):
+        why = "is a file, and its blocks say something together only"
+    elif not is_domain_name(MirrorName(domain, "x" * 64, 10**8).name):
+        why = "has too long a name"
+    if isinstance(found, ObjectStore) and not why:
+        return found
+    why = why or "is a log: let servers of the other site be in its chain"
+    raise BadInput(f"{domain!r} {why}. It can have no mirror, and nothing was changed")
+
+
+async def remove(manager: "Manager", domain: str, site: str, timeout_s: float | None = None) -> None:
+    """Mark the mirror as removed. Raises :class:`MirrorNotFound`."""
+    _, store = await newest_life(manager, domain, site, timeout_s)
+    if store is None:
+        raise MirrorNotFound(domain, site)
+    await store.write_named(REMOVED, b"", timeout_s)
+
+
+async def states(manager: "Manager", timeout_s: float | None = None) -> list[Mirror]:
+    """All mirrors, by site and domain."""
+    last: dict[tuple[str, str], MirrorName] = {}
+    for name in await list_mirrors(manager, timeout_s):
+        key = (name.site, name.domain)
+        last[key] = max(name, last.get(key, name), key=lambda each: each.life)
+    found = []
+    for name in last.values():
+        store = await opened(manager, name, timeout_s)
+        if store is not None and not await is_removed(store, timeout_s):
+            configuration, began_s = await store.current(timeout_s=timeout_s), await as_of(store, timeout_s)
+            found.append(Mirror(DomainName(name.domain), name.site, configuration, None if began_s is None else age_s(began_s)))
+    return found
+
+
+def refuse_mirror(name: object) -> None:
+    """Raises :class:`BadInput` for what is called like a mirror: nobody reads or writes it but as one."""
+    if isinstance(name, str) and name.startswith(MIRROR_DOMAINS):
+        raise BadInput(
+            f"names that begin with {MIRROR_DOMAINS} are those of mirrors, and {name!r} is not opened: `ares-cli domain mirror` makes mirrors, and "
+            "`ares-cli read --stale-ok`, or read_stale, reads them; nothing was changed"
+        )

@@ -1,0 +1,50 @@
+"""Reads that accept stale data, answered by a mirror at the client's site (rule R22, docs/sites.md)."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ares.client.mirrors import age_s, as_of, is_removed, opened
+from ares.client.store import checked_key
+from ares.model.errors import BadInput, MirrorTooOld, NotInMirror, ObjectNotFound
+from ares.model.tag import Tag
+from ares.objects.mirroring import MirrorName
+
+if TYPE_CHECKING:
+    from ares.client.manager import Manager
+
+
+class StaleValue(Struct, frozen=True):
+    """``value``, as version ``tag``, was the latest at some moment not longer than ``age_s`` ago. ``site``: of the mirror that answered; None: the
+    domain itself did, and the value is the latest."""
+
+    value: bytes
+    tag: Tag
+    age_s: float
+    site: str | None
+
+
+async def read_stale(manager: "Manager", key: str, domain: str, site: str | None, max_age_s: float | None, timeout_s: float | None) -> StaleValue:
+    """See :meth:`ares.client.manager.Manager.read_stale`."""
+    name = checked_key(key)
+    if max_age_s is not None and not (isinstance(max_age_s, int | float) and max_age_s >= 0):
+        raise BadInput(f"a greatest age is a number of seconds, 0 or more, not {max_age_s!r}; nothing was sent")
+    life = 1
+    while site is not None and (store := await opened(manager, MirrorName(domain, site, life), timeout_s)) is not None:
+        began_s = await as_of(store, timeout_s)  # before the value, which then is as new as that says
+        found = await store.read_named(name, timeout_s)
+        if await is_removed(store, timeout_s):  # after the value: if not, nothing was deleted that the domain has
+            life += 1
+            continue
+        if began_s is None:
+            break
+        age = age_s(began_s)
+        if max_age_s is not None and age > max_age_s:
+            raise MirrorTooOld(key, domain, site, age, max_age_s)
+        if not isinstance(found.value, bytes):
+            raise NotInMirror(key, domain, site, age)
+        return StaleValue(found.value, found.tag, age, site)
+    found = await (await manager.domain(domain, timeout_s=timeout_s)).read_named(name, timeout_s)
+    if not isinstance(found.value, bytes):
+        raise ObjectNotFound(key, domain)
+    return StaleValue(found.value, found.tag, 0.0, None)
