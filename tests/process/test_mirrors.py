@@ -27,10 +27,10 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         subprocess.run(ares_cli("down", directory), capture_output=True, check=True, timeout=240)
 
 
-def complete_since(cli: Cli, moment: float) -> None:
-    """When everything that was completed before that moment is in the mirror of photos."""
+def complete_since(cli: Cli, moment: float, domain: str = "photos") -> None:
+    """When everything that was completed before that moment is in the domain's mirror."""
     for _ in range(200):
-        [photos] = [each for each in cli.json("domain", "ls")["domains"] if each["domain"] == "photos"]
+        [photos] = [each for each in cli.json("domain", "ls")["domains"] if each["domain"] == domain]
         [mirror] = photos["mirrors"]
         if mirror["age_s"] is not None and time.time() - mirror["age_s"] > moment:
             return
@@ -84,3 +84,17 @@ def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
     assert "stays at its site" in cli.fails(2, "domain", "move", "mirror/rennes/1/default", "--site", "nantes")
     assert "belongs to --stale-ok" in cli.fails(2, "read", "k", "--max-age", "3")
     assert [each["site"] for each in cli.json("domain", "ls")["domains"][0]["mirrors"]] == ["rennes"]
+
+
+def test_a_new_client_makes_stale_reads_when_the_site_of_the_domain_is_gone(cli: Cli) -> None:
+    cli.ok("domain", "create", "maps", "--site", "nantes")
+    cli.ok("write", "k", "--domain", "maps", stdin=b"v")
+    cli.ok("domain", "mirror", "maps", "--site", "rennes")
+    complete_since(cli, time.time(), "maps")
+    for server in ("s0", "s1", "s2"):
+        cli.kill(server)
+    words = ("read", "k", "--domain", "maps", "--site", "rennes", "--timeout", "20")
+    done = cli.run(*words, "--stale-ok")
+    assert (done.returncode, done.stdout) == (0, b"v"), done.stderr
+    assert b"from the mirror at rennes" in done.stderr
+    cli.fails(1, *words[:-1], "2")
