@@ -225,6 +225,8 @@ class Replica:
             hosting.let_go()
         if fact.finalized:
             hosting.mark_finalized()
+        else:  # a fact of an earlier release does not say so: it replaces the one that did, or neither would count as what is told
+            hosting.finalized = False
         if hosting.pointed() == fact:
             hosting.point_from(place)
         for waiting, its_place in self._homeless.pop(fact.configuration.id, []):
