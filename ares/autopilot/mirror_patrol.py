@@ -105,6 +105,9 @@ class MirrorPatrol:
                 trouble = await self._followed(each)
             except AresError as error:
                 trouble = str(error)
+            except Exception:  # a mistake of ours must not stop what replaces servers
+                log.exception("the pass for the mirror of %s failed", each)
+                trouble = "a mistake in ares itself: the log of this member has all of it"
             now = self._loop.time()
             if trouble:
                 if not each.trouble:

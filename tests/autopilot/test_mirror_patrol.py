@@ -10,7 +10,7 @@ from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
 from ares.objects.mirroring import MirrorName
-from tests.autopilot.test_pilot import Leaders, until
+from tests.autopilot.test_pilot import Leaders, becomes, until
 from tests.inproc.cluster import Cluster
 
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9, mirror_every_s=0.1)
@@ -129,6 +129,21 @@ async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(cluster: C
         await until(lambda: "1 mirror, the oldest" in leaders.sentence())
         await complete_since(user, time.time())
     assert (await user_at(cluster).read_stale("k")).value == b"goes on"
+
+
+async def test_a_mistake_in_a_pass_does_not_stop_what_replaces_servers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts from nothing whenever it begins again: with a mistake every tenth of a second no server would be gone for long enough."""
+
+    async def mistaken(*_: object) -> str:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr("ares.autopilot.mirror_patrol.MirrorPatrol._followed", mistaken)
+    user = cluster.manager()
+    await user.create_mirror("default", "rennes", HERE)
+    async with Leaders(cluster, settings=SETTINGS).flying() as leaders:
+        await until(lambda: "a mistake in ares itself" in leaders.sentence())
+        cluster.stop("s2")
+        await becomes(user, "s0 s1 s3")
 
 
 async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(cluster: Cluster) -> None:
