@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ares.client.mirrors import Mirror
     from ares.client.shared_log import Log
     from ares.client.store import ObjectStore
+    from ares.cluster.settings import Settings
     from ares.reconfig.mover import Progress
     from ares.reconfig.reconfigure import Reconfigured
 
@@ -87,7 +88,7 @@ def create(
     configuration, created = with_manager(common, use)
     if not created:
         raise DomainExists(f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that")
-    more = f"; {_followed(common)}" if follow_users else ""
+    more = f"; {followed(common.settings())}" if follow_users else ""
     common.report(described(name, configuration) | {"follows_users": follow_users}, f"domain {printable(name)}: {configuration.describe()}{more}")
 
 
@@ -101,14 +102,22 @@ def follow(
     Clients count that say where they are (--site, ARES_SITE, or `site` in the cluster file).
     """
     with_manager(common, lambda manager: manager.follow_users(name, not off))
-    what = "stays where it is" if off else _followed(common)
+    what = "stays where it is" if off else followed(common.settings())
     common.report({"domain": name, "follows_users": not off}, f"domain {printable(name)} {what}")
 
 
-def _followed(common: Common) -> str:
-    """What is said of a domain that follows its users."""
-    pilot = "" if common.settings().autopilot is not None else "; but nothing moves it: the cluster file has no table [autopilot]"
-    return f"follows its users{pilot}"
+def followed(settings: "Settings") -> str:
+    """What is said of a domain that follows its users: why nothing will move it, too, where that is so."""
+    from ares.cluster.sites import sites_of
+
+    but = ""
+    if settings.autopilot is None:
+        but = "; but nothing moves it: the cluster file has no table [autopilot]"
+    elif len(sites_of(settings)) < 2:
+        but = "; but it has nowhere to go: the servers of the cluster file are not at two sites"
+    elif settings.transport == "libzmq":
+        but = '; but nobody counts: with transport = "libzmq" clients do not say where they are'
+    return f"follows its users{but}"
 
 
 def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:

@@ -7,9 +7,11 @@ from msgspec.structs import replace
 
 from ares.autopilot.judge import Replace, Roster, Stuck, judge
 from ares.chain.log_operations import LogOperations
+from ares.cli.domain_commands import followed
 from ares.cluster.cluster_file import Plan, _text
 from ares.cluster.settings import Settings
 from ares.cluster.sites import at_site, labels_of, remote_servers, site_of, sites_of
+from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.operation.readiness import Readiness
@@ -43,6 +45,14 @@ def test_what_is_remote_depends_on_where_the_client_is(settings):
     assert remote_servers(there) == {"s0", "s1", "s2", "s3", "s4", "s8", "s9"}
     with pytest.raises(BadInput, match="known sites: nantes, rennes, lyon"):
         remote_servers(replace(settings, client=replace(settings.client, site="brest")))
+
+
+def test_a_domain_that_will_not_follow_its_users_is_told(settings):
+    assert "has no table [autopilot]" in followed(settings)
+    piloted = replace(settings, autopilot=AutopilotSettings())
+    assert followed(piloted) == "follows its users"
+    assert "not at two sites" in followed(replace(piloted, servers={id: replace(server, site="") for id, server in piloted.servers.items()}))
+    assert "nobody counts" in followed(replace(piloted, transport="libzmq"))
 
 
 def test_a_domain_keeps_its_redundancy_where_the_site_has_the_servers(settings):
