@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ares.dap.coding import coding_for
-from ares.dap.reading import FIRST_BYTES, PATIENCE_S, Reading, patience_s
+from ares.dap.reading import FIRST_BYTES, PATIENCE_S, TRIP_S_MAX, Reading, patience_s
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
 from ares.model.messages import DELETED, DataReply
@@ -162,6 +162,7 @@ def test_patience_is_that_of_a_connection_that_begins_slowly():
     """2^10 times what is sent at first takes ten round trips more."""
     large = answers(DataReply(1, (NEW,), 1024 * FIRST_BYTES, TAG_ZERO, None, None), reply(1))
     assert patience_s(large, 0.05) == pytest.approx(patience_s(large, 0.0) + 10 * 0.05)
+    assert patience_s(large, 5.0) == patience_s(large, TRIP_S_MAX)
 
 
 def bare(number, *tags):
