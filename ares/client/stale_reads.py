@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ares.client.mirrors import age_s, as_of, is_removed, opened
-from ares.client.store import checked_key
-from ares.model.errors import BadInput, MirrorTooOld, NotInMirror, ObjectNotFound
+from ares.client.store import ObjectStore, checked_key
+from ares.model.errors import BadInput, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
 from ares.model.tag import Tag
 from ares.objects.mirroring import MirrorName
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
+
+
+FOUND_S = 2.0
+"""How long a mirror is looked for that no server of this site knows: the directory may be cut off, and the domain here."""
 
 
 class StaleValue(Struct, frozen=True):
@@ -30,7 +34,7 @@ async def read_stale(manager: "Manager", key: str, domain: str, site: str | None
     if max_age_s is not None and not (isinstance(max_age_s, int | float) and max_age_s >= 0):
         raise BadInput(f"a greatest age is a number of seconds, 0 or more, not {max_age_s!r}; nothing was sent")
     life = 1
-    while site is not None and (store := await opened(manager, MirrorName(domain, site, life), timeout_s)) is not None:
+    while site is not None and (store := await _found(manager, MirrorName(domain, site, life), timeout_s)) is not None:
         began_s = await as_of(store, timeout_s)  # before the value, which then is as new as that says
         found = await store.read_named(name, timeout_s)
         if await is_removed(store, timeout_s):  # after the value: if not, nothing was deleted that the domain has
@@ -48,3 +52,11 @@ async def read_stale(manager: "Manager", key: str, domain: str, site: str | None
     if not isinstance(found.value, bytes):
         raise ObjectNotFound(key, domain)
     return StaleValue(found.value, found.tag, 0.0, None)
+
+
+async def _found(manager: "Manager", name: MirrorName, timeout_s: float | None) -> ObjectStore | None:
+    """The mirror's domain; None if there is none, or nobody says so: the usual read that follows is as good as any."""
+    try:
+        return await opened(manager, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s))
+    except Unavailable:
+        return None

@@ -104,6 +104,15 @@ async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(clus
         await until(lambda: "none complete yet" not in leaders.sentence())
 
 
+async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_off(cluster: Cluster) -> None:
+    """Nobody says then whether there is a mirror, and none is needed."""
+    far = user_at(cluster)
+    await (await far.domain("photos", create=HERE)).write("k", b"v")
+    cluster.stop("s0", "s1", "s2")
+    found = await far.read_stale("k", domain="photos")
+    assert (found.value, found.age_s, found.site) == (b"v", 0.0, None)
+
+
 async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.autopilot.mirror_patrol.STALL_S", 0.5)
     monkeypatch.setattr("ares.autopilot.mirror_patrol.ASK_S", 0.5)

@@ -5,12 +5,13 @@ import pytest
 
 from ares.model.configuration import Status, Successor
 from ares.model.element import intact
-from ares.model.messages import CollectConfig, GetData, Introduce, PutData
+from ares.model.messages import CollectConfig, Finalize, GetData, Introduce, PutData
 from ares.model.tag import Tag
 from ares.replica.compaction import choose
-from ares.replica.facts import Pointed, TagsTrimmed
+from ares.replica.facts import Pointed, TagsTrimmed, fact_bytes_max
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import NEW_SUFFIX
+from ares.store.port import Use
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
 
@@ -67,6 +68,23 @@ def test_what_survives_of_a_place(tmp_path):
     assert node.compact(place)
     assert node.state == before == Node(log_journal(tmp_path / "j")).state
     assert place not in Node(log_journal(tmp_path / "j")).journal.places()
+
+
+def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(tmp_path):
+    """A release that does not know that word leaves it out when the pointer moves. Who reads both must not take neither for what is told."""
+    node = node_with(tmp_path, Introduce(1, PHOTOS), put("a", 1, b"v", PHOTOS), Finalize(1, PHOTOS.id))
+    earlier = Pointed(PHOTOS, Successor(NEXT, Status.PENDING), False)
+    assert node.journal.reserve(fact_bytes_max(earlier), Use.DATA) is not None
+    node.journal.append(earlier, fact_bytes_max(earlier))
+    node.commit()
+    again = Node(log_journal(tmp_path / "j"))
+    before = again.state
+    seal_place(again)
+    for place in list(again.journal.places()):
+        assert again.compact(place)
+    after = Node(log_journal(tmp_path / "j")).state
+    assert after[PHOTOS.id] == before[PHOTOS.id]
+    assert after[PHOTOS.id][0] == Successor(NEXT, Status.PENDING)
 
 
 def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
