@@ -30,11 +30,11 @@ from ares.model.tag import TAG_ZERO, Tag
 
 PATIENCE_S = 0.05
 BYTES_PER_S_EXPECTED = 200e6
+TRIP_S_MAX = 0.2
+"""A quorum that took longer did so for another reason than the way."""
+
 FIRST_BYTES = 16 * 1024
 """What TCP sends before the first of it is acknowledged, about."""
-
-ROUND_TRIP_S_MAX = 0.5
-"""What was waited for longer than this was no round trip: servers were gone for a while."""
 
 DataReplies = Mapping[ServerId, DataReply]
 
@@ -164,7 +164,7 @@ def patience_s(answers: DataReplies, waited_s: float) -> float:
     """
     length = max((reply.length for reply in answers.values()), default=0)
     turns = log2(length / FIRST_BYTES) if length > FIRST_BYTES else 0.0
-    return PATIENCE_S + length / BYTES_PER_S_EXPECTED + turns * min(waited_s, ROUND_TRIP_S_MAX)
+    return PATIENCE_S + length / BYTES_PER_S_EXPECTED + turns * min(waited_s, TRIP_S_MAX)
 
 
 LOOKS_ALIKE = 8

@@ -336,6 +336,10 @@ class Hosting:
         """The fact that tells all of this configuration but the objects."""
         return Pointed(self.configuration, self.successor, self.collected, self.finalized)
 
+    def is_told_by(self, fact: Pointed) -> bool:
+        """Whether it is the latest: an earlier release leaves out that the configuration is finalized, which stays true."""
+        return (fact.successor, fact.collected) == (self.successor, self.collected)
+
     def point_from(self, place: int) -> None:
         """What the journal tells of this configuration is at ``place`` from now on."""
         if self.pointed_place is not None:

@@ -225,9 +225,7 @@ class Replica:
             hosting.let_go()
         if fact.finalized:
             hosting.mark_finalized()
-        else:  # a fact of an earlier release does not say so: it replaces the one that did, or neither would count as what is told
-            hosting.finalized = False
-        if hosting.pointed() == fact:
+        if hosting.is_told_by(fact):
             hosting.point_from(place)
         for waiting, its_place in self._homeless.pop(fact.configuration.id, []):
             self.restore(waiting, its_place)
@@ -246,8 +244,7 @@ class Replica:
         """What must be kept of a fact at ``place`` when that place goes: of an element that rotted its tag without data, which counts as missing."""
         if isinstance(fact, Pointed):
             hosting = self._hosted.get(fact.configuration.id)
-            is_told_here = hosting is not None and hosting.pointed_place == place and hosting.pointed() == fact
-            return fact if is_told_here else None
+            return hosting.pointed() if hosting is not None and hosting.pointed_place == place and hosting.is_told_by(fact) else None
         versions = self._versions(fact.configuration, fact.object)
         if versions is None:
             return None

@@ -19,6 +19,8 @@ from experiments.bench.processes import NotStarted, await_that
 from experiments.sites.store import Client, Deployment, NotDeployed, OperationFailed, Parameters, Sites, site_of
 
 FIRST_PORT = 7400
+BEAT_S = 1.5
+"""Consensus members at different sites say little to each other, and take longer to find a dead leader."""
 _UP_S = 60.0
 _DECIDING_S = 60.0
 
@@ -81,7 +83,8 @@ class AresDeployment:
         places = [site for site in bed.sites for _ in range(replicas)]
         homes = {f"s{number}": site for number, site in enumerate(places)}
         homes |= {f"r{number}": bed.sites[number % len(bed.sites)] for number in range(members)}
-        self._file.write_text(at_homes(self._file.read_text(), {id: bed.address(site) for id, site in homes.items()}))
+        text = at_homes(self._file.read_text(), {id: bed.address(site) for id, site in homes.items()})
+        self._file.write_text(text.replace("\n[[server]]", f"consensus_beat_s = {BEAT_S}\n\n[[server]]", 1))
         for id, site in homes.items():
             kind = "consensus" if id.startswith("r") else "server"
             self._running.append(bed.start(site, id, *python("-m", "ares", kind, str(self._file), "--id", id)))

@@ -14,6 +14,8 @@ QUIET_BYTES = 100_000
 _PACE_S = 0.1
 _BUSY_LANES = 4
 _BEFORE_S = 3.0
+_ALONE = 2 / 3
+"""Of a cut, without new users."""
 _OPERATION_S = 5.0
 _KEPT_OBJECTS = 10
 _MOVED_OBJECTS = 10
@@ -58,7 +60,7 @@ async def measure_containment(scene: Scene) -> None:
 async def measure_cut(scene: Scene) -> None:
     """The last site is cut off and comes back. Users of before work on inside and outside; one outside reads an object of the site.
 
-    New ones come when half of the time is over: what a server was allowed before the cut, such as a lease, is to have run out.
+    New ones come late: what a server was allowed before the cut is to have run out, such as the lease of a monitor of RADOS (10 s and an election).
     """
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
@@ -76,9 +78,9 @@ async def measure_cut(scene: Scene) -> None:
         scene.bed.cut(site)
         cut_at_s = now_s()
         written = asyncio.ensure_future(writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s)))
-        await asyncio.sleep(cut_s / 2)
-        newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s / 2) for place in (site, away)))
-        await asyncio.sleep(cut_s / 2)
+        await asyncio.sleep(cut_s * _ALONE)
+        newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s * (1 - _ALONE)) for place in (site, away)))
+        await asyncio.sleep(cut_s * (1 - _ALONE))
         scene.bed.heal(site)
         healed_at_s = now_s()
         steady, elsewhere, reads = await loops

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ares.dap.coding import coding_for
-from ares.dap.reading import FIRST_BYTES, PATIENCE_S, ROUND_TRIP_S_MAX, Reading, patience_s
+from ares.dap.reading import FIRST_BYTES, PATIENCE_S, TRIP_S_MAX, Reading, patience_s
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
 from ares.model.messages import DELETED, DataReply
@@ -167,7 +167,7 @@ def test_patience_is_that_of_a_connection_that_begins_slowly():
 def test_patience_does_not_grow_with_an_outage():
     """A quorum that was there after a minute, for servers were gone, says nothing about the way to them."""
     large = answers(DataReply(1, (NEW,), 1024 * FIRST_BYTES, TAG_ZERO, None, None), reply(1))
-    assert patience_s(large, 60.0) == patience_s(large, ROUND_TRIP_S_MAX) < 10
+    assert patience_s(large, 60.0) == patience_s(large, TRIP_S_MAX) < 10
 
 
 def bare(number, *tags):
