@@ -197,7 +197,8 @@ def up(
         if not pids:
             fresh_too = f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an empty cluster"
             raise NotStarted(f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}")
-        unable = _await_usable(settings, _PART_USABLE_S if left_out else common.timeout_s or START_TIMEOUT_S, stop)
+        patience_s = common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s  # members elect nobody before that, where they beat seldom
+        unable = _await_usable(settings, _PART_USABLE_S if left_out else patience_s, stop)
         if stop.is_set():
             supervisor.stop(started)
             raise NotStarted("interrupted: everything that this had started is stopped again")
