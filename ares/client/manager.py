@@ -380,6 +380,10 @@ class Manager(ObjectStore):
                 return named
         return None
 
+    async def is_near(self, domain: DomainName) -> bool:
+        """Whether servers at the client's site know the domain, or those that had it when it was used last."""
+        return await self._look_near(domain) is not None
+
     def _is_decided(self, configuration: Configuration) -> bool:
         return self._decided is None or self._decided(configuration)
 

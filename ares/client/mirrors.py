@@ -1,7 +1,6 @@
 """The mirrors of a cluster (ares/objects/mirroring.py): which there are, how old they are, and making and removing them."""
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -63,12 +62,11 @@ def age_s(began_s: float) -> float:
 
 async def newest_life(manager: "Manager", domain: str, site: str, timeout_s: float | None = None) -> tuple[MirrorName, ObjectStore | None]:
     """The mirror of ``domain`` at ``site`` that was not removed; if there is none, the name of the next one, and None."""
-    for life in count(1):
-        name = MirrorName(domain, site, life)
-        store = await opened(manager, name, timeout_s)
-        if store is None or not await is_removed(store, timeout_s):
-            break
-    return name, store
+    last = max((name.life for name in await list_mirrors(manager, timeout_s) if (name.domain, name.site) == (domain, site)), default=0)
+    store = await opened(manager, MirrorName(domain, site, last), timeout_s) if last else None
+    if store is None or await is_removed(store, timeout_s):
+        return MirrorName(domain, site, last + 1), None
+    return MirrorName(domain, site, last), store
 
 
 def fit_for_mirrors(domain: str, found: object) -> ObjectStore:

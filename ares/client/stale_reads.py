@@ -34,6 +34,8 @@ async def read_stale(manager: "Manager", key: str, domain: str, site: str | None
     if max_age_s is not None and not (isinstance(max_age_s, int | float) and max_age_s >= 0):
         raise BadInput(f"a greatest age is a number of seconds, 0 or more, not {max_age_s!r}; nothing was sent")
     life = 1
+    while site is not None and await manager.is_near(MirrorName(domain, site, life + 1).name):
+        life += 1  # those before it were removed, and their servers may be gone
     while site is not None and (store := await _found(manager, MirrorName(domain, site, life), timeout_s)) is not None:
         began_s = await as_of(store, timeout_s)  # before the value, which then is as new as that says
         found = await store.read_named(name, timeout_s)

@@ -6,9 +6,11 @@ import time
 import pytest
 
 from ares.client.mirrors import opened
+from ares.client.whereabouts import Whereabouts
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
+from ares.model.identity import ServerId
 from ares.objects.mirroring import MirrorName
 from tests.autopilot.test_pilot import Leaders, becomes, until
 from tests.inproc.cluster import Cluster
@@ -111,6 +113,22 @@ async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_of
     cluster.stop("s0", "s1", "s2")
     found = await far.read_stale("k", domain="photos")
     assert (found.value, found.age_s, found.site) == (b"v", 0.0, None)
+
+
+async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: Cluster) -> None:
+    user, far = cluster.manager(), user_at(cluster)
+    far._whereabouts = Whereabouts(cluster.book, [ServerId("s3")])
+    await user.write("k", b"v")
+    await user.create_mirror("default", "rennes", HERE)
+    await user.remove_mirror("default", "rennes")
+    assert (await user.create_mirror("default", "rennes", Configuration.abd(["s1", "s2", "s3"])))[1]
+    async with Leaders(cluster, settings=SETTINGS).flying():
+        await complete_since(user, time.time())
+        cluster.stop("s5", "s6")
+        found = await far.read_stale("k")
+    assert (found.value, found.site) == (b"v", "rennes")
+    await user.remove_mirror("default", "rennes")
+    assert (await user.create_mirror("default", "rennes", Configuration.abd(["s1", "s2", "s3"])))[1]
 
 
 async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
