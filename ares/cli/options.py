@@ -100,14 +100,15 @@ _CLIENT = ("timeout_s", *ALL[4:])
 
 def with_manager(common: Common, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True) -> Result:
     """What ``use`` returns, given a connection to the cluster of the command line. ``as_user``: what it asks counts as use from its site."""
-    from ares.client.connect import connect
+    from ares.client.connect import connections_of, consensus_of, manager_of
+    from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 
     settings = common.settings()
-    if not as_user:
-        settings = structs.replace(settings, client=structs.replace(settings.client, site=None))
+    told = settings if as_user else structs.replace(settings, client=structs.replace(settings.client, site=None))
 
     async def connected() -> Result:
-        async with connect(settings) as manager:
+        keep_freed_memory(CLIENT_BYTES)
+        async with manager_of(settings, lambda: connections_of(told), consensus_of(told)) as manager:
             return await use(manager)
 
     return run(connected())
