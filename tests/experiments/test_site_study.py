@@ -14,6 +14,7 @@ from msgspec import structs
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from ares.testing import namespaces
+from experiments import ENVIRONMENT
 from experiments.sites import ares_store, disturbances, fog_plan, outcome, ycsb
 from experiments.sites.__main__ import PARTS
 from experiments.sites.access_times import measure_local, measure_remote
@@ -321,7 +322,7 @@ def test_processes_of_a_cluster_file_listen_at_their_sites():
 
 def test_the_program_refuses_what_it_does_not_have():
     for words, why in ((["--stores", "riak"], "no store"), (["--only", "all"], "no part"), (["--sites", "0"], "numbers from 1 to 30")):
-        done = subprocess.run(python("-m", "experiments.sites", *words), capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(python("-m", "experiments.sites", *words), capture_output=True, text=True, check=False, timeout=60, env=ENVIRONMENT)
         assert (done.returncode, why in done.stderr) == (2, True)
     assert set(PARTS) == {"access", "containment", "cut", "move", "ycsb"}
 
