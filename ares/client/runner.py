@@ -61,6 +61,7 @@ class Runner:
         self._helpers: set[asyncio.Task[None]] = set()
         connections.open(self._deliver)
         self.session.troubles = connections.troubles
+        self.session.receiving = connections.receiving
 
     @property
     def closed(self) -> bool:

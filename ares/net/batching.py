@@ -122,6 +122,9 @@ class BatchConnections(ABC):
     def learn(self, server: ServerId, address: str) -> None:
         self._addresses.setdefault(server, address)
 
+    def receiving(self, server: ServerId) -> bool:
+        return False
+
     def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         if messages and self._opened and server in self._addresses:
             try:

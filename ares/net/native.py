@@ -36,6 +36,9 @@ ROLL_CALL_S = 2.0
 NEGLIGIBLE_BYTES = 4 * 1024
 """A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
 
+PROGRESS_S = 0.25
+"""Between two looks whether a large reply is still arriving."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +59,10 @@ class ZmtpConnections(LinkedConnections):
     def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
         return _Link(self, server, host, port, key)
 
+    def receiving(self, server: ServerId) -> bool:
+        link = self._links.get(server)
+        return isinstance(link, _Link) and link.receiving()
+
 
 class _Link(Link):
     """Its connection is made when there is something to send."""
@@ -74,6 +81,7 @@ class _Link(Link):
         self._connecting: asyncio.Task[None] | None = None
         self._pause_s = links.RECONNECT_S_MIN
         self._closed = False
+        self._progress, self._receiving, self._looked_at = 0, False, 0.0
         deliver = self._deliver
 
         def receive(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
@@ -85,6 +93,14 @@ class _Link(Link):
     @property
     def _usable(self) -> ZmtpConnection | None:
         return self._latest if self._latest is not None and self._latest.ready else None
+
+    def receiving(self) -> bool:
+        """Whether more of a reply has come since the last look, PROGRESS_S ago or longer."""
+        if self._loop.time() - self._looked_at >= PROGRESS_S:
+            self._looked_at, before = self._loop.time(), self._progress
+            self._progress = 0 if self._latest is None else self._latest.progress
+            self._receiving = self._progress not in (0, before)
+        return self._receiving
 
     def send(self, messages: Sequence[AnyMessage]) -> None:
         connection = self._latest

@@ -51,6 +51,9 @@ class Connections(Protocol):
     def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         """Send a batch. To a server whose address was never learned: dropped."""
 
+    def receiving(self, server: ServerId) -> bool:
+        """Whether a large reply of this server is arriving right now, if the transport can tell."""
+
     async def close(self) -> None:
         """Close every connection; idempotent."""
 

@@ -40,7 +40,8 @@ class Session:
 
     ``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. ``hints``: domains whose hint is wanted, to be answered with
     ``hinted``. ``contacts``: servers of configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest.
-    ``troubles``: why servers cannot be reached, as far as that is known. ``earlier``: of a log, what is introduced together with a configuration.
+    ``troubles``: why servers cannot be reached, as far as that is known. ``receiving``: whether a reply of a server is arriving right now, which need
+    not be asked again. ``earlier``: of a log, what is introduced together with a configuration.
     """
 
     def __init__(self, turn: int = 0, earlier: Callable[[Configuration], tuple[Configuration, ...]] = lambda configuration: ()) -> None:
@@ -50,6 +51,7 @@ class Session:
         self.contacts: list[Server] = []
         self.readiness = Readiness(turn)
         self.troubles: Mapping[ServerId, str] = {}
+        self.receiving: Callable[[ServerId], bool] = lambda server: False
         self._now = 0.0
         self._pauses: list[tuple[float, int, Task]] = []
         self._pause_count = 0
@@ -476,10 +478,11 @@ class Session:
                 if round.task.recording is not None:
                     round.task.recording.sent_again(round)
                 for server in round.asked:
-                    if server not in round.answers and server not in round.refusals:
+                    if server not in round.answers and server not in round.refusals and not self.receiving(server):
                         self._outbox[server].append(round.request_for(server))
             if now - round.started >= STALL_S and len(round.answers) < round.needed:
                 self._want_hint(round.gather.configuration.domain)
 
     def _suspect(self, round: Round) -> None:
-        self.readiness.suspects.update(server for server in round.asked if server not in round.answers and server not in round.unasked)
+        silent = (server for server in round.asked if server not in round.answers and server not in round.unasked)
+        self.readiness.suspects.update(server for server in silent if not self.receiving(server))

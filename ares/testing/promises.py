@@ -170,6 +170,7 @@ class Witness:
         self._asked: dict[tuple[ServerId, CallId], AnyMessage] = {}
         self.learn = connections.learn
         self.troubles = connections.troubles
+        self.receiving = connections.receiving
         self.close = connections.close
 
     def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:

@@ -173,6 +173,9 @@ class Wire:
     def learn(self, server, address):
         pass
 
+    def receiving(self, server):
+        return False
+
     async def close(self):
         pass
 

@@ -9,7 +9,7 @@ from ares.model.errors import ConfigurationRefused, NotAuthorized, Superseded, U
 from ares.model.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO
 from ares.operation.jobs import RESEND_S
-from ares.operation.session import HINT_AGAIN_S, RESEND_S_MAX, STALL_S
+from ares.operation.session import HINT_AGAIN_S, RESEND_S_MAX, STALL_S, TICK_S
 
 from .rig import C, Rig, gather, once
 
@@ -64,6 +64,18 @@ def test_settled_goes_on_beyond_a_quorum_until_it_is_satisfied(rig):
     assert rig.ends == []
     rig.reply("s2", Ack(1, None))
     assert rig.value == ["s0", "s1", "s2"]
+
+
+def test_a_server_whose_reply_is_arriving_is_not_asked_again(rig):
+    rig.session.receiving = lambda server: server == "s1"
+    rig.start(once())
+    rig.session.take_outbox()
+    rig.tick(RESEND_S + TICK_S)
+    assert sorted(rig.session.take_outbox()) == ["s0", "s2"]
+    assert rig.session.readiness.suspects == {"s0", "s2"}
+    rig.session.receiving = lambda server: False
+    rig.tick(2 * RESEND_S + TICK_S)
+    assert sorted(rig.session.take_outbox()) == ["s0", "s1", "s2"]
 
 
 @pytest.mark.parametrize("last", ["patience", "answer", "refusal"])

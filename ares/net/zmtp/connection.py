@@ -133,6 +133,11 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     # -- what its owner calls -------------------------------------------------------------------------------------------
 
     @property
+    def progress(self) -> int:
+        """As :attr:`ares.net.zmtp.frames.Incoming.progress`."""
+        return self._incoming.progress
+
+    @property
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None, "only a connection that is there is used"
         return self._transport

@@ -255,6 +255,11 @@ class Incoming:
         self._frames: list[Frame] = []
         self._message_bytes = 0
 
+    @property
+    def progress(self) -> int:
+        """How far a message of several pieces has come, in bytes; 0 between messages."""
+        return self.held_bytes and self._message_bytes + self._large_at + 1
+
     def room(self) -> memoryview:
         """Where to put what is read next: ``scratch``, unless a ``large`` frame is being received."""
         return self.scratch if self.large is None else self.large.view[self._large_at :]

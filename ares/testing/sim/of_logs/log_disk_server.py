@@ -45,6 +45,9 @@ class SimLinks:
     def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         self._post(server, messages)
 
+    def receiving(self, server: ServerId) -> bool:
+        return False
+
     async def close(self) -> None: ...
 
 
