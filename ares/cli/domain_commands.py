@@ -255,6 +255,8 @@ def mirror(
         wished = mirror_at(settings, site, name, await original.current(), allow_no_faults)
         return await manager.create_mirror(name, site, wished)
 
+    if remove and allow_no_faults:
+        raise BadInput("--remove and --allow-no-faults exclude each other: nothing is made; nothing was changed")
     if remove:
         with_manager(common, drop, as_user=False)
         common.report({"domain": name, "site": site, "removed": True}, f"the mirror of {printable(name)} at {site} is removed")

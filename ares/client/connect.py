@@ -60,11 +60,13 @@ def manager_of(
     switches: Switches | None = None,
     tracer: Tracer | None = None,
     service: str = "ares-client",
+    remembers: bool = True,
 ) -> Manager:
     """A client of this cluster under a new id. Call it on the event loop.
 
     ``switches``: other ones than the cluster file's. ``tracer``: another one than the cluster file and the environment ask for, which is called
-    ``service``. ``connect``: makes connections. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
+    ``service``. ``connect``: makes connections. ``remembers``: where domains are, in the cache of the person who runs
+    it, and asks servers near by. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
     """
     client = settings.client
     switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
@@ -73,7 +75,7 @@ def manager_of(
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
     remote = remote_servers(settings)
-    whereabouts = whereabouts_of(settings)
+    whereabouts = whereabouts_of(settings) if remembers else None
     book, timeout_s = settings.book(), client.timeout_s
     return Manager(connect, consensus, settings.initial, book, id, switches, timeout_s, decided, tracer, remote, whereabouts, client.site)
 

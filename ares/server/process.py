@@ -191,7 +191,7 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
     key = None if settings.security is None else settings.security.process_key(member.id, member.public_key)
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
-        manager = manager_of(settings, lambda: connections(key, settings.transport), consensus, Switches(), service="ares-autopilot")
+        manager = manager_of(settings, lambda: connections(key, settings.transport), consensus, Switches(), service="ares-autopilot", remembers=False)
         return Autopilot(manager, settings.book(), leads, asked, labels_of(settings), partial(at_site, settings))
 
     return make

@@ -61,6 +61,7 @@ def test_a_mirror_from_its_beginning_to_its_end(cli: Cli) -> None:
     done = cli.run("read", "k", "--domain", "photos", "--stale-ok", "--site", "lyon")
     assert (done.stdout, done.stderr) == (b"second", b"latest\n")
     assert "has a mirror at rennes already" in cli.fails(1, "domain", "mirror", "photos", "--site", "rennes")
+    assert "exclude each other" in cli.fails(2, "domain", "mirror", "photos", "--site", "rennes", "--remove", "--allow-no-faults")
     assert cli.json("domain", "mirror", "photos", "--site", "rennes", "--remove")["removed"]
     assert stale(cli).stderr == b"latest\n"
     assert "has no mirror at 'rennes'" in cli.fails(1, "domain", "mirror", "photos", "--site", "rennes", "--remove")

@@ -4,9 +4,13 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ares.client.connect import connections_of, manager_of
 from ares.client.whereabouts import DOMAINS_MAX, KnownDomains, Whereabouts, known_domains_path
+from ares.cluster.cluster_file import Plan, create
+from ares.consensus.local import LocalConsensus
 from ares.model.configuration import SERVERS_MAX, Configuration, Server, Status, Successor
 from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ServerId
 from ares.model.messages import Ack, Finalize, Introduce, Located, Where, WriteConfig
@@ -193,3 +197,15 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     assert list(Whereabouts(BOOK, (), KnownDomains(tmp_path / "pipe")).of(PHOTOS)) == []
     assert known_domains_path(C0.id, {"ARES_CACHE": "off"}) is None
     assert list(Whereabouts(BOOK, (), KnownDomains(None)).of(PHOTOS)) == []
+
+
+async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The autopilot's home is nobody's cache."""
+    monkeypatch.setenv("ARES_CACHE", str(tmp_path / "cache"))
+    settings = create(tmp_path / "cluster", Plan(servers=3, spares=3, sites=(("near", 3), ("far", 3)), base_port=0))
+    placed = msgspec.structs.replace(settings.initial, domain=PHOTOS, index=1, cluster=settings.initial.id)
+    for remembers in (False, True):
+        manager = manager_of(settings, lambda: connections_of(settings), LocalConsensus(), remembers=remembers)
+        manager._opened(placed)
+        await manager.close()
+        assert (tmp_path / "cache").exists() is remembers
