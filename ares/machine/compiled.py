@@ -1,0 +1,26 @@
+"""The compiled core (core/), if there is one: what small reads and writes do most, without Python in between (docs/performance.md).
+
+Without it, or where the environment says ``ARES_PURE=1``, everything runs in Python, which is complete and the reference.
+"""
+
+import os
+from types import ModuleType
+
+PURE = "ARES_PURE"
+
+
+def _loaded() -> ModuleType | None:
+    if os.environ.get(PURE, "0") not in ("", "0"):
+        return None
+    try:
+        import ares._core as core
+    except ImportError:
+        return None
+    return core
+
+
+CORE = _loaded()
+"""The module ``ares._core``; None: Python does it all."""
+
+NAME = "python" if CORE is None else "rust"
+"""For people: ``ares-cli --version``, ``status`` and ``/metrics`` say it."""

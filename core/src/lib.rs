@@ -1,0 +1,14 @@
+//! The compiled core of ares: what small reads and writes do most, without Python in between. The Python path beside it says the same, is complete, and is
+//! what runs where nothing is compiled (docs/performance.md). Whatever is unusual is left to it.
+
+use pyo3::prelude::*;
+
+pub mod seal;
+pub mod wire;
+
+#[pymodule]
+#[pyo3(name = "_core")]
+mod core_module {
+    #[pymodule_export]
+    const RELEASE: &str = env!("CARGO_PKG_VERSION");
+}
