@@ -326,10 +326,15 @@ class Listed(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ObjectsReply(Message, frozen=True, tag=35):
+    """``asked``: how many tags and values users have asked of the server since it was started, so that who moves data can see what else it has to do;
+    0 from a release that does not tell.
+    """
+
     objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
     more: bool
     successor: Successor | None
     spent: Spent | None = None
+    asked: Annotated[int, Meta(ge=0)] = 0
 
 
 class Reason(enum.IntEnum):

@@ -37,7 +37,9 @@ from ares.model.messages import (
     GetData,
     GetTag,
     Keyed,
+    ListObjects,
     Located,
+    ObjectsReply,
     PutData,
     Reason,
     Refused,
@@ -76,7 +78,7 @@ _ASKS_NOBODY = "this server asks no others"
 _ALL_IN_MEMORY = "this server keeps everything in memory: there is nothing on a disk to verify"
 
 _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
-_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER
+_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {ListObjects}
 
 
 def _nobody(sender: Sender, replies: Sequence[AnyMessage]) -> None:
@@ -93,7 +95,7 @@ class Host:
     is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file; what clients
     there ask is counted where the listener tells ``users`` of it.
 
-    ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
+    ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions, descriptions and listings.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
     taken.
     """
@@ -225,6 +227,8 @@ class Host:
         room = self.replica.room(request)
         if not room:
             reply = self.replica.handle(request)
+            if type(reply) is ObjectsReply:
+                return msgspec.structs.replace(reply, asked=self._asked())
             return self._described(reply, request) if type(reply) is Description else reply
         frees = not isinstance(request, PutData) or request.element.length == DELETED
         try:
@@ -289,6 +293,11 @@ class Host:
     def log_journals(self) -> Sequence[Journal]:
         """Those of its logs."""
         return self._logs.journals if self._logs is not None else ()
+
+    def _asked(self) -> int:
+        """How many tags and values users asked for; 0 if nobody counts."""
+        asked = self._traffic.requests if self._traffic is not None else {GetTag: 0, GetData: 0}
+        return max(0, asked[GetTag] + asked[GetData] - sum([hosting.carried for hosting in self.replica.hosted.values()]))
 
     # -- how it is ------------------------------------------------------------------------------------------------------
 
