@@ -17,13 +17,15 @@ import logging
 import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from ares.machine.compiled import CORE
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
+from ares.model.codec import Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
@@ -50,7 +52,7 @@ from ares.model.messages import (
     Stored,
     Where,
 )
-from ares.net.port import Handle, Intake, Loop, Sender
+from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Served, Unsynced, served_of
@@ -59,6 +61,10 @@ from ares.server.hosted_logs import OF_EITHER, OF_LOGS, Logs
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.server.users import Users
 from ares.store.port import Journal, Key, NoJournal, Use
+
+if TYPE_CHECKING:
+    from ares._core import Served as CoreServed
+    from ares._core import Server as CoreServer
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is told to be full."""
@@ -69,7 +75,7 @@ VERIFIED_BYTES_MAX = 16 * 1024 * 1024
 GATHERED_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for the next commit; then no more is taken before that begins."""
 
-Respond = Callable[[Sender, Sequence[AnyMessage]], None]
+Respond = Callable[[Sender, Sequence[Outgoing]], None]
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +87,7 @@ _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
 _KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {ListObjects}
 
 
-def _nobody(sender: Sender, replies: Sequence[AnyMessage]) -> None:
+def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
     """Where no reply ever waits."""
 
 
@@ -130,6 +136,7 @@ class Host:
         self._traffic = traffic
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
+        self._core: CoreServer | None = None if CORE is None else CORE.Server(replica.hosted, self._journal.at_hand if replica.journaled else None)
         self._failed = False
         self._full = False
         self._ending = False
@@ -216,6 +223,37 @@ class Host:
             replies.append(reply)
         return self.replica.account.verified_bytes <= VERIFIED_BYTES_MAX and not self._failed
 
+    def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
+        """What a read brought, through the compiled core: :meth:`handler` of all that is in it, and ``users`` are told. None: nothing was done, for
+        something in it is unusual."""
+        core, admission = self._core, self._admission
+        if core is None or self._ending or self._full:
+            return None
+        writes = True if admission is None else admission.may_write(sender)
+        if writes is None:
+            return None
+        if self._at_once:
+            served: CoreServed | None = core.serve(came, writes)
+        else:
+            self._batch_s = time.perf_counter()
+            gathering, syncing = self._gathering, self._syncing
+            rows_left = gathering.rows_left(sender) if syncing is None else min(gathering.rows_left(sender), syncing.rows_left(sender))
+            served = core.serve(came, writes, gathering, syncing, rows_left)
+            if served is not None:
+                self._commit_served(sender, served)
+        if served is not None and self.users.counts(sender):
+            for id, number in served.asked:
+                self.users.count(sender, id, number)
+        return served
+
+    def _commit_served(self, sender: Sender, served: "CoreServed") -> None:
+        """What the core changed is to be durable, and replies wait for it."""
+        if served.facts is not None:
+            self._journal.extend(served.facts, served.fact_bytes)
+            self._gather(served.fact_bytes)
+        for unsynced, replies, rows, reads, writes in served.waiting or ():
+            unsynced.keep_encoded(sender, replies, rows, self._batch_s, reads, writes)
+
     def _end_turn(self) -> None:
         account = self.replica.account
         account.verified_bytes = 0
@@ -249,11 +287,18 @@ class Host:
         reply, fact = self.replica.change(request, place)
         if fact is not None:
             self._journal.append(fact, room)
-            self._gathering.note(fact, room)
-            if self._gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
-                self._throttle.pause()
-            self._schedule()
+            self._gathering.note(fact)
+            self._gather(room)
         return reply
+
+    def _gather(self, bytes: int) -> None:
+        """Facts of so many bytes were appended."""
+        gathering = self._gathering
+        gathering.appended = True
+        gathering.bytes += bytes
+        if gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
+            self._throttle.pause()
+        self._schedule()
 
     def _waits(self, sender: Sender, request: Request, reply: Reply, served: Served | None = None) -> bool:
         """Keep the reply until what it shows is durable."""
@@ -377,7 +422,8 @@ class Host:
         synced, self._syncing = self._syncing, None
         if synced is not None:
             for sender, place, served in synced.traced:
-                synced.replies[sender][place] = served.answered(synced.replies[sender][place], time.perf_counter() - served.batch_s)
+                reply: Any = synced.replies[sender][place]
+                synced.replies[sender][place] = served.answered(reply, time.perf_counter() - served.batch_s)
             for sender, replies in synced.replies.items():
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)
@@ -390,9 +436,8 @@ class Host:
         """How long the replies took that left just now."""
         if self._traffic is not None:
             now_s = time.perf_counter()
-            for sender, replies in synced.replies.items():
-                for reply, came_s in zip(replies, synced.came_s[sender], strict=True):
-                    self._traffic.count_waited(reply, now_s - came_s)
+            for came_s, reads, writes in synced.waited:
+                self._traffic.count_waited(now_s - came_s, reads, writes)
 
     def _after_replies(self) -> None:
         self._busy = False

@@ -4,11 +4,14 @@
 use pyo3::prelude::*;
 
 pub mod seal;
+pub mod server;
 pub mod wire;
 
 #[pymodule]
 #[pyo3(name = "_core")]
 mod core_module {
+    #[pymodule_export]
+    use super::server::{Served, Server};
     #[pymodule_export]
     const RELEASE: &str = env!("CARGO_PKG_VERSION");
 }
