@@ -3,12 +3,16 @@
 
 use pyo3::prelude::*;
 
+pub mod client;
 pub mod seal;
 pub mod wire;
 
 #[pymodule]
 #[pyo3(name = "_core")]
 mod core_module {
+    #[pymodule_export]
+    use crate::client::{Client, Handed, Objects};
+
     #[pymodule_export]
     const RELEASE: &str = env!("CARGO_PKG_VERSION");
 }
