@@ -1,5 +1,5 @@
-"""Small reads and writes where there is a compiled core: it runs them as ares/objects/operations.py would, in the one configuration that there is to ask,
-and gives them to the session when anything is unusual (core/src/client.rs)."""
+"""Small reads and writes where there is a compiled core (core/src/client.rs): it runs them as ares/objects/operations.py would, in the one
+configuration that there is to ask, and gives them to the session when anything is unusual."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
