@@ -1,12 +1,18 @@
 """The compiled core (core/src), where there is one: ares/machine/compiled.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
 
-from ares.model.identity import ConfigurationId
+from ares.model.codec import Frame
+from ares.model.configuration import Configuration
+from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.messages import AnyMessage
+from ares.model.tag import Taken
 from ares.net.port import Came
+from ares.operation.effects import Operation
+from ares.operation.readiness import Order
 from ares.replica.facts import TagsTrimmed
 from ares.replica.hosting import Hosting
 from ares.replica.unsynced import Unsynced
@@ -43,3 +49,47 @@ class Server:
     def serve(
         self, came: Came, writes: bool, gathering: Unsynced | None = None, syncing: Unsynced | None = None, rows_max: int = 0
     ) -> Served | None: ...
+
+class Handed:
+    make: Callable[[ObjectName, bytes | None], Operation[Any]]
+    settle: Callable[[Any, Any, BaseException | None], None] | None
+    domain: DomainName
+    object: ObjectName
+    value: bytes | None
+    done: Any
+    serial: int
+    timeout_s: float
+    deadline: float
+    call: int
+    configuration: Configuration
+    order: Order | None
+    unasked: bool
+    started: float
+    answers: dict[ServerId, Any]
+    taken: Taken | None
+    before: int
+    highest: int | None
+
+class Objects:
+    def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> int: ...
+    def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> int: ...
+
+class Client:
+    busy: bool
+    def objects(
+        self,
+        session: Any,
+        view: Any,
+        make: Callable[[ObjectName, bytes | None], Operation[Any]],
+        settle: Callable[[Any, Any, BaseException | None], None] | None,
+        /,
+    ) -> Objects: ...
+    def feed(self, session: Any, server: ServerId, frames: Sequence[Frame], now: float, /) -> None: ...
+    def take(self, outbox: dict[ServerId, Any], sent: dict[ServerId, CallId], /) -> None: ...
+    def precede(self, server: ServerId, messages: list[AnyMessage], /) -> None: ...
+    def calls(self) -> list[int]: ...
+    def age(self, session: Any, call: int, now: float, hedge_after_s: float, /) -> None: ...
+    def surrender(self, session: Any, call: int, /) -> None: ...
+    def surrender_writes(self, session: Any, domain: DomainName, object: ObjectName, /) -> None: ...
+    def surrender_overdue(self, session: Any, now: float, /) -> None: ...
+    def cancel(self, session: Any, serial: int, now: float, /) -> bool: ...

@@ -11,20 +11,28 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ares.chain.log_session import LogSession
 from ares.consensus.port import Consensus
+from ares.dap.primitives import Found
+from ares.machine.compiled import client_core
+from ares.model.codec import Frame
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, BadInput, ConnectionClosed, ConsensusUnavailable, NotAuthorized
 from ares.model.identity import NO_DOMAIN, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
-from ares.net.port import Connections
+from ares.net.port import Connections, FramedConnections
+from ares.objects.small_objects import small_objects
 from ares.operation.effects import Agree, Announce, Operation
 from ares.operation.jobs import About, Key, Task
 from ares.operation.recording import Recording
 from ares.operation.session import TICK_S, Session
+from ares.reconfig.view import View
 from ares.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from ares._core import Objects
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3
@@ -46,7 +54,9 @@ class Runner:
         self, client: ClientId, connections: Connections, consensus: Consensus, tracer: Tracer | None = None, log: LogSession | None = None
     ) -> None:
         self._tracer = tracer
-        self.session = Session(int(client)) if log is None else log.session
+        self._framed = connections if log is None and isinstance(connections, FramedConnections) else None
+        core = client_core() if self._framed is not None else None
+        self.session = Session(int(client), core=core) if log is None else log.session
         self._whole = self.session if log is None else log
         self._client = client
         self._connections = connections
@@ -59,6 +69,8 @@ class Runner:
         self._alarm: asyncio.Handle | None = None
         self._alarm_at = 0.0
         self._helpers: set[asyncio.Task[None]] = set()
+        if self._framed is not None and core is not None:
+            self._framed.deliver_frames = self._deliver_frames
         connections.open(self._deliver)
         self.session.troubles = connections.troubles
         self.session.receiving = connections.receiving
@@ -99,15 +111,25 @@ class Runner:
                 raise
             self._tracer.end(traced, result, None)
             return result
-        future: asyncio.Future[Result] = self._loop.create_future()
+        future: asyncio.Future[Result] = self.new_future()
         done = partial(_settle, future)
         job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)
-        self._schedule()
+        self.schedule()
         try:
             return await future
         except asyncio.CancelledError:
             self.session.cancel(job)
             raise
+
+    def small_objects(self, view: View) -> "Objects | None":
+        """Where small reads and writes begin, if there is a compiled core, and operations are not traced."""
+        return small_objects(self.session, view, _settle_small) if self._tracer is None else None
+
+    def new_future(self) -> asyncio.Future[Any]:
+        """For the result of an operation. Raises :class:`ConnectionClosed` if it is too late for one."""
+        if self._closed:
+            raise ConnectionClosed
+        return self._loop.create_future()
 
     def begin(self, what: str, name: str, start: Callable[..., object], *arguments: Any) -> asyncio.Future[Any]:
         """What ``start(done, now, *arguments)`` comes to; it costs no task. ``what`` is done to ``name``, where operations are traced.
@@ -122,7 +144,7 @@ class Runner:
         if self._tracer is not None and (traced := self._tracer.begin(About(what, name))) is not None:
             done = partial(_settle_traced, future, partial(self._tracer.end, traced))
         start(done, monotonic(), *arguments)
-        self._schedule()
+        self.schedule()
         return future
 
     def check_loop(self) -> None:
@@ -151,9 +173,15 @@ class Runner:
     def _deliver(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         self._whole.receive(server, messages, monotonic())
         if self._whole.has_orders:
-            self._schedule()
+            self.schedule()
 
-    def _schedule(self) -> None:
+    def _deliver_frames(self, server: ServerId, frames: Sequence[Frame]) -> None:
+        self.session.receive_frames(server, frames, monotonic())
+        if self.session.has_orders:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """See soon to what the session wants done."""
         if not self._pumping:
             self._pumping = True
             self._loop.call_soon(self._pump)
@@ -164,8 +192,15 @@ class Runner:
         if session.contacts:
             contacts, session.contacts = session.contacts, []
             self.learn(contacts)
-        for server, messages in self._whole.take_outbox().items():
-            self._connections.post(server, messages)
+        if self._framed is None:
+            for server, messages in self._whole.take_outbox().items():
+                self._connections.post(server, messages)
+        else:
+            for server, letter in session.take_letters().items():
+                if isinstance(letter, bytes):
+                    self._framed.post_frame(server, letter)
+                else:
+                    self._framed.post(server, letter)
         asks, session.asks = session.asks, []
         for what, task in asks:
             self._help(self._consult(what, task))
@@ -188,12 +223,12 @@ class Runner:
     def _wake(self, due: float) -> None:
         self._alarm = None
         self.session.wake(max(due, monotonic()))  # uvloop counts milliseconds, and may call a part of one too early
-        self._schedule()
+        self.schedule()
 
     def _tick(self) -> None:
         self._ticking = False
         self._whole.tick(monotonic())
-        self._schedule()
+        self.schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
         helper = self._loop.create_task(work)
@@ -206,7 +241,7 @@ class Runner:
             newer = await self.look_near(domain)
             if newer is not None:
                 self.session.redirect(domain, newer, monotonic())
-                self._schedule()
+                self.schedule()
         for _ in range(HINT_ATTEMPTS):
             try:
                 newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
@@ -216,7 +251,7 @@ class Runner:
                 if isinstance(error, NotAuthorized):
                     break
         self.session.hinted(domain, newer, monotonic())
-        self._schedule()
+        self.schedule()
 
     async def _consult(self, what: Agree | Announce, task: Task) -> None:
         timeout_s = task.job.timeout_s
@@ -233,7 +268,7 @@ class Runner:
                 self.session.resume(task, False, monotonic())
             else:
                 self.session.fail(task, error, monotonic())
-        self._schedule()
+        self.schedule()
 
 
 def _settle(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:
@@ -243,6 +278,11 @@ def _settle(future: asyncio.Future[Result], result: Result, error: BaseException
         future.set_result(result)
     else:
         future.set_exception(error)
+
+
+def _settle_small(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    """What the compiled core began, and the session ended: a read's result is the value."""
+    _settle(future, result.value if isinstance(result, Found) else result, error)
 
 
 def _settle_traced(future: asyncio.Future[Any], end: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None) -> None:

@@ -1,6 +1,8 @@
 """What every domain has, and the objects of one, as users hold them. What users hand in is checked before anything is sent, and refused by name."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from time import monotonic
 from typing import Any, TypeVar, get_args
 
 from msgspec import Struct
@@ -16,7 +18,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused, ObjectNotFound
 from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName, fits
 from ares.model.tag import Tag
-from ares.model.value import TOMBSTONE
+from ares.model.value import TOMBSTONE, Answered
 from ares.objects.coverable import read_versioned, write_versioned
 from ares.objects.mirroring import Copied, Pass
 from ares.objects.operations import delete, read, stat, write
@@ -101,8 +103,22 @@ class ObjectStore(Domain):
     :class:`ares.BadInput` before anything is sent.
     """
 
+    def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
+        super().__init__(runner, view, timeout_s, identify)
+        self._small = runner.small_objects(view)
+
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
+        if self._small is not None:
+            future: asyncio.Future[Tag] = self._runner.new_future()
+            serial = self._small.write(key, value, future, monotonic(), self._timeout(timeout_s))
+            if serial:
+                self._runner.schedule()
+                try:
+                    return await future
+                except asyncio.CancelledError:
+                    self._runner.session.cancel_small(serial)
+                    raise
         name = checked_key(key)
         return await self.write_named(name, checked_value(value), timeout_s)
 
@@ -113,11 +129,23 @@ class ObjectStore(Domain):
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
-        found = await self.read_named(checked_key(key), timeout_s)
-        if found.value is TOMBSTONE:
+        value: Answered | None = None
+        if self._small is not None:
+            future = self._runner.new_future()
+            serial = self._small.read(key, future, monotonic(), self._timeout(timeout_s))
+            if serial:
+                self._runner.schedule()
+                try:
+                    value = await future
+                except asyncio.CancelledError:
+                    self._runner.session.cancel_small(serial)
+                    raise
+        if value is None:
+            value = (await self.read_named(checked_key(key), timeout_s)).value
+        if value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
-        assert isinstance(found.value, bytes)
-        return found.value
+        assert isinstance(value, bytes)
+        return value
 
     def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Coroutine[Any, Any, Found]:
         """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""

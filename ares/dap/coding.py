@@ -75,7 +75,7 @@ class ReedSolomon:
         _, size, _, whole = _unpack_header(probe)
         if whole != len(_PROBE) or not probe[_HEADER_BYTES:].startswith(_PROBE[:size]):
             raise ConfigurationRefused(f"erasure code {backend}: this release of liberasurecode writes elements in another format")
-        self._more_bytes = len(probe) - size
+        self.more_bytes = len(probe) - size
 
     def encode(self, value: bytes) -> Sequence[Parts]:
         if len(value) <= STRIPE_BYTES:
@@ -106,7 +106,7 @@ class ReedSolomon:
     def _stripe_bytes(self, indexes: Sequence[int], parts: Parts) -> int:
         """How much of the value a stripe holds. Raises :class:`DecodeFailed` for fragments that are not what their headers say."""
         length = len(parts[0])
-        size = length - self._more_bytes
+        size = length - self.more_bytes
         stripe_bytes = -1
         for index, part in zip(indexes, parts, strict=False):
             if len(part) != length or size <= 0:

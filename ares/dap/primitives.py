@@ -75,11 +75,11 @@ class DataAccess:
 
     def __init__(self, configuration: Configuration, readiness: Readiness, coding: MakeCoding = coding_for) -> None:
         self.configuration = configuration
-        self._coding = coding(configuration)
+        self.coding = coding(configuration)
         self._readiness = readiness
-        self._holding_value = self._coding.k if configuration.dap == "ec" else 0
+        self.holding_value = self.coding.k if configuration.dap == "ec" else 0
         """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""
-        self._large = True
+        self.large = True
         """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
 
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
@@ -117,10 +117,10 @@ class DataAccess:
         servers that hold it may not be those that answer first. ``needed``: how many elements are asked for, if not those that make a value. Raises
         :class:`Undecodable` if no version can be put together, or none was with this ``effort``; :class:`DecodeFailed` when the deadline comes first.
         """
-        needed = self._coding.k if needed is None else needed
+        needed = self.coding.k if needed is None else needed
         looks: Looks | None = None
         while True:
-            order = self._readiness.order(self.configuration, self._holding_value if self._large else 0)
+            order = self._readiness.order(self.configuration, self.holding_value if self.large else 0)
             reading = Reading(self.configuration, object, needed, held, confirming)
             arguments = (object, order, needed, carry, held)
             gather = Gather(
@@ -151,7 +151,7 @@ class DataAccess:
             element = sealed(id, object, tag, 0, length, () if length < 0 else (whole,))
             answers = yield Gather(self.configuration, PutData, "put-data", arguments=(id, object, tag, element))
         else:
-            elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self._coding.encode(whole))]
+            elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self.coding.encode(whole))]
             answers = yield Gather(self.configuration, _puts, "put-data", arguments=(id, object, tag, elements))
         return FoundTag(tag, latest_named(answers.values()))
 
@@ -193,8 +193,8 @@ class DataAccess:
         assert tag is not None
         assert length is not None
         value = _MARKS.get(length, WITHHELD)
-        self._large = length >= LARGE_BYTES_MIN
-        if value is WITHHELD and not reading.unchanged and len(reading.elements) >= self._coding.k:
+        self.large = length >= LARGE_BYTES_MIN
+        if value is WITHHELD and not reading.unchanged and len(reading.elements) >= self.coding.k:
             value = self._decoded(reading, tag, length)
         confirmed = reading.confirmed(answers)
         lasting = confirmed and reading.lasting(answers)
@@ -203,9 +203,9 @@ class DataAccess:
     def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
         """The value. Elements that are what was sealed, and are no value together, were not made from one."""
         try:
-            return self._coding.decode(length, reading.elements)
+            return self.coding.decode(length, reading.elements)
         except DecodeFailed as error:
-            servers = ", ".join(self.configuration.server_ids[index] for index in sorted(reading.elements)[: self._coding.k])
+            servers = ", ".join(self.configuration.server_ids[index] for index in sorted(reading.elements)[: self.coding.k])
             raise Undecodable(reading.object, f"the elements of {servers} under {tag} are no value: {error.why}", tag, True) from error
 
 

@@ -5,6 +5,10 @@ Without it, or where the environment says ``ARES_PURE=1``, everything runs in Py
 
 import os
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ares._core import Client
 
 PURE = "ARES_PURE"
 
@@ -24,3 +28,8 @@ CORE = _loaded()
 
 NAME = "python" if CORE is None else "rust"
 """For people: ``ares-cli --version``, ``status`` and ``/metrics`` say it."""
+
+
+def client_core() -> "Client | None":
+    """For one session."""
+    return None if CORE is None else CORE.Client()

@@ -25,7 +25,7 @@ from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import Append, Forward, ReadEach
 from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, Describe, PutData, Reason, Refused
-from ares.net.port import Came, Handle, Sender
+from ares.net.port import Came, DeliverFrames, Handle, Sender
 
 if TYPE_CHECKING:
     from ares._core import Served
@@ -114,6 +114,7 @@ class BatchConnections(ABC):
 
     def __init__(self) -> None:
         self.troubles: dict[ServerId, str] = {}
+        self.deliver_frames: DeliverFrames | None = None
         self._addresses: dict[ServerId, str] = {}
         self._bad_batches = 0
         self._opened = False
@@ -136,20 +137,23 @@ class BatchConnections(ABC):
             except Exception:
                 _log.exception("%d messages could not be sent", len(messages))
 
+    def post_frame(self, server: ServerId, frame: Frame) -> None:
+        self.post(server, decode_requests([frame]))
+
     @abstractmethod
     def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         """Send them to this server, whose address was learned."""
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
         try:
-            messages = decode_replies(frames)
+            if self.deliver_frames is not None:
+                self.deliver_frames(server, frames)
+            else:
+                self._deliver(server, decode_replies(frames))
         except BadMessage as error:
             self._bad_batches += 1
             if _worth_a_line(self._bad_batches):
                 _log.warning("server %s sent a bad batch, dropped (%d so far): %.300s", server, self._bad_batches, error)
-            return
-        try:
-            self._deliver(server, messages)
         except Exception:
             _log.exception("replies of server %s were not taken", server)
 

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 
+from ares.model.codec import Frame
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
@@ -101,6 +102,10 @@ class Link(ABC):
     def send(self, messages: Sequence[AnyMessage]) -> None:
         """As soon as the server takes them."""
 
+    def send_frame(self, frame: Frame) -> bool:
+        """A batch in one frame, if the server takes it at once; whether it does."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """At once; what waits is dropped."""
@@ -133,6 +138,11 @@ class LinkedConnections(BatchConnections):
         link = self._links[server]
         if link is not None:
             link.send(messages)
+
+    def post_frame(self, server: ServerId, frame: Frame) -> None:
+        link = self._links.get(server) if self._opened else None
+        if link is None or not link.send_frame(frame):
+            super().post_frame(server, frame)
 
     def _link(self, server: ServerId) -> Link | None:
         place, key = without_key(self._addresses[server])

@@ -112,6 +112,10 @@ class _Link(Link):
         else:
             self._transmit(connection, messages)
 
+    def send_frame(self, frame: Frame) -> bool:
+        connection = self._latest
+        return connection is not None and not connection.slow and not self._waiting.messages and connection.send((frame,))
+
     def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> None:
         taken = 0
         for count, frames in batches(messages):

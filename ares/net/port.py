@@ -4,7 +4,7 @@ Nothing here waits for an answer: requests are posted, replies are delivered, an
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import ServerId
@@ -64,6 +64,22 @@ class Connections(Protocol):
 
     async def close(self) -> None:
         """Close every connection; idempotent."""
+
+
+DeliverFrames = Callable[[ServerId, Sequence[Frame]], None]
+"""What is called with a batch of replies that is not decoded. It raises :class:`ares.model.errors.BadMessage`, having used nothing of the batch."""
+
+
+@runtime_checkable
+class FramedConnections(Connections, Protocol):
+    """A transport that passes on what is encoded already. ``deliver_frames``, if set, is called with each batch that comes, and ``deliver`` only with
+    what the transport itself has to say.
+    """
+
+    deliver_frames: DeliverFrames | None
+
+    def post_frame(self, server: ServerId, frame: Frame) -> None:
+        """As ``post``, a batch of one frame."""
 
 
 class Intake(Protocol):

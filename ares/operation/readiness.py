@@ -4,6 +4,9 @@ A round needs a quorum, and a query asks no more servers than that unless they a
 cost everybody time. Nothing depends on the choice but speed: servers that are not asked are servers whose request is late.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from msgspec import Struct
 
 from ares.model.configuration import Configuration
@@ -71,6 +74,15 @@ class Readiness:
             asked, spared = tuple([servers[position] for position in first]), tuple([servers[position] for position in positions[needed:end]])
             order = self._orders[configuration.id, preferred] = Order(positions, first, asked, spared)
         return order
+
+    @contextmanager
+    def recalled(self, configuration: Configuration, order: Order) -> Iterator[None]:
+        """Give this order of servers meanwhile, to who goes again through what was done before."""
+        orders, self._orders = self._orders, {(configuration.id, preferred): order for preferred in (0, configuration.k)}
+        try:
+            yield
+        finally:
+            self._orders = orders
 
     def _ranked(self, servers: tuple[ServerId, ...], preferred: int) -> list[int]:
         """Positions by how far behind, whether preferred, whose turn. A rank is one number; its last digit, to the base n, tells the position."""

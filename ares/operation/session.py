@@ -10,17 +10,22 @@ An operation that a caller waits for is a job. Its generator is a task, and so i
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
+from ares.model.codec import Frame, decode_replies, decode_requests
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ConfigurationRefused, Superseded, Unavailable, Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ServerId
 from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
 from ares.model.quorum import Outcome
 from ares.operation.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
+from ares.operation.handed import job_of, round_of
 from ares.operation.jobs import Fan, Job, Key, Refusal, Round, Task, begin
 from ares.operation.readiness import Readiness
 from ares.operation.recording import Recording
+
+if TYPE_CHECKING:
+    from ares._core import Client, Handed
 
 TICK_S = 0.025
 RESEND_S_MAX = 4.0
@@ -34,6 +39,9 @@ HINT_AGAIN_S = 2.0
 ASK_GRACE_S = 0.5
 """The consensus service is given as long as the job, and begins later."""
 
+Letter = list[AnyMessage] | Frame
+"""What is to be posted to a server: messages, or the only frame of a batch of requests."""
+
 
 class Session:
     """All operations of one client. Nothing here iterates over a set: a run with the same events is the same run.
@@ -42,9 +50,18 @@ class Session:
     ``hinted``. ``contacts``: servers of configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest.
     ``troubles``: why servers cannot be reached, as far as that is known. ``receiving``: whether a reply of a server is arriving right now, which need
     not be asked again. ``earlier``: of a log, what is introduced together with a configuration.
+
+    ``core``: the compiled core, which runs small reads and writes as this would (ares/objects/small_objects.py) as long as nothing is unusual, and
+    then gives them to :meth:`take_over`. Calls, the order of servers, tags and the outbox are those of here.
     """
 
-    def __init__(self, turn: int = 0, earlier: Callable[[Configuration], tuple[Configuration, ...]] = lambda configuration: ()) -> None:
+    def __init__(
+        self,
+        turn: int = 0,
+        earlier: Callable[[Configuration], tuple[Configuration, ...]] = lambda configuration: (),
+        core: "Client | None" = None,
+    ) -> None:
+        self.core = core
         self._earlier = earlier
         self.asks: list[tuple[Agree | Announce, Task]] = []
         self.hints: list[DomainName] = []
@@ -67,7 +84,7 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return bool(self._jobs)
+        return bool(self._jobs) or (self.core is not None and self.core.busy)
 
     @property
     def has_orders(self) -> bool:
@@ -96,6 +113,8 @@ class Session:
     ) -> Job:
         """Begin ``operation``; see :class:`Job` for the arguments."""
         self._now = now
+        if key is not None and self.core is not None:
+            self.core.surrender_writes(self, *key)
         job = Job(operation, None, idle, label=label, timeout_s=timeout_s, deadline=now + timeout_s, done=done, idle=idle, key=key, progress=progress)
         job.recording = recording
         self._jobs[job] = None
@@ -115,8 +134,34 @@ class Session:
         if not job.ended:
             self._end(job)
 
+    def cancel_small(self, serial: int) -> None:
+        """As :meth:`cancel`, for what the core began."""
+        if self.core is not None and not self.core.cancel(self, serial, self._now):
+            for job in [job for job in self._jobs if job.serial == serial]:
+                self.cancel(job)
+
+    def take_over(self, handed: "Handed") -> None:
+        """Go on with an operation of the core from where it is; with a write that waits for its turn, when its turn comes."""
+        job = job_of(handed)
+        self._jobs[job] = None
+        if job.key is not None:
+            queue = self._queues.setdefault(job.key, [])
+            queue.append(job)
+            if not handed.call and queue[0] is job:
+                self._step(job, None)
+        if handed.call:
+            job.call = handed.call
+            self._rounds[job.call] = round_of(handed, job, self.readiness)
+
+    def take_over_all(self) -> None:
+        """All that the core has."""
+        if self.core is not None:
+            for call in self.core.calls():
+                self.core.surrender(self, call)
+
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
+        self.take_over_all()
         for job in list(self._jobs):
             if not job.ended:
                 self._abort(job, error())
@@ -293,16 +338,24 @@ class Session:
             task.recording.asked(round)
         if gather.configuration.id not in self._met:
             self._meet(gather.configuration, call)
-        requests, order, outbox = round.requests, gather.order, self._outbox
+        requests, order = round.requests, gather.order
+        letter = self._outbox.__getitem__ if self.core is None else self._letter
         if not isinstance(requests, list):
             for server in round.asked if order is None else order.asked:
-                outbox[server].append(requests)
+                letter(server).append(requests)
         elif order is None:
             for server, request in zip(round.asked, requests, strict=True):
-                outbox[server].append(request)
+                letter(server).append(request)
         else:
             for position in order.first:
-                outbox[round.asked[position]].append(requests[position])
+                letter(round.asked[position]).append(requests[position])
+
+    def _letter(self, server: ServerId) -> list[AnyMessage]:
+        """What is to be posted to the server, for more."""
+        letter = self._outbox[server]
+        if self.core is not None:
+            self.core.precede(server, letter)
+        return letter
 
     def _meet(self, configuration: Configuration, call: int) -> None:
         """First contact: all servers are to know the configuration, those too that this client would not ask soon. Each knows c0 by itself."""
@@ -310,34 +363,55 @@ class Session:
         self.contacts.extend(configuration.servers)
         if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (DEFAULT_DOMAIN, 0):
             for server in configuration.server_ids:
-                self._outbox[server].append(Introduce(CallId(call), configuration, self._earlier(configuration)))
+                self._letter(server).append(Introduce(CallId(call), configuration, self._earlier(configuration)))
 
     def _ask_rest(self, round: Round) -> None:
         unasked, round.unasked = round.unasked, ()
         for server in unasked:
-            self._outbox[server].append(round.request_for(server))
+            self._letter(server).append(round.request_for(server))
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""
-        outbox, self._outbox = self._outbox, defaultdict(list)
+        letters = self.take_letters()
+        return {server: decode_requests([letter]) if isinstance(letter, bytes) else letter for server, letter in letters.items()}
+
+    def take_letters(self) -> dict[ServerId, Letter]:
+        """As :meth:`take_outbox`; what the core alone has for a server is encoded already."""
+        letters, self._outbox = cast(dict[ServerId, Letter], self._outbox), defaultdict(list)
         sent = self.readiness.sent
-        for server, messages in outbox.items():
-            if type(messages[-1]) is not Introduce:  # nobody answers that
+        if self.core is not None:
+            self.core.take(letters, sent)
+        for server, messages in letters.items():
+            if isinstance(messages, list) and type(messages[-1]) is not Introduce:  # nobody answers that
                 sent[server] = messages[-1].call
         self.readiness.next_turn()
-        return outbox
+        return letters
+
+    def receive_frames(self, server: ServerId, frames: Sequence[Frame], now: float) -> None:
+        """A batch of replies, as it came. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+        if self.core is not None and frames:
+            self.core.feed(self, server, frames, now)
+        else:
+            self.receive(server, decode_replies(frames), now)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
         """Replies from a server. Late, doubled and unexpected ones are dropped."""
         self._now = now
         if messages:
             self.readiness.heard(server, messages[-1].call)
+        if self.core is not None:
+            for message in messages:
+                self.core.surrender(self, message.call)
+        self.take(server, messages)
+
+    def take(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        """Replies from a server, or some of those that came together, none of them for the core."""
         rounds = self._rounds
         for message in messages:
             round = rounds.get(message.call)
             if round is None:
                 if isinstance(message, Refused) and message.call == 0:  # it could not read a whole batch: it refuses every round that waits for it
-                    for waiting in [waiting for waiting in rounds.values() if server in waiting.asked]:
+                    for waiting in [waiting for waiting in self._all_rounds() if server in waiting.asked]:
                         if waiting.call in rounds:
                             self._refused(waiting, server, message)
             elif type(message) is round.expected:
@@ -347,6 +421,11 @@ class Session:
                     self._look(round)
             elif isinstance(message, Refused):
                 self._refused(round, server, message)
+
+    def _all_rounds(self) -> list[Round]:
+        """In the order of their calls, those of the core among them: they are the session's from now on."""
+        self.take_over_all()
+        return [self._rounds[call] for call in sorted(self._rounds)]
 
     def _look(self, round: Round) -> None:
         """A quorum is there: go on, unless the round wants more."""
@@ -385,7 +464,8 @@ class Session:
         if server in round.refusals or server in round.answers:  # it answered, then lost its memory: a doubled request is none to insist on
             return
         if reason is Reason.UNKNOWN_CONFIGURATION:
-            self._outbox[server] += [Introduce(CallId(round.call), configuration, self._earlier(configuration)), round.request_for(server)]
+            introduction = Introduce(CallId(round.call), configuration, self._earlier(configuration))
+            self._letter(server).extend((introduction, round.request_for(server)))
             return
         why = Refusal(refusal.detail)
         why.reason, why.proven = reason, refusal.call != 0
@@ -429,7 +509,7 @@ class Session:
         if newer is not None:
             self.redirect(domain, newer, now)
         self._now = now
-        for round in list(self._rounds.values()):
+        for round in self._all_rounds():
             if round.call in self._rounds and round.gather.configuration.domain == domain and round.outcome is Outcome.UNREACHABLE:
                 if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
                     round.give_up_by(now + DENIED_S)  # whether anything was stored is known when all have said that they refuse
@@ -439,7 +519,7 @@ class Session:
     def redirect(self, domain: DomainName, newer: Configuration, now: float) -> None:
         """Let rounds in older configurations of ``domain`` than ``newer``, which is finalized, go on there."""
         self._now = now
-        for round in list(self._rounds.values()):
+        for round in self._all_rounds():
             configuration = round.gather.configuration
             is_older = configuration.index < newer.index and configuration.cluster_id == newer.cluster_id
             if round.call in self._rounds and configuration.domain == domain and is_older:
@@ -448,13 +528,22 @@ class Session:
     def tick(self, now: float) -> None:
         """Let time pass: go on with what paused, send again, ask for hints, end what took too long."""
         self.wake(now)
-        for round in list(self._rounds.values()):
-            if round.call in self._rounds:
-                self._age(round)
+        core = self.core
+        for call in sorted(self._rounds if core is None else (*self._rounds, *core.calls())):
+            if core is not None:
+                core.age(self, call, now, self._hedge_after_s)
+            if call in self._rounds:
+                self._age(self._rounds[call])
+        if core is not None:
+            core.surrender_overdue(self, now)
         for job in [job for job in self._jobs if job.deadline <= now]:
             # No round could be failed for it: it pauses, asks the consensus service, which may be about to say why it does not decide, or is queued.
             if not job.ended and (now >= job.deadline + ASK_GRACE_S or not any(task.asking for task in (job, *job.tasks))):
                 self._abort(job, Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"))
+
+    @property
+    def _hedge_after_s(self) -> float:
+        return max(TICK_S, HEDGE_USUAL * self._usual_s)
 
     def _age(self, round: Round) -> None:
         now = self._now
@@ -468,7 +557,7 @@ class Session:
         elif now >= round.task.job.deadline:
             self._throw(round)
         else:
-            if round.unasked and now >= round.started + max(TICK_S, HEDGE_USUAL * self._usual_s):
+            if round.unasked and now >= round.started + self._hedge_after_s:
                 self._ask_rest(round)
             if now >= round.resend_at:
                 self._suspect(round)
@@ -479,7 +568,7 @@ class Session:
                     round.task.recording.sent_again(round)
                 for server in round.asked:
                     if server not in round.answers and server not in round.refusals and not self.receiving(server):
-                        self._outbox[server].append(round.request_for(server))
+                        self._letter(server).append(round.request_for(server))
             if now - round.started >= STALL_S and len(round.answers) < round.needed:
                 self._want_hint(round.gather.configuration.domain)
 

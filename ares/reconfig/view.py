@@ -5,6 +5,8 @@ Sharing cseq is safe because an entry is made only after a quorum of the configu
 operation that finds the entry here may act as if it had found it itself.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from ares.dap.cache import Memory
@@ -23,7 +25,7 @@ RETIRED_KEPT = 8
 class ConfigurationSequence:
     """Entries by index. Starts with a finalized configuration: c0, or what the domain's directory entry names.
 
-    ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda].
+    ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda]. ``changing`` is called before either becomes another.
     """
 
     def __init__(self, first: Configuration) -> None:
@@ -31,6 +33,7 @@ class ConfigurationSequence:
         self._finalized = self._last = first.index
         self.last_finalized = self.last_known = first
         self._known_at_quorum: dict[ConfigurationId, Successor] = {}
+        self.changing: Callable[[], None] = lambda: None
 
     @property
     def active(self) -> list[Configuration]:
@@ -71,6 +74,7 @@ class ConfigurationSequence:
             )
         if held is None and new.index < self._finalized:
             return
+        self.changing()
         self._entries[new.index] = new
         self._last = max(self._last, new.index)
         if successor.status is Status.FINALIZED and new.index > self._finalized:

@@ -3,6 +3,7 @@
 
 use pyo3::prelude::*;
 
+pub mod client;
 pub mod seal;
 pub mod server;
 pub mod wire;
@@ -11,7 +12,9 @@ pub mod wire;
 #[pyo3(name = "_core")]
 mod core_module {
     #[pymodule_export]
-    use super::server::{Served, Server};
+    use crate::client::{Client, Handed, Objects};
+    #[pymodule_export]
+    use crate::server::{Served, Server};
     #[pymodule_export]
     const RELEASE: &str = env!("CARGO_PKG_VERSION");
 }

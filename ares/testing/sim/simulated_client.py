@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ares.dap.primitives import Found
 from ares.fragment.block import genesis_name
-from ares.model.codec import decode_replies, encode
+from ares.machine.compiled import client_core
+from ares.model.codec import encode
 from ares.model.configuration import Configuration
 from ares.model.errors import ObjectNotFound, Unavailable
 from ares.model.identity import ClientId, ObjectName, ServerId
@@ -16,6 +17,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
 from ares.objects.coverable import Covered, read_versioned, write_versioned
 from ares.objects.operations import delete, read, write
+from ares.objects.small_objects import small_objects
 from ares.objects.survey import Names, list_mentioned
 from ares.operation.effects import Operation
 from ares.operation.session import Session
@@ -61,13 +63,13 @@ class SimCaller:
         self._world = run.world
         self._ticking = False
 
-    def _post(self, server: ServerId, messages: list[Any]) -> None:
+    def _post_all(self) -> None:
+        """Post what the session wants said."""
         raise NotImplementedError
 
     def flush(self) -> None:
         """Post what the session wants said, and pass on what it asks."""
-        for server, messages in self.session.take_outbox().items():
-            self._post(server, messages)
+        self._post_all()
         asking = self.asking
         asking.contacts.clear()
         asks, asking.asks = asking.asks, []
@@ -107,9 +109,13 @@ class SimClient(SimCaller):
         self._pausing = 0
         self._written = 0
         self._versions: dict[str, Tag | None] = {}
-        self.session = self.asking = Session()
-        self.view = View(ClientId(number), c0, plan.switches, self.session.readiness)
+        self.session = self.asking = Session(core=client_core())
+        self._see_with(View(ClientId(number), c0, plan.switches, self.session.readiness))
         self._files = Files(plan.name, number, self.view, run.world, run.chronicle)
+
+    def _see_with(self, view: View) -> None:
+        self.view = view
+        self._small = small_objects(self.session, view)
 
     @property
     def done(self) -> bool:
@@ -152,12 +158,22 @@ class SimClient(SimCaller):
         def done(result: Any, error: BaseException | None) -> None:
             self._ended(lane, step, event, result, error)
 
-        self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
+        if not self._starts_small(step, value, done):
+            self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
         self.flush()
+
+    def _starts_small(self, step: SimStep, value: str | None, done: Callable[[Any, BaseException | None], None]) -> bool:
+        """Whether the compiled core runs it, as it would for users."""
+        small, now = self._small, self._world.now
+        if small is not None and step.operation == "read":
+            return small.read(step.key, done, now, PATIENCE_S) != 0
+        if small is not None and step.operation == "write" and value is not None:
+            return small.write(step.key, _data(step, value), done, now, PATIENCE_S) != 0
+        return False
 
     def _operation(self, step: SimStep, value: str | None, base: Tag | None) -> Operation[Any]:
         key = ObjectName(step.key)
-        data: Value = TOMBSTONE if value is None else value.encode().ljust(step.value_bytes, PADDING)
+        data: Value = TOMBSTONE if value is None else _data(step, value)
         match step.operation:
             case "write":
                 return write(self.view, key, data)
@@ -206,7 +222,7 @@ class SimClient(SimCaller):
 
     def _begin_at(self, named: Configuration) -> None:
         """Another client goes on, which knows nothing of the domain but what was named."""
-        self.view = View(ClientId(int(self.view.client) + LIFE), named, self.view.switches, self.session.readiness)
+        self._see_with(View(ClientId(int(self.view.client) + LIFE), named, self.view.switches, self.session.readiness))
 
     def _judge_listing(self, event: Event, names: Names) -> None:
         """What a listing settles of a key counts as a read of it; so does that nobody knows the key."""
@@ -244,11 +260,16 @@ class SimClient(SimCaller):
 
     def receive(self, server: str, frames: list[bytes]) -> None:
         if not self.dead:
-            self.session.receive(ServerId(server), decode_replies(frames), self._world.now)
+            self.session.receive_frames(ServerId(server), frames, self._world.now)
             self.flush()
 
-    def _post(self, server: ServerId, messages: list[Any]) -> None:
-        self._run.post(self, server, encode(messages))
+    def _post_all(self) -> None:
+        for server, letter in self.session.take_letters().items():
+            self._run.post(self, server, [letter] if isinstance(letter, bytes) else encode(letter))
+
+
+def _data(step: SimStep, value: str) -> bytes:
+    return value.encode().ljust(step.value_bytes, PADDING)
 
 
 def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:

@@ -208,5 +208,6 @@ class LogClient(SimCaller):
             self.session.receive(ServerId(server), decode_replies(frames), self._world.now)
             self.flush()
 
-    def _post(self, server: ServerId, messages: list[Any]) -> None:
-        self._run.post(self.name, server, messages)
+    def _post_all(self) -> None:
+        for server, messages in self.session.take_outbox().items():
+            self._run.post(self.name, server, messages)

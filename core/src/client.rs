@@ -1,0 +1,1096 @@
+//! The client half: small reads and writes in one known configuration, as ares/objects/operations.py and ares/operation/session.py run them, with the same
+//! calls, requests, bytes and results.
+//!
+//! Whatever is unusual is given to the Python session, as it was before that happened ([`Handed`]): a reply that names a successor or refuses, tags that
+//! differ, an element that is missing or bad, time for another request or the deadline. What both share is the session's: calls, tags, who is ready.
+//!
+//! The state is locked for moments only, and never while Python may run: `done` begins new operations.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+
+use crate::seal;
+use crate::wire::{self, Cursor, Element, Tag};
+
+/// As in ares/operation/jobs.py and session.py.
+const RESEND_S: f64 = 0.5;
+const SEND_BYTES_PER_S_EXPECTED: f64 = 50e6;
+const USUAL_ROUNDS: f64 = 64.0;
+/// As in ares/net/batching.py: what is more is cut there.
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+const KEY_BYTES_MAX: usize = 1024;
+/// Servers of a configuration are counted in the bits of a number.
+const SERVERS_MAX: usize = 64;
+const TAGS_MAX: usize = 1001;
+const NUMBER_LAST: u64 = u64::MAX;
+const DELETED: i64 = -1;
+const NEVER_WRITTEN: Tag = Tag { number: 0, writer: 0 };
+/// Of a fragment of liberasurecode: its index, the bytes of its slice, of what a backend adds, and of the whole (ares/dap/coding.py).
+const FRAGMENT_HEADER_BYTES: usize = 80;
+
+// -- replies ---------------------------------------------------------------------------------------------------------------
+
+#[derive(Clone, Copy)]
+enum Reply<'a> {
+    Tag(Tag),
+    Data(Data<'a>),
+    Ack,
+    /// Anything else, and what names a successor or says how long it took.
+    Other,
+}
+
+#[derive(Clone, Copy)]
+struct Data<'a> {
+    newest: Option<Tag>,
+    length: i64,
+    trimmed: Tag,
+    element: Option<Element<'a>>,
+}
+
+struct Message<'a> {
+    call: u64,
+    reply: Reply<'a>,
+    bytes: &'a [u8],
+}
+
+/// The messages of a batch's first frame. None: not one that is understood here; whether it is a batch at all the Python twin says.
+fn messages(frame: &[u8]) -> Option<Vec<Message<'_>>> {
+    let mut cursor = Cursor::new(frame, 1);
+    let count = if *frame.first()? == wire::VERSION { cursor.array()? } else { return None };
+    if count > wire::BATCH_MESSAGES_MAX {
+        return None;
+    }
+    let mut found = Vec::with_capacity(count);
+    for _ in 0..count {
+        found.push(message(&mut cursor)?);
+    }
+    if cursor.at == frame.len() { Some(found) } else { None }
+}
+
+fn message<'a>(cursor: &mut Cursor<'a>) -> Option<Message<'a>> {
+    let start = cursor.at;
+    let (call, reply) = match reply(cursor) {
+        Some(found) => found,
+        None => {
+            cursor.at = start;
+            cursor.array()?;
+            cursor.unsigned()?;
+            let call = cursor.unsigned()?;
+            cursor.at = start;
+            cursor.skip()?;
+            (call, Reply::Other)
+        }
+    };
+    Some(Message { call, reply, bytes: &cursor.data[start..cursor.at] })
+}
+
+fn reply<'a>(cursor: &mut Cursor<'a>) -> Option<(u64, Reply<'a>)> {
+    let count = cursor.array()?;
+    let (kind, call) = (cursor.unsigned()?, cursor.unsigned()?);
+    let reply = match (kind, count) {
+        (wire::TAG_REPLY, 5) => Reply::Tag(cursor.tag()?),
+        (wire::DATA_REPLY, 9) => Reply::Data(data(cursor)?),
+        (wire::ACK, 4) => Reply::Ack,
+        _ => return None,
+    };
+    cursor.nil()?; // no successor
+    if let Reply::Data(_) = reply {
+        cursor.boolean()?;
+    }
+    cursor.nil()?; // not traced
+    Some((call, reply))
+}
+
+fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
+    let (count, mut newest) = (cursor.array()?, None);
+    if count > TAGS_MAX {
+        return None;
+    }
+    for _ in 0..count {
+        let tag = cursor.tag()?;
+        newest = newest.or(Some(tag));
+    }
+    let (length, trimmed) = (cursor.signed()?, cursor.tag()?);
+    let element = if cursor.is_nil()? { None } else { Some(cursor.element()?) };
+    Some(Data { newest, length, trimmed, element })
+}
+
+// -- operations under way --------------------------------------------------------------------------------------------------
+
+/// In what order servers are asked in one turn (ares/operation/readiness.py). `wanted`: bits of those that send their elements.
+struct Order {
+    python: Py<PyAny>,
+    first: Vec<usize>,
+    spared: Vec<usize>,
+    wanted: u64,
+}
+
+/// A configuration that was met. `servers`: their places among the client's.
+struct Place {
+    configuration: Py<PyAny>,
+    id: Vec<u8>,
+    id_given: Py<PyAny>,
+    servers: Vec<usize>,
+    quorum: usize,
+    k: usize,
+    dap: Py<PyAny>,
+    coding: Option<Py<PyAny>>,
+    preferred: usize,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    Waiting,
+    GetData,
+    GetTag,
+    PutData,
+}
+
+/// What only a write has. `highest`: the number that its get-tag found, once it is over.
+struct Write {
+    queue: String,
+    value: Py<PyBytes>,
+    taken: Option<Py<PyAny>>,
+    before: u64,
+    highest: Option<u64>,
+    tag: Tag,
+}
+
+struct Operation {
+    objects: Py<Objects>,
+    place: Arc<Place>,
+    object: Py<PyString>,
+    done: Py<PyAny>,
+    serial: u64,
+    timeout_s: f64,
+    deadline: f64,
+    write: Option<Write>,
+    phase: Phase,
+    call: u64,
+    order: Option<Arc<Order>>,
+    unasked: bool,
+    started: f64,
+    resend_at: f64,
+    heard: u64,
+    /// The replies that count, joined, and whose they are and where each ends.
+    answers: Vec<u8>,
+    answered: Vec<(usize, usize)>,
+}
+
+impl Operation {
+    fn fresh_round(&mut self, phase: Phase, call: u64, now: f64, resend_after_s: f64) {
+        self.phase = phase;
+        self.call = call;
+        self.started = now;
+        self.resend_at = now + resend_after_s;
+        self.heard = 0;
+        self.answers.clear();
+        self.answered.clear();
+    }
+
+    /// The replies so far.
+    fn replies(&self) -> impl Iterator<Item = Reply<'_>> {
+        let mut cursor = Cursor::new(&self.answers, 0);
+        self.answered.iter().map_while(move |_| reply(&mut cursor).map(|(_, reply)| reply))
+    }
+}
+
+/// A server, and what is to be sent to it.
+struct Slot {
+    name: Py<PyString>,
+    chunk: Vec<u8>,
+    count: usize,
+    last: u64,
+}
+
+impl Slot {
+    /// The first frame of a batch of what is to be sent, which is then forgotten.
+    fn take<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let mut frame = Vec::with_capacity(self.chunk.len() + 6);
+        frame.push(wire::VERSION);
+        wire::put_array(&mut frame, self.count);
+        frame.extend_from_slice(&self.chunk);
+        self.chunk.clear();
+        self.count = 0;
+        PyBytes::new(py, &frame)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    serial: u64,
+    turn: u64,
+    slots: Vec<Slot>,
+    by_name: HashMap<String, usize>,
+    operations: BTreeMap<u64, Box<Operation>>,
+    /// Of each object that is being written, the writes that come after that.
+    queues: HashMap<String, VecDeque<Box<Operation>>>,
+    scratch: Vec<u8>,
+}
+
+impl State {
+    /// The same message to servers of a configuration; returns those for which there was none before.
+    fn post(&mut self, place: &Place, positions: impl Iterator<Item = usize>, message: &[u8], call: u64, fresh: &mut Vec<usize>) {
+        for position in positions {
+            let slot = &mut self.slots[place.servers[position]];
+            if slot.count == 0 {
+                fresh.push(place.servers[position]);
+            }
+            slot.chunk.extend_from_slice(message);
+            slot.count += 1;
+            slot.last = call;
+        }
+    }
+
+    /// A query, with the element of whom it is wanted of.
+    fn post_query(&mut self, operation: &Operation, object: &str, positions: &[usize], wanted: u64, fresh: &mut Vec<usize>) {
+        let (place, call) = (&operation.place, operation.call);
+        let mut message = std::mem::take(&mut self.scratch);
+        message.clear();
+        if operation.phase == Phase::GetTag {
+            head(&mut message, 5, wire::GET_TAG, call, &place.id, object);
+            wire::put_nil(&mut message);
+            self.post(place, positions.iter().copied(), &message, call, fresh);
+        } else {
+            head(&mut message, 9, wire::GET_DATA, call, &place.id, object);
+            let flag = message.len();
+            for _ in 0..5 {
+                wire::put_nil(&mut message);
+            }
+            for &position in positions {
+                let mut element = Vec::with_capacity(1);
+                wire::put_boolean(&mut element, wanted >> position & 1 == 1);
+                message[flag] = element[0];
+                self.post(place, std::iter::once(position), &message, call, fresh);
+            }
+        }
+        self.scratch = message;
+    }
+}
+
+fn head(message: &mut Vec<u8>, count: usize, kind: u64, call: u64, configuration: &[u8], object: &str) {
+    wire::put_array(message, count);
+    wire::put_unsigned(message, kind);
+    wire::put_unsigned(message, call);
+    wire::put_binary(message, configuration);
+    wire::put_text(message, object);
+}
+
+// -- what Python sees --------------------------------------------------------------------------------------------------------
+
+/// An operation as the Python session is to go on with it; ares/operation/handed.py does. ``call`` 0: it waits for its turn.
+#[pyclass(frozen, get_all, module = "ares._core")]
+pub struct Handed {
+    make: Py<PyAny>,
+    settle: Option<Py<PyAny>>,
+    domain: Py<PyAny>,
+    object: Py<PyString>,
+    value: Option<Py<PyBytes>>,
+    done: Py<PyAny>,
+    serial: u64,
+    timeout_s: f64,
+    deadline: f64,
+    call: u64,
+    configuration: Py<PyAny>,
+    order: Option<Py<PyAny>>,
+    unasked: bool,
+    started: f64,
+    answers: Py<PyDict>,
+    taken: Option<Py<PyAny>>,
+    before: u64,
+    highest: Option<u64>,
+}
+
+/// The small operations of one session, and what is to be sent for them.
+#[pyclass(frozen, module = "ares._core")]
+pub struct Client {
+    state: Mutex<State>,
+    decode_replies: Py<PyAny>,
+    decode_requests: Py<PyAny>,
+    tag: Py<PyAny>,
+    found: Py<PyAny>,
+    tombstone: Py<PyAny>,
+}
+
+/// The objects of one domain: where small reads and writes begin.
+#[pyclass(frozen, module = "ares._core")]
+pub struct Objects {
+    client: Py<Client>,
+    session: Py<PyAny>,
+    view: Py<PyAny>,
+    make: Py<PyAny>,
+    settle: Option<Py<PyAny>>,
+    domain: Py<PyAny>,
+    domain_text: String,
+    writer: u64,
+    sequence: Py<PyAny>,
+    tags: Py<PyAny>,
+    readiness: Py<PyAny>,
+    queues: Py<PyDict>,
+    met: Py<PySet>,
+    known: Mutex<Known>,
+}
+
+/// The configuration that was asked last, and in what orders in which turn: for large values, and others.
+#[derive(Default)]
+struct Known {
+    place: Option<Arc<Place>>,
+    orders: [Option<(u64, Arc<Order>)>; 2],
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Objects {
+    /// The only configuration that there is to ask, if it is one and servers were told of it.
+    fn place(&self, py: Python<'_>) -> PyResult<Option<Arc<Place>>> {
+        let sequence = self.sequence.bind(py);
+        let last = sequence.getattr(intern!(py, "last_known"))?;
+        if !sequence.getattr(intern!(py, "last_finalized"))?.is(&last) {
+            return Ok(None);
+        }
+        if let Some(place) = &locked(&self.known).place {
+            if place.configuration.is(&last) {
+                return Ok(Some(place.clone()));
+            }
+        }
+        let id = last.getattr(intern!(py, "id"))?;
+        let names: Vec<Bound<PyString>> = last.getattr(intern!(py, "server_ids"))?.extract()?;
+        if !self.met.bind(py).contains(&id)? || names.len() > SERVERS_MAX {
+            return Ok(None);
+        }
+        let dap = self.view.bind(py).call_method1(intern!(py, "dap"), (&last,))?;
+        let coded = last.getattr(intern!(py, "dap"))?.eq("ec")?;
+        let place = Arc::new(Place {
+            id: id.extract()?,
+            servers: self.client.get().slots(names)?,
+            quorum: last.getattr(intern!(py, "quorum_size"))?.extract()?,
+            k: last.getattr(intern!(py, "k"))?.extract()?,
+            coding: if coded { Some(dap.getattr(intern!(py, "coding"))?.unbind()) } else { None },
+            preferred: dap.getattr(intern!(py, "holding_value"))?.extract()?,
+            configuration: last.unbind(),
+            id_given: id.unbind(),
+            dap: dap.unbind(),
+        });
+        let before = std::mem::take(&mut *locked(&self.known));
+        locked(&self.known).place = Some(place.clone());
+        drop(before);
+        Ok(Some(place))
+    }
+
+    fn order(&self, py: Python<'_>, place: &Place, reads: bool) -> PyResult<Arc<Order>> {
+        let large = reads && place.preferred > 0 && place.dap.bind(py).getattr(intern!(py, "large"))?.is_truthy()?;
+        let turn = locked(&self.client.get().state).turn;
+        if let Some((as_of, order)) = &locked(&self.known).orders[usize::from(large)] {
+            if *as_of == turn {
+                return Ok(order.clone());
+            }
+        }
+        let preferred = if large { place.preferred } else { 0 };
+        let python = self.readiness.bind(py).call_method1(intern!(py, "order"), (&place.configuration, preferred))?;
+        let positions: Vec<usize> = python.getattr(intern!(py, "positions"))?.extract()?;
+        let spared = python.getattr(intern!(py, "spared"))?.len()?;
+        let order = Arc::new(Order {
+            first: python.getattr(intern!(py, "first"))?.extract()?,
+            spared: positions.iter().copied().skip(place.quorum).take(spared).collect(),
+            wanted: positions.iter().take(place.k).fold(0, |bits, position| bits | 1 << position),
+            python: python.unbind(),
+        });
+        let before = locked(&self.known).orders[usize::from(large)].replace((turn, order.clone()));
+        drop(before);
+        Ok(order)
+    }
+
+    /// 0: it is none that is run here.
+    fn begin(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: Option<Py<PyBytes>>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<u64> {
+        let (py, objects) = (slf.py(), slf.get());
+        let Ok(object) = key.cast_exact::<PyString>() else { return Ok(0) };
+        let Ok(name) = object.to_str() else { return Ok(0) };
+        if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with('\0') {
+            return Ok(0);
+        }
+        let Some(place) = objects.place(py)? else { return Ok(0) };
+        let client = objects.client.get();
+        let mut write = None;
+        if let Some(value) = value {
+            let queues = objects.queues.bind(py);
+            if value.as_bytes(py).len() >= wire::DETACHED_BYTES_MIN || (!queues.is_empty() && queues.contains((&objects.domain, object))?) {
+                return Ok(0);
+            }
+            let queue = objects.queue(name);
+            write = Some(Write { queue, value, taken: None, before: 0, highest: None, tag: NEVER_WRITTEN });
+        }
+        let serial = {
+            let mut state = locked(&client.state);
+            state.serial += 1;
+            state.serial
+        };
+        let operation = Box::new(Operation {
+            objects: slf.clone().unbind(),
+            place,
+            object: object.clone().unbind(),
+            done,
+            serial,
+            timeout_s,
+            deadline: now + timeout_s,
+            write,
+            phase: Phase::Waiting,
+            call: 0,
+            order: None,
+            unasked: false,
+            started: now,
+            resend_at: now,
+            heard: 0,
+            answers: Vec::new(),
+            answered: Vec::new(),
+        });
+        if let Some(write) = &operation.write {
+            let mut state = locked(&client.state);
+            if let Some(queue) = state.queues.get_mut(&write.queue) {
+                queue.push_back(operation);
+                return Ok(serial);
+            }
+            state.queues.insert(write.queue.clone(), VecDeque::new());
+        }
+        client.query(py, operation, now)?;
+        Ok(serial)
+    }
+
+    /// The name of the queue of writes of an object; domains have no such character.
+    fn queue(&self, object: &str) -> String {
+        [&self.domain_text, object].join("\0")
+    }
+}
+
+#[pymethods]
+impl Objects {
+    /// Begin a read; its number, or 0: it is none that is run here.
+    fn read(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<u64> {
+        Self::begin(slf, key, None, done, now, timeout_s)
+    }
+
+    /// Begin a write; as `read`.
+    fn write(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<u64> {
+        let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(0) };
+        Self::begin(slf, key, Some(value.clone().unbind()), done, now, timeout_s)
+    }
+}
+
+impl Client {
+    fn slots(&self, names: Vec<Bound<'_, PyString>>) -> PyResult<Vec<usize>> {
+        let mut found = Vec::with_capacity(names.len());
+        let mut state = locked(&self.state);
+        for name in names {
+            let text = name.to_str()?;
+            let slot = match state.by_name.get(text) {
+                Some(slot) => *slot,
+                None => {
+                    let slot = state.slots.len();
+                    state.by_name.insert(text.to_owned(), slot);
+                    state.slots.push(Slot { name: name.clone().unbind(), chunk: Vec::new(), count: 0, last: 0 });
+                    slot
+                }
+            };
+            found.push(slot);
+        }
+        Ok(found)
+    }
+
+    /// These servers are in the session's outbox from now on, in this order.
+    fn enter(&self, session: &Bound<'_, PyAny>, fresh: &[usize]) -> PyResult<()> {
+        let py = session.py();
+        if !fresh.is_empty() {
+            let outbox = session.getattr(intern!(py, "_outbox"))?;
+            for slot in fresh {
+                let name = locked(&self.state).slots[*slot].name.clone_ref(py);
+                outbox.get_item(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begin the first round of an operation.
+    fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<()> {
+        let objects_kept = operation.objects.clone_ref(py);
+        let objects = objects_kept.get();
+        if let Some(write) = &mut operation.write {
+            write.taken = Some(objects.tags.bind(py).call_method1(intern!(py, "begin"), (&operation.object,))?.unbind());
+        }
+        let order = objects.order(py, &operation.place, operation.write.is_none())?;
+        let session = objects.session.bind(py);
+        let call = next_call(session)?;
+        operation.fresh_round(if operation.write.is_none() { Phase::GetData } else { Phase::GetTag }, call, now, RESEND_S);
+        operation.unasked = !order.spared.is_empty();
+        operation.order = Some(order.clone());
+        let mut fresh = Vec::new();
+        let object = operation.object.to_str(py)?;
+        {
+            let mut state = locked(&self.state);
+            state.post_query(&operation, object, &order.first, order.wanted, &mut fresh);
+        }
+        locked(&self.state).operations.insert(call, operation);
+        self.enter(session, &fresh)
+    }
+
+    /// Take a reply for an operation that is run here. The operation, if it now has a quorum; an error: somebody else has to see to it.
+    fn count(&self, server: usize, message: &Message<'_>) -> Counted {
+        let mut state = locked(&self.state);
+        let Some(operation) = state.operations.get_mut(&message.call) else { return Counted::NotHere };
+        match (message.reply, operation.phase) {
+            (Reply::Other, _) => return Counted::Unusual,
+            (Reply::Tag(_), Phase::GetTag) | (Reply::Data(_), Phase::GetData) | (Reply::Ack, Phase::PutData) => {}
+            _ => return Counted::Taken,
+        }
+        let Some(position) = operation.place.servers.iter().position(|slot| *slot == server) else { return Counted::Taken };
+        if operation.heard >> position & 1 == 1 {
+            return Counted::Taken;
+        }
+        if operation.answered.len() + 1 < operation.place.quorum {
+            operation.heard |= 1 << position;
+            operation.answers.extend_from_slice(message.bytes);
+            operation.answered.push((position, operation.answers.len()));
+            return Counted::Taken;
+        }
+        state.operations.remove(&message.call).map_or(Counted::NotHere, Counted::Quorum)
+    }
+
+    /// Go on after the round whose quorum is complete with `last`. The operation again: it is for the Python session.
+    fn conclude(&self, session: &Bound<'_, PyAny>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+        match operation.phase {
+            Phase::GetData => self.conclude_read(session, operation, last, now),
+            Phase::GetTag => self.conclude_query(session, operation, last, now),
+            _ => self.conclude_write(session, operation, now),
+        }
+    }
+
+    fn conclude_read(&self, session: &Bound<'_, PyAny>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+        let py = session.py();
+        let (tag, length, value) = {
+            let replies = operation.replies().chain(std::iter::once(last)).filter_map(|reply| if let Reply::Data(data) = reply { Some(data) } else { None });
+            let replies: Vec<Data<'_>> = replies.collect();
+            match settled(&operation, &replies, operation.object.to_str(py)?) {
+                None => return Ok(Some(operation)),
+                Some((tag, DELETED, _)) => (tag, DELETED, self.tombstone.clone_ref(py)),
+                Some((tag, length, elements)) => match decoded(py, &operation.place, length, elements)? {
+                    None => return Ok(Some(operation)),
+                    Some(value) => (tag, length, value),
+                },
+            }
+        };
+        if operation.place.preferred > 0 {
+            operation.place.dap.bind(py).setattr(intern!(py, "large"), false)?;
+        }
+        learn_usual(session, now - operation.started)?;
+        let result = if operation.objects.get().settle.is_some() {
+            value.into_bound(py)
+        } else {
+            let tag = self.tag.bind(py).call1((tag.number, tag.writer))?;
+            self.found.bind(py).call1((&tag, value, length, &tag, true, py.None(), &operation.place.id_given, true))?
+        };
+        finish(&operation, result)?;
+        Ok(None)
+    }
+
+    fn conclude_query(&self, session: &Bound<'_, PyAny>, mut operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+        let py = session.py();
+        let tags = operation.replies().chain(std::iter::once(last)).map(|reply| if let Reply::Tag(tag) = reply { tag.number } else { 0 });
+        let highest = tags.max().unwrap_or(0);
+        let place = operation.place.clone();
+        let objects_kept = operation.objects.clone_ref(py);
+        let objects = objects_kept.get();
+        let Some(Write { value, taken: Some(taken), .. }) = &operation.write else { return Ok(Some(operation)) };
+        let taken = taken.clone_ref(py).into_bound(py);
+        let before: u64 = taken.getattr(intern!(py, "number"))?.extract()?;
+        if highest.max(before) >= NUMBER_LAST {
+            return Ok(Some(operation));
+        }
+        let value = value.clone_ref(py);
+        let value = value.as_bytes(py);
+        let object_kept = operation.object.clone_ref(py);
+        let object = object_kept.to_str(py)?;
+        let tag = Tag { number: highest.max(before) + 1, writer: objects.writer };
+        let mut encoded = None;
+        if let Some(coding) = &place.coding {
+            let made = coding.bind(py).call_method1(intern!(py, "encode"), (PyBytes::new(py, value),));
+            let Ok(parts) = made.and_then(|made| made.extract::<Vec<Vec<Bound<PyBytes>>>>()) else { return Ok(Some(operation)) };
+            encoded = Some(parts);
+        }
+        let Some(elements) = elements(&place, object, tag, value, encoded.as_deref()) else { return Ok(Some(operation)) };
+        learn_usual(session, now - operation.started)?;
+        taken.setattr(intern!(py, "number"), tag.number)?;
+        let call = next_call(session)?;
+        let size = elements[0].bytes().len() * place.servers.len();
+        operation.fresh_round(Phase::PutData, call, now, RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED);
+        operation.unasked = false;
+        if let Some(write) = &mut operation.write {
+            (write.before, write.highest, write.tag) = (before, Some(highest), tag);
+        }
+        let (mut fresh, mut message) = (Vec::new(), Vec::new());
+        {
+            let mut state = locked(&self.state);
+            for (index, element) in elements.iter().enumerate() {
+                message.clear();
+                head(&mut message, 7, wire::PUT_DATA, call, &place.id, object);
+                wire::put_tag(&mut message, tag);
+                wire::put_element(&mut message, element);
+                wire::put_nil(&mut message);
+                let positions = if elements.len() == 1 { 0..place.servers.len() } else { index..index + 1 };
+                state.post(&place, positions, &message, call, &mut fresh);
+            }
+            state.operations.insert(call, operation);
+        }
+        self.enter(session, &fresh)?;
+        Ok(None)
+    }
+
+    fn conclude_write(&self, session: &Bound<'_, PyAny>, mut operation: Box<Operation>, now: f64) -> PyResult<Option<Box<Operation>>> {
+        let py = session.py();
+        let Some(Write { queue, taken: Some(taken), tag, .. }) = &operation.write else { return Ok(Some(operation)) };
+        let taken = taken.bind(py);
+        if tag.number > taken.getattr(intern!(py, "completed"))?.extract()? {
+            taken.setattr(intern!(py, "completed"), tag.number)?;
+        }
+        let result = self.tag.bind(py).call1((tag.number, tag.writer))?;
+        operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
+        let queue = queue.clone();
+        operation.write = None;
+        self.leave(session, &queue, now)?;
+        finish(&operation, result)?;
+        Ok(None)
+    }
+
+    /// A write of the object has ended: let the next one begin.
+    fn leave(&self, session: &Bound<'_, PyAny>, queue: &str, now: f64) -> PyResult<()> {
+        let py = session.py();
+        let mut next = {
+            let mut state = locked(&self.state);
+            let next = state.queues.get_mut(queue).and_then(VecDeque::pop_front);
+            match next {
+                Some(next) => next,
+                None => {
+                    state.queues.remove(queue);
+                    return Ok(());
+                }
+            }
+        };
+        let place = next.objects.get().place(py)?;
+        match place {
+            Some(place) => {
+                next.place = place;
+                self.query(py, next, now)
+            }
+            None => self.hand_over(session, next),
+        }
+    }
+
+    /// Give an operation, which is no longer among those here, to the Python session, and with a write all that wait for it.
+    fn hand_over(&self, session: &Bound<'_, PyAny>, operation: Box<Operation>) -> PyResult<()> {
+        let py = session.py();
+        let waiting = match &operation.write {
+            None => None,
+            Some(write) => locked(&self.state).queues.remove(&write.queue),
+        };
+        for operation in std::iter::once(operation).chain(waiting.into_iter().flatten()) {
+            let handed = self.handed(py, *operation)?;
+            session.call_method1(intern!(py, "take_over"), (handed,))?;
+        }
+        Ok(())
+    }
+
+    fn handed(&self, py: Python<'_>, operation: Operation) -> PyResult<Handed> {
+        let answers = PyDict::new(py);
+        if !operation.answered.is_empty() {
+            let mut frame = vec![wire::VERSION];
+            wire::put_array(&mut frame, operation.answered.len());
+            frame.extend_from_slice(&operation.answers);
+            let replies = self.decode_replies.bind(py).call1(((PyBytes::new(py, &frame),),))?;
+            for (index, (position, _)) in operation.answered.iter().enumerate() {
+                let name = locked(&self.state).slots[operation.place.servers[*position]].name.clone_ref(py);
+                answers.set_item(name, replies.get_item(index)?)?;
+            }
+        }
+        let objects = operation.objects.get();
+        let (value, taken, before, highest) = match operation.write {
+            Some(write) => (Some(write.value), write.taken, write.before, write.highest),
+            None => (None, None, 0, None),
+        };
+        Ok(Handed {
+            make: objects.make.clone_ref(py),
+            settle: objects.settle.as_ref().map(|settle| settle.clone_ref(py)),
+            domain: objects.domain.clone_ref(py),
+            object: operation.object,
+            value,
+            done: operation.done,
+            serial: operation.serial,
+            timeout_s: operation.timeout_s,
+            deadline: operation.deadline,
+            call: operation.call,
+            configuration: operation.place.configuration.clone_ref(py),
+            order: operation.order.as_ref().map(|order| order.python.clone_ref(py)),
+            unasked: operation.unasked,
+            started: operation.started,
+            answers: answers.unbind(),
+            taken,
+            before,
+            highest,
+        })
+    }
+}
+
+enum Counted {
+    NotHere,
+    Unusual,
+    Taken,
+    Quorum(Box<Operation>),
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let codec = py.import("ares.model.codec")?;
+        Ok(Client {
+            state: Mutex::default(),
+            decode_replies: codec.getattr("decode_replies")?.unbind(),
+            decode_requests: codec.getattr("decode_requests")?.unbind(),
+            tag: py.import("ares.model.tag")?.getattr("Tag")?.unbind(),
+            found: py.import("ares.dap.primitives")?.getattr("Found")?.unbind(),
+            tombstone: py.import("ares.model.value")?.getattr("TOMBSTONE")?.unbind(),
+        })
+    }
+
+    /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `settle`: `done` is a future, settled by it.
+    #[pyo3(signature = (session, view, make, settle=None))]
+    fn objects(slf: Py<Self>, py: Python<'_>, session: Bound<'_, PyAny>, view: Bound<'_, PyAny>, make: Py<PyAny>, settle: Option<Py<PyAny>>) -> PyResult<Objects> {
+        let domain = view.getattr("domain")?;
+        Ok(Objects {
+            client: slf.clone_ref(py),
+            make,
+            settle,
+            domain_text: domain.extract()?,
+            domain: domain.unbind(),
+            writer: view.getattr("client")?.extract()?,
+            sequence: view.getattr("sequence")?.unbind(),
+            tags: view.getattr("tags")?.unbind(),
+            readiness: session.getattr("readiness")?.unbind(),
+            queues: session.getattr("_queues")?.cast_into::<PyDict>()?.unbind(),
+            met: session.getattr("_met")?.cast_into::<PySet>()?.unbind(),
+            session: session.unbind(),
+            view: view.unbind(),
+            known: Mutex::default(),
+        })
+    }
+
+    #[getter]
+    fn busy(&self) -> bool {
+        !locked(&self.state).operations.is_empty()
+    }
+
+    /// Replies that came in one batch. What is for the session goes to its `take`; raises what its decoder raises, before anything is used.
+    fn feed(&self, session: &Bound<'_, PyAny>, server: &Bound<'_, PyString>, frames: &Bound<'_, PyAny>, now: f64) -> PyResult<()> {
+        let py = session.py();
+        let header = frames.get_item(0)?.cast_into::<PyBytes>()?;
+        let found = messages(header.as_bytes());
+        let whole = frames.len()? == 1 && found.as_ref().is_some_and(|found| found.iter().all(|message| !matches!(message.reply, Reply::Other)));
+        let mut decoded = if whole { None } else { Some(self.decode_replies.bind(py).call1((frames,))?) };
+        let found = match (found, &decoded) {
+            (Some(found), _) => found,
+            (None, None) => return Ok(()),
+            (None, Some(decoded)) => {
+                let calls = decoded.try_iter()?.map(|message| message?.getattr(intern!(py, "call"))?.extract());
+                let calls = calls.collect::<PyResult<Vec<u64>>>()?;
+                calls.into_iter().map(|call| Message { call, reply: Reply::Other, bytes: &[] }).collect()
+            }
+        };
+        session.setattr(intern!(py, "_now"), now)?;
+        let Some(last) = found.last() else { return Ok(()) };
+        session.getattr(intern!(py, "readiness"))?.call_method1(intern!(py, "heard"), (server, last.call))?;
+        let slot = locked(&self.state).by_name.get(server.to_str()?).copied().unwrap_or(usize::MAX);
+        let rounds = session.getattr(intern!(py, "_rounds"))?.cast_into::<PyDict>()?;
+        for (index, message) in found.iter().enumerate() {
+            match self.count(slot, message) {
+                Counted::Taken => continue,
+                Counted::Quorum(operation) => match self.conclude(session, operation, message.reply, now)? {
+                    None => continue,
+                    Some(operation) => self.hand_over(session, operation)?,
+                },
+                Counted::Unusual => self.surrender(session, message.call)?,
+                Counted::NotHere => {
+                    if decoded.is_none() && (rounds.is_empty() || !rounds.contains(message.call)?) {
+                        continue;
+                    }
+                }
+            }
+            let all = match &decoded {
+                Some(all) => all,
+                None => decoded.insert(self.decode_replies.bind(py).call1((frames,))?),
+            };
+            session.call_method1(intern!(py, "take"), (server, (all.get_item(index)?,)))?;
+        }
+        Ok(())
+    }
+
+    /// Whatever is to be sent goes into `outbox`: the frame of a batch, or, where the session has something for the server, messages after that.
+    fn take(&self, outbox: &Bound<'_, PyDict>, sent: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = outbox.py();
+        let full = {
+            let mut state = locked(&self.state);
+            state.turn += 1;
+            state.slots.iter().enumerate().filter(|(_, slot)| slot.count > 0).map(|(index, _)| index).collect::<Vec<_>>()
+        };
+        for index in full {
+            let (name, last, large, frame) = {
+                let mut state = locked(&self.state);
+                let slot = &mut state.slots[index];
+                let large = slot.count > wire::BATCH_MESSAGES_MAX || slot.chunk.len() > BATCH_BYTES_MAX;
+                (slot.name.clone_ref(py), slot.last, large, slot.take(py))
+            };
+            let messages = outbox.get_item(&name)?.map(|messages| messages.cast_into::<PyList>()).transpose()?;
+            match messages {
+                Some(messages) if large || !messages.is_empty() => self.add(&messages, frame)?,
+                _ => outbox.set_item(&name, frame)?,
+            }
+            sent.set_item(name, last)?;
+        }
+        Ok(())
+    }
+
+    /// The session has a message for `server`: what is here for it comes first, after the `messages` that the session has already.
+    fn precede(&self, server: &Bound<'_, PyString>, messages: &Bound<'_, PyList>) -> PyResult<()> {
+        let text = server.to_str()?;
+        let frame = {
+            let mut state = locked(&self.state);
+            match state.by_name.get(text).copied() {
+                Some(index) if state.slots[index].count > 0 => state.slots[index].take(server.py()),
+                _ => return Ok(()),
+            }
+        };
+        self.add(messages, frame)
+    }
+
+    /// Of the rounds under way, in order.
+    fn calls(&self) -> Vec<u64> {
+        locked(&self.state).operations.keys().copied().collect()
+    }
+
+    /// Time passes for the round of this call, if it is one of those here. When it is to ask again, or to end, it is the session's from then on.
+    fn age(&self, session: &Bound<'_, PyAny>, call: u64, now: f64, hedge_after_s: f64) -> PyResult<()> {
+        let py = session.py();
+        let mut fresh = Vec::new();
+        {
+            let mut state = locked(&self.state);
+            match state.operations.get(&call) {
+                Some(operation) if now >= operation.deadline || now >= operation.resend_at => {
+                    drop(state);
+                    return self.surrender(session, call);
+                }
+                Some(operation) if operation.unasked && now >= operation.started + hedge_after_s => {}
+                _ => return Ok(()),
+            }
+            let Some(mut operation) = state.operations.remove(&call) else { return Ok(()) };
+            operation.unasked = false;
+            if let (Some(order), Ok(object)) = (operation.order.clone(), operation.object.to_str(py)) {
+                state.post_query(&operation, object, &order.spared, order.wanted, &mut fresh);
+            }
+            state.operations.insert(call, operation);
+        }
+        self.enter(session, &fresh)
+    }
+
+    /// Give what this call is of to the session, if it is one of those here.
+    fn surrender(&self, session: &Bound<'_, PyAny>, call: u64) -> PyResult<()> {
+        let operation = locked(&self.state).operations.remove(&call);
+        operation.map_or(Ok(()), |operation| self.hand_over(session, operation))
+    }
+
+    /// As `surrender`, for whoever writes this object.
+    fn surrender_writes(&self, session: &Bound<'_, PyAny>, domain: &str, object: &str) -> PyResult<()> {
+        let queue = [domain, object].join("\0");
+        let call = {
+            let state = locked(&self.state);
+            if !state.queues.contains_key(&queue) {
+                return Ok(());
+            }
+            state.operations.values().find(|operation| operation.write.as_ref().is_some_and(|write| write.queue == queue)).map(|operation| operation.call)
+        };
+        call.map_or(Ok(()), |call| self.surrender(session, call))
+    }
+
+    /// As `surrender`, for those whose queue has a write that waited too long.
+    fn surrender_overdue(&self, session: &Bound<'_, PyAny>, now: f64) -> PyResult<()> {
+        let queues: Vec<String> = {
+            let state = locked(&self.state);
+            let overdue = state.queues.iter().filter(|(_, queue)| queue.iter().any(|waiting| waiting.deadline <= now));
+            overdue.map(|(queue, _)| queue.clone()).collect()
+        };
+        for queue in queues {
+            if let Some((domain, object)) = queue.split_once('\0') {
+                self.surrender_writes(session, domain, object)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forget an operation: nobody waits for it. Whether it was here.
+    fn cancel(&self, session: &Bound<'_, PyAny>, serial: u64, now: f64) -> PyResult<bool> {
+        let py = session.py();
+        let mut state = locked(&self.state);
+        let call = state.operations.values().find(|operation| operation.serial == serial).map(|operation| operation.call);
+        let running = call.and_then(|call| state.operations.remove(&call));
+        let mut waiting = None;
+        if running.is_none() {
+            for queue in state.queues.values_mut() {
+                if let Some(index) = queue.iter().position(|operation| operation.serial == serial) {
+                    waiting = queue.remove(index);
+                    break;
+                }
+            }
+        }
+        drop(state);
+        let Some(operation) = running else { return Ok(waiting.is_some()) };
+        if let Some(Write { queue, taken: Some(taken), .. }) = &operation.write {
+            operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
+            self.leave(session, queue, now)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Client {
+    fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
+        let py = messages.py();
+        let more = self.decode_requests.bind(py).call1(((frame,),))?;
+        messages.call_method1(intern!(py, "extend"), (more,))?;
+        Ok(())
+    }
+}
+
+// -- steps ---------------------------------------------------------------------------------------------------------------------
+
+fn next_call(session: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let name = intern!(session.py(), "_last_call");
+    let call = session.getattr(name)?.extract::<u64>()? + 1;
+    session.setattr(name, call)?;
+    Ok(call)
+}
+
+fn learn_usual(session: &Bound<'_, PyAny>, took_s: f64) -> PyResult<()> {
+    let name = intern!(session.py(), "_usual_s");
+    let usual_s: f64 = session.getattr(name)?.extract()?;
+    session.setattr(name, usual_s + (took_s - usual_s) / USUAL_ROUNDS)
+}
+
+/// Call `done`, or settle the future that it is.
+fn finish(operation: &Operation, result: Bound<'_, PyAny>) -> PyResult<()> {
+    let py = result.py();
+    let done = operation.done.bind(py);
+    if operation.objects.get().settle.is_none() {
+        done.call1((result, py.None()))?;
+    } else if !done.call_method0(intern!(py, "done"))?.is_truthy()? {
+        done.call_method1(intern!(py, "set_result"), (result,))?;
+    }
+    Ok(())
+}
+
+type Settled<'a> = (Tag, i64, Vec<Element<'a>>);
+
+/// The version that a quorum's Lists all begin with, its length, and k intact elements of it (ares/dap/reading.py); none of a tombstone.
+fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Option<Settled<'a>> {
+    let place = &operation.place;
+    if replies.iter().all(|reply| reply.newest.is_none() && reply.trimmed == NEVER_WRITTEN) {
+        return Some((NEVER_WRITTEN, DELETED, Vec::new()));
+    }
+    let tag = replies.first()?.newest?;
+    if replies.iter().any(|reply| reply.newest != Some(tag)) {
+        return None;
+    }
+    let mut length = if tag == NEVER_WRITTEN { Some(DELETED) } else { None };
+    let mut elements: Vec<Element<'a>> = Vec::with_capacity(place.k);
+    for reply in replies {
+        if elements.len() >= place.k {
+            break;
+        }
+        match reply.element {
+            None if reply.length < 0 => length = Some(reply.length),
+            None => {}
+            Some(element) => {
+                let fits = usize::try_from(element.index).is_ok_and(|index| index < place.servers.len());
+                if fits && elements.iter().all(|other| other.index != element.index) {
+                    let sum = seal::checksum(&place.id, object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
+                    if sum == Some(element.checksum) {
+                        elements.push(element);
+                        length = Some(element.length);
+                    }
+                }
+            }
+        }
+    }
+    match length {
+        Some(DELETED) => Some((tag, DELETED, Vec::new())),
+        Some(length) if length >= 0 && elements.len() >= place.k => Some((tag, length, elements)),
+        _ => None,
+    }
+}
+
+/// The value of these elements; None: the Python twin says what is wrong.
+fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element<'_>>) -> PyResult<Option<Py<PyAny>>> {
+    let Some(coding) = &place.coding else { return Ok(elements.first().map(|element| PyBytes::new(py, element.bytes()).into_any().unbind())) };
+    elements.sort_by_key(|element| element.index);
+    let coding = coding.bind(py);
+    let more_bytes = coding.getattr(intern!(py, "more_bytes"))?.extract()?;
+    if let Some(value) = joined(&elements, length, more_bytes) {
+        return Ok(Some(PyBytes::new(py, &value).into_any().unbind()));
+    }
+    let given = PyDict::new(py);
+    for element in &elements {
+        let parts = PyTuple::new(py, element.data.iter().map(|data| PyBytes::new(py, data)))?;
+        given.set_item(element.index, parts)?;
+    }
+    Ok(coding.call_method1(intern!(py, "decode"), (length, given)).ok().map(Bound::unbind))
+}
+
+/// What fragments 0 to k-1 of one stripe hold, if they are those and their headers fit them.
+fn joined(elements: &[Element<'_>], length: i64, more_bytes: usize) -> Option<Vec<u8>> {
+    let length = usize::try_from(length).ok()?;
+    let size = elements.first()?.bytes().len().checked_sub(more_bytes)?;
+    let mut value = Vec::with_capacity(length);
+    for (index, element) in elements.iter().enumerate() {
+        let (data, mut header) = (element.bytes(), [0u32; 5]);
+        if data.len() != size + more_bytes || data.len() < FRAGMENT_HEADER_BYTES + size || size == 0 || element.index != index as i64 {
+            return None;
+        }
+        for (number, bytes) in header.iter_mut().zip(data.chunks_exact(4)) {
+            *number = u32::from_le_bytes(bytes.try_into().ok()?);
+        }
+        let whole = u64::from(header[4]) << 32 | u64::from(header[3]);
+        if header[0] as usize != index || header[1] as usize != size || whole != length as u64 || length > size * elements.len() {
+            return None;
+        }
+        let slice = &data[FRAGMENT_HEADER_BYTES..FRAGMENT_HEADER_BYTES + size];
+        value.extend_from_slice(&slice[..size.min(length - value.len())]);
+    }
+    if value.len() == length { Some(value) } else { None }
+}
+
+/// The elements of a value, sealed: one for all servers (ABD), or one for each, of these parts. None: they are none that travel in one frame.
+fn elements<'a>(place: &Place, object: &str, tag: Tag, value: &'a [u8], encoded: Option<&'a [Vec<Bound<'_, PyBytes>>]>) -> Option<Vec<Element<'a>>> {
+    let length = value.len() as i64;
+    let sealed = |index: usize, data: Option<&'a [u8]>| {
+        let (index, bytes) = (index as i64, data.unwrap_or(&[]));
+        if bytes.len() >= wire::DETACHED_BYTES_MIN {
+            return None;
+        }
+        let checksum = seal::checksum(&place.id, object.as_bytes(), tag.number, tag.writer, index, length, bytes)?;
+        Some(Element { index, length, checksum, data })
+    };
+    let Some(encoded) = encoded else { return Some(vec![sealed(0, Some(value))?]) };
+    if encoded.len() != place.servers.len() || encoded.iter().any(|parts| parts.len() > 1) {
+        return None;
+    }
+    encoded.iter().enumerate().map(|(index, parts)| sealed(index, parts.first().map(|part| part.as_bytes()))).collect()
+}
