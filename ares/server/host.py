@@ -21,6 +21,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from ares.machine import compiled
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
@@ -318,7 +319,7 @@ class Host:
             )
         uptime_s, work = self._loop.time() - self._started, self._traffic.work() if self._traffic is not None else None
         return msgspec.structs.replace(
-            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work
+            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work, core=compiled.NAME
         )
 
     def _trouble(self) -> str:
