@@ -22,6 +22,7 @@ venv: $(CORE) ## make .venv and install the package with everything for developm
 core: ## build the compiled core once more; where cargo is, the others build it when it changed
 	@rm -f $(CORE)
 	@$(MAKE) --no-print-directory $(CORE)
+	@$(VENV)/bin/ares-cli --version
 
 demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then stop it
 	@$(VENV)/bin/ares-cli demo
@@ -78,9 +79,10 @@ $(CORE): $(STAMP) $(wildcard core/src/*.rs) core/Cargo.toml core/Cargo.lock
 	@command -v cargo >/dev/null || exit 0; rm -f ares/_core*.so; \
 		echo "building the compiled core, which takes half a minute the first time"; \
 		export PYO3_PYTHON=$(abspath $(VENV)/bin/python); \
-		timeout $(CORE_SECONDS) cargo build --quiet --locked --release --features extension-module --manifest-path core/Cargo.toml --target-dir core/target && \
+		timeout $(CORE_SECONDS) cargo build --quiet --locked --release --features extension-module \
+			--manifest-path core/Cargo.toml --target-dir core/target && \
 		cp core/target/release/libares_core.so ares/_core$$($$PYO3_PYTHON -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))') || \
-		echo "make: the compiled core was not built, within $(CORE_SECONDS) s; all goes on in Python, only slower. \`make core\` tries again" >&2; \
+		echo "make: building failed, see above, or took more than $(CORE_SECONDS) s: all goes on in Python, only slower. \`make core\` tries again" >&2; \
 		touch $@
 
 $(BENCH_STAMP): $(STAMP) | $(CORE)
