@@ -448,7 +448,7 @@ class Description(Message, frozen=True, tag=37):
     """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
 
     ``stored``: None if the server keeps everything in memory. ``work``: None from a release that does not tell. ``usage``: of the domains that were
-    asked for and that the server has.
+    asked for and that the server has. ``core``: what small operations run in, ``rust`` or ``python``; empty from a release that does not tell.
     """
 
     server: ServerId
@@ -462,6 +462,7 @@ class Description(Message, frozen=True, tag=37):
     stored: Stored | None = None
     work: ServerWork | None = None
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
+    core: str = ""
 
 
 class ScrubReply(Message, frozen=True, tag=38):

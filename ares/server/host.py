@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from ares.machine.compiled import CORE
+from ares.machine import compiled
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
@@ -136,7 +136,7 @@ class Host:
         self._traffic = traffic
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
-        self._core: CoreServer | None = None if CORE is None else CORE.Server(replica.hosted, self._journal.at_hand if replica.journaled else None)
+        self._core: CoreServer | None = None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, self._journal.at_hand if replica.journaled else None)
         self._failed = False
         self._full = False
         self._ending = False
@@ -372,7 +372,7 @@ class Host:
             )
         uptime_s, work = self._loop.time() - self._started, self._traffic.work() if self._traffic is not None else None
         return msgspec.structs.replace(
-            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work
+            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work, core=compiled.NAME
         )
 
     def _trouble(self) -> str:

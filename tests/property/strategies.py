@@ -161,7 +161,7 @@ FIELDS = {
     Refused: (st.sampled_from(Reason), texts),
     Description: (
         *(texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple), integers, st.none() | stored),
-        *(st.none(), st.lists(usages, max_size=2).map(tuple)),
+        *(st.none(), st.lists(usages, max_size=2).map(tuple), texts),
     ),
     ScrubReply: (st.booleans(), integers, integers, integers, integers, integers, integers),
     Done: (),
