@@ -136,7 +136,8 @@ class Host:
         self._traffic = traffic
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
-        self._core: CoreServer | None = None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, self._journal.at_hand if replica.journaled else None)
+        at_hand = self._journal.at_hand if replica.journaled else None
+        self._core: CoreServer | None = None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
         self._failed = False
         self._full = False
         self._ending = False
