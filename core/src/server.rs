@@ -13,6 +13,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// As many end a client's turn: TURN_MESSAGES_MAX in ares/net/batching.py.
 const TURN_MESSAGES_MAX: usize = 512;
@@ -127,6 +129,32 @@ fn divided(read: &[u8]) -> Option<Vec<&[u8]>> {
     Some(frames)
 }
 
+/// One configuration, and what never changes of it.
+struct Known {
+    id: Py<PyBytes>,
+    hosting: Py<PyAny>,
+    objects: Py<PyDict>,
+    index: i64,
+    k: i64,
+    capacity: usize,
+}
+
+impl Known {
+    fn of(hosted: &Bound<PyDict>, id: &[u8]) -> Looked<Self> {
+        let py = hosted.py();
+        let id = PyBytes::new(py, id);
+        let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
+        Ok(Known {
+            id: id.unbind(),
+            objects: hosting.getattr("_objects")?.cast_into().map_err(|_| Unusual::Left)?.unbind(),
+            index: hosting.getattr("_element_index")?.extract()?,
+            capacity: hosting.getattr("_capacity")?.extract()?,
+            k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
+            hosting: hosting.unbind(),
+        })
+    }
+}
+
 /// One configuration that a call is about, and what the call changes of it.
 struct Home<'py> {
     id: Bound<'py, PyBytes>,
@@ -144,11 +172,10 @@ struct Home<'py> {
 }
 
 impl<'py> Home<'py> {
-    fn of(py: Python<'py>, hosted: &Bound<'py, PyDict>, id: &[u8], commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
-        let id = PyBytes::new(py, id);
-        let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
+    /// Only while there is no successor, and so nothing was collected.
+    fn of(py: Python<'py>, known: &Known, commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
+        let (id, hosting) = (known.id.bind(py).clone(), known.hosting.bind(py).clone());
         usual(hosting.getattr(intern!(py, "successor"))?.is_none())?;
-        usual(!hosting.getattr(intern!(py, "collected"))?.is_truthy()?)?;
         let mut pointed = [false; 2];
         for (shown, commit) in pointed.iter_mut().zip(commits) {
             *shown = match commit {
@@ -156,19 +183,9 @@ impl<'py> Home<'py> {
                 None => false,
             };
         }
-        Ok(Home {
-            objects: hosting.getattr(intern!(py, "_objects"))?.cast_into().map_err(|_| Unusual::Left)?,
-            index: hosting.getattr(intern!(py, "_element_index"))?.extract()?,
-            capacity: hosting.getattr(intern!(py, "_capacity"))?.extract()?,
-            k: hosting.getattr(intern!(py, "configuration"))?.getattr(intern!(py, "k"))?.extract()?,
-            id,
-            hosting,
-            asked: 0,
-            elements: 0,
-            bytes: 0,
-            live: Vec::new(),
-            pointed,
-        })
+        let objects = known.objects.bind(py).clone();
+        let (index, k, capacity) = (known.index, known.k, known.capacity);
+        Ok(Home { id, hosting, objects, index, k, capacity, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
     }
 
     /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
@@ -228,12 +245,60 @@ impl<'py> Commit<'py> {
     }
 }
 
-/// The table's rows that a request is about.
+/// The table's row that a request is about. `newest`: its newest entry when it was looked at, and the tag of that.
 struct Found<'py> {
     home: usize,
     object: Bound<'py, PyString>,
     characters: usize,
-    versions: Option<Bound<'py, PyAny>>,
+    list: Option<List<'py>>,
+    newest: Option<(Bound<'py, PyTuple>, Tag)>,
+}
+
+impl<'py> Found<'py> {
+    /// The newest tag as it is now: most entries are still the same.
+    fn newest(&self) -> Looked<Tag> {
+        let Some(list) = &self.list else { return Ok(Tag::default()) };
+        if list.entries.is_empty() {
+            return Ok(Tag::default());
+        }
+        let entry = entry_at(&list.entries, 0)?;
+        match &self.newest {
+            Some((before, tag)) if entry.is(before) => Ok(*tag),
+            _ => tag_in(&entry),
+        }
+    }
+}
+
+/// `Versions`, and its entries.
+struct List<'py> {
+    versions: Bound<'py, PyAny>,
+    entries: Bound<'py, PyList>,
+}
+
+impl<'py> List<'py> {
+    fn of(versions: Bound<'py, PyAny>) -> Looked<Self> {
+        let entries = versions.getattr(intern!(versions.py(), "entries"))?.cast_into().map_err(|_| Unusual::Left)?;
+        Ok(List { versions, entries })
+    }
+
+    fn trimmed(&self) -> PyResult<Tag> {
+        tag_of(&self.versions.getattr(intern!(self.versions.py(), "trimmed"))?)
+    }
+
+    fn trim(&self, tag: &Bound<'py, PyAny>) -> PyResult<()> {
+        self.versions.setattr(intern!(self.versions.py(), "trimmed"), tag)
+    }
+
+    /// The entry of this tag.
+    fn entry_of(&self, tag: Tag) -> Looked<Option<Bound<'py, PyTuple>>> {
+        for position in 0..self.entries.len() {
+            let entry = entry_at(&self.entries, position)?;
+            if tag_in(&entry)? == tag {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
@@ -241,35 +306,25 @@ fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
     Ok(Tag { number: tag.getattr(intern!(py, "number"))?.extract()?, writer: tag.getattr(intern!(py, "writer"))?.extract()? })
 }
 
-fn entries_of<'py>(versions: &Bound<'py, PyAny>) -> Looked<Bound<'py, PyList>> {
-    versions.getattr(intern!(versions.py(), "entries"))?.cast_into().map_err(|_| Unusual::Left)
+fn entry_at<'py>(entries: &Bound<'py, PyList>, position: usize) -> Looked<Bound<'py, PyTuple>> {
+    entries.get_item(position)?.cast_into().map_err(|_| Unusual::Left)
 }
 
-fn tag_at(entries: &Bound<PyList>, position: usize) -> PyResult<Tag> {
-    tag_of(&entries.get_item(position)?.get_item(0)?)
-}
-
-fn element_at<'py>(entries: &Bound<'py, PyList>, position: usize) -> PyResult<Bound<'py, PyAny>> {
-    entries.get_item(position)?.get_item(1)
-}
-
-fn position_of(entries: &Bound<PyList>, tag: Tag) -> PyResult<Option<usize>> {
-    for position in 0..entries.len() {
-        if tag_at(entries, position)? == tag {
-            return Ok(Some(position));
-        }
-    }
-    Ok(None)
+fn tag_in(entry: &Bound<PyTuple>) -> Looked<Tag> {
+    Ok(tag_of(&*entry.get_borrowed_item(0)?)?)
 }
 
 fn parts_of<'py>(element: &Bound<'py, PyAny>) -> Looked<Bound<'py, PyTuple>> {
     element.getattr(intern!(element.py(), "parts"))?.cast_into().map_err(|_| Unusual::Left)
 }
 
-fn size_of(element: &Bound<PyAny>) -> Looked<usize> {
+fn size_in(parts: &Bound<PyTuple>) -> Looked<usize> {
     let mut size = 0;
-    for part in parts_of(element)?.iter_borrowed() {
-        size += part.len()?;
+    for part in parts.iter_borrowed() {
+        size += match part.cast::<PyBytes>() {
+            Ok(part) => part.as_bytes().len(),
+            Err(_) => part.len()?,
+        };
     }
     Ok(size)
 }
@@ -280,21 +335,27 @@ fn length_of(element: &Bound<PyAny>) -> PyResult<i64> {
 
 /// Nothing of a read's answer must be verified, or travels in frames of its own.
 fn look_at_element(element: &Bound<PyAny>, asked_for: bool) -> Looked<()> {
-    let (parts, size) = (parts_of(element)?, size_of(element)?);
+    let parts = parts_of(element)?;
+    let size = size_in(&parts)?;
     if size > INLINE_BYTES_MAX && !asked_for {
         return Ok(());
     }
     usual(size < DETACHED_BYTES_MIN && parts.len() <= 1 && (size > 0 || length_of(element)? <= 0))?;
-    usual(parts.is_empty() || parts.get_item(0)?.is_instance_of::<PyBytes>())
+    usual(parts.is_empty() || parts.get_borrowed_item(0)?.is_instance_of::<PyBytes>())
 }
 
-fn write_element(out: &mut Vec<u8>, element: &Bound<PyAny>) -> Looked<()> {
+/// Of a whole value of `length` bytes; nil, if it is large and nobody asked for it.
+fn write_element(out: &mut Vec<u8>, element: &Bound<PyAny>, length: i64, asked_for: bool) -> Looked<()> {
     let py = element.py();
     let parts = parts_of(element)?;
+    if !asked_for && size_in(&parts)? > INLINE_BYTES_MAX {
+        put_nil(out);
+        return Ok(());
+    }
     let data = if parts.is_empty() { None } else { Some(parts.get_item(0)?) };
     let written = Element {
         index: element.getattr(intern!(py, "index"))?.extract()?,
-        length: length_of(element)?,
+        length,
         checksum: element.getattr(intern!(py, "checksum"))?.extract()?,
         data: match &data {
             Some(part) => Some(part.cast::<PyBytes>()?.as_bytes()),
@@ -343,6 +404,7 @@ impl Served {
 #[pyclass(frozen, module = "ares._core")]
 pub struct Server {
     hosted: Py<PyDict>,
+    known: Mutex<HashMap<Vec<u8>, Arc<Known>>>,
     at_hand: Option<Py<PyAny>>,
     tag: Py<PyAny>,
     element: Py<PyAny>,
@@ -359,6 +421,7 @@ impl Server {
         let named = |module: &str, name: &str| PyResult::Ok(py.import(module)?.getattr(name)?.unbind());
         Ok(Server {
             hosted,
+            known: Mutex::default(),
             at_hand,
             tag: named("ares.model.tag", "Tag")?,
             element: named("ares.model.messages", "Element")?,
@@ -394,6 +457,17 @@ impl Server {
 }
 
 impl Server {
+    /// A configuration that is hosted once stays.
+    fn known(&self, py: Python, id: &[u8]) -> Looked<Arc<Known>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(id) {
+            return Ok(found.clone());
+        }
+        let found = Arc::new(Known::of(self.hosted.bind(py), id)?);
+        known.insert(id.to_vec(), found.clone());
+        Ok(found)
+    }
+
     fn serve_read<'py>(
         &self,
         came: &Bound<'py, PyAny>,
@@ -500,28 +574,37 @@ impl<'py> Turn<'_, 'py> {
         let home = match self.homes.iter().position(|home| home.id.as_bytes() == request.configuration) {
             Some(home) => home,
             None => {
-                let home = Home::of(self.py, self.server.hosted.bind(self.py), request.configuration, &self.commits)?;
-                self.homes.push(home);
+                let known = self.server.known(self.py, request.configuration)?;
+                self.homes.push(Home::of(self.py, &known, &self.commits)?);
                 self.homes.len() - 1
             }
         };
         self.homes[home].asked += 1;
         let object = PyString::new(self.py, request.object);
-        let versions = self.homes[home].objects.get_item(&object)?;
+        let list = self.homes[home].objects.get_item(&object)?.map(List::of).transpose()?;
         let characters = if request.object.is_ascii() { request.object.len() } else { request.object.chars().count() };
-        Ok(Found { home, object, characters, versions })
+        let newest = match &list {
+            Some(list) if !list.entries.is_empty() => {
+                let entry = entry_at(&list.entries, 0)?;
+                let tag = tag_in(&entry)?;
+                Some((entry, tag))
+            }
+            _ => None,
+        };
+        Ok(Found { home, object, characters, list, newest })
     }
 
     /// What is put in the same call is small, and whole: it is enough to look at what is there.
     fn look_at_read(&self, found: &Found<'py>, asked_for: bool, wanted: Option<Tag>) -> Looked<()> {
-        let Some(versions) = &found.versions else { return Ok(()) };
-        let entries = entries_of(versions)?;
-        usual(!entries.is_empty())?;
-        let position = match wanted {
-            None => Some(0),
-            Some(tag) => position_of(&entries, tag)?,
-        };
-        position.map_or(Ok(()), |position| look_at_element(&element_at(&entries, position)?, asked_for))
+        let Some(list) = &found.list else { return Ok(()) };
+        let (newest, tag) = found.newest.as_ref().ok_or(Unusual::Left)?;
+        match wanted {
+            Some(wanted) if wanted != *tag => match list.entry_of(wanted)? {
+                None => Ok(()),
+                Some(entry) => look_at_element(&*entry.get_borrowed_item(1)?, asked_for),
+            },
+            _ => look_at_element(&*newest.get_borrowed_item(1)?, asked_for),
+        }
     }
 
     fn look_at_put(&self, request: &Request, found: &Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
@@ -532,15 +615,13 @@ impl<'py> Turn<'_, 'py> {
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
         let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
         usual(sealed == Some(element.checksum))?;
-        let Some(versions) = &found.versions else { return Ok(()) };
-        let entries = entries_of(versions)?;
-        match position_of(&entries, tag)? {
-            None => Ok(()),
-            Some(position) => {
-                let held = element_at(&entries, position)?;
-                usual(size_of(&held)? > 0 || length_of(&held)? <= 0)
-            }
+        let (Some(list), Some((_, newest))) = (&found.list, &found.newest) else { return Ok(()) };
+        if tag > *newest {
+            return Ok(());
         }
+        let Some(held) = list.entry_of(tag)? else { return Ok(()) };
+        let held = held.get_borrowed_item(1)?;
+        usual(size_in(&parts_of(&held)?)? > 0 || length_of(&held)? <= 0)
     }
 
     // -- doing it ----------------------------------------------------------------------------------------------------------
@@ -607,15 +688,15 @@ impl<'py> Turn<'_, 'py> {
 
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.
     fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
-        if found.versions.is_none() {
-            found.versions = self.homes[found.home].objects.get_item(&found.object)?;
+        if found.list.is_none() {
+            found.list = self.homes[found.home].objects.get_item(&found.object)?.map(List::of).transpose()?;
         }
         match &request.asked {
             Asked::Tag => {
                 put_array(&mut self.out, 5);
                 put_unsigned(&mut self.out, TAG_REPLY);
                 put_unsigned(&mut self.out, request.call);
-                put_tag(&mut self.out, newest(found)?);
+                put_tag(&mut self.out, found.newest()?);
                 put_nil(&mut self.out);
                 put_nil(&mut self.out);
                 Ok(1)
@@ -639,7 +720,7 @@ impl<'py> Turn<'_, 'py> {
         put_array(out, 9);
         put_unsigned(out, DATA_REPLY);
         put_unsigned(out, call);
-        let Some(versions) = &found.versions else {
+        let Some(list) = &found.list else {
             put_array(out, 0);
             put_signed(out, -1);
             put_tag(out, Tag::default());
@@ -650,21 +731,25 @@ impl<'py> Turn<'_, 'py> {
             put_nil(out);
             return Ok(1);
         };
-        let entries = entries_of(versions)?;
-        let count = entries.len();
+        let (newest, count) = (found.newest()?, list.entries.len());
         put_array(out, count);
-        for position in 0..count {
-            put_tag(out, tag_at(&entries, position)?);
+        put_tag(out, newest);
+        for position in 1..count {
+            put_tag(out, tag_in(&entry_at(&list.entries, position)?)?);
         }
-        let newest = element_at(&entries, 0)?;
-        put_signed(out, length_of(&newest)?);
-        put_tag(out, tag_of(&versions.getattr(intern!(self.py, "trimmed"))?)?);
-        let (tag, shown) = match wanted {
-            None => (tag_at(&entries, 0)?, Some(newest)),
-            Some(tag) => (tag, position_of(&entries, tag)?.map(|position| element_at(&entries, position)).transpose()?),
+        let entry = entry_at(&list.entries, 0)?;
+        let length = length_of(&*entry.get_borrowed_item(1)?)?;
+        put_signed(out, length);
+        put_tag(out, list.trimmed()?);
+        let shown = match wanted {
+            Some(tag) if tag != newest => list.entry_of(tag)?,
+            _ => Some(entry),
         };
         match shown {
-            Some(element) if held.is_none_or(|held| tag > held) && (asked_for || size_of(&element)? <= INLINE_BYTES_MAX) => write_element(out, &element)?,
+            Some(entry) if held.is_none_or(|held| wanted.unwrap_or(newest) > held) => {
+                let element = entry.get_borrowed_item(1)?;
+                write_element(out, &element, length_of(&element)?, asked_for)?;
+            }
             _ => put_nil(out),
         }
         put_nil(out);
@@ -675,37 +760,39 @@ impl<'py> Turn<'_, 'py> {
 
     /// `Hosting.put`, of what was checked.
     fn put(&mut self, request: &Request, found: &mut Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
-        let py = self.py;
-        let versions = match &found.versions {
-            Some(versions) => versions,
+        let (py, capacity) = (self.py, self.homes[found.home].capacity);
+        let mut position = 0;
+        match &found.list {
+            Some(list) if !list.entries.is_empty() && tag <= found.newest()? => {
+                while position < list.entries.len() {
+                    let held = tag_in(&entry_at(&list.entries, position)?)?;
+                    if held == tag {
+                        return Ok(());
+                    }
+                    if tag > held {
+                        break;
+                    }
+                    position += 1;
+                }
+            }
+            Some(_) => (),
             None => {
                 let versions = self.server.versions.bind(py).call0()?;
                 self.homes[found.home].objects.as_any().set_item(&found.object, &versions)?;
-                found.versions.insert(versions)
+                found.list = Some(List::of(versions)?);
             }
-        };
-        let (entries, capacity) = (entries_of(versions)?, self.homes[found.home].capacity);
-        let mut position = 0;
-        while position < entries.len() {
-            let held = tag_at(&entries, position)?;
-            if held == tag {
-                return Ok(());
-            }
-            if tag > held {
-                break;
-            }
-            position += 1;
         }
+        let Some(list) = &found.list else { return Ok(()) };
         if position == capacity {
-            return self.trim(request, found, tag, element);
+            return self.trim(request, found, list, tag, element);
         }
         let parts = match element.data {
             None => PyTuple::empty(py),
             Some(data) => PyTuple::new(py, [PyBytes::new(py, data)])?,
         };
         let stored = self.server.element.bind(py).call1((element.index, element.length, element.checksum, parts))?;
-        entries.insert(position, (self.new_tag(tag)?, stored, self.place).into_pyobject(py)?)?;
-        self.count_put(found, &entries, element.bytes().len() as i64)?;
+        list.entries.insert(position, (self.new_tag(tag)?, stored, self.place).into_pyobject(py)?)?;
+        self.count_put(found, list, element.bytes().len() as i64)?;
         if self.journaled {
             let fact = self.server.raw.bind(py).call1((PyBytes::new(py, request.bytes),))?;
             self.note(found, fact, fact_bytes_max(found.characters, element))?;
@@ -718,51 +805,48 @@ impl<'py> Turn<'_, 'py> {
     }
 
     /// Drop what is beyond the List's capacity after one was put in, and count.
-    fn count_put(&mut self, found: &Found<'py>, entries: &Bound<'py, PyList>, size: i64) -> Looked<()> {
+    fn count_put(&mut self, found: &Found<'py>, list: &List<'py>, size: i64) -> Looked<()> {
         let (place, characters) = (self.place, found.characters as i64);
         let home = &mut self.homes[found.home];
         home.bytes += size;
         if self.journaled {
             home.account(place, PUT_BYTES + characters + size);
         }
-        let last = entries.len() - 1;
+        let last = list.entries.len() - 1;
         if last < home.capacity {
             home.elements += 1;
             return Ok(());
         }
-        let lost = entries.get_item(last)?;
-        entries.del_item(last)?;
-        let (lost_tag, lost_size) = (lost.get_item(0)?, size_of(&lost.get_item(1)?)? as i64);
+        let lost = entry_at(&list.entries, last)?;
+        list.entries.del_item(last)?;
+        let lost_size = size_in(&parts_of(&*lost.get_borrowed_item(1)?)?)? as i64;
         home.bytes -= lost_size;
-        if let Some(versions) = &found.versions {
-            let before = tag_of(&versions.getattr(intern!(self.py, "trimmed"))?)?;
-            let is_trimmed = tag_of(&lost_tag)? > before;
+        let before = list.trimmed()?;
+        let is_trimmed = tag_in(&lost)? > before;
+        if is_trimmed {
+            list.trim(&*lost.get_borrowed_item(0)?)?;
+        }
+        if self.journaled {
+            let lost_place = lost.get_borrowed_item(2)?.extract()?;
+            home.account(lost_place, -(PUT_BYTES + characters + lost_size));
             if is_trimmed {
-                versions.setattr(intern!(self.py, "trimmed"), lost_tag)?;
-            }
-            if self.journaled {
-                let lost_place = lost.get_item(2)?.extract()?;
-                home.account(lost_place, -(PUT_BYTES + characters + lost_size));
-                if is_trimmed {
-                    tell_trimmed(home, versions, characters, lost_place, before)?;
-                }
+                tell_trimmed(home, &list.versions, characters, lost_place, before)?;
             }
         }
         Ok(())
     }
 
     /// The put is older than all that are held, of which there are enough.
-    fn trim(&mut self, request: &Request, found: &Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
-        let Some(versions) = &found.versions else { return Ok(()) };
-        let before = tag_of(&versions.getattr(intern!(self.py, "trimmed"))?)?;
+    fn trim(&mut self, request: &Request, found: &Found<'py>, list: &List<'py>, tag: Tag, element: &Element) -> Looked<()> {
+        let before = list.trimmed()?;
         if tag <= before {
             return Ok(());
         }
         let trimmed = self.new_tag(tag)?;
-        versions.setattr(intern!(self.py, "trimmed"), &trimmed)?;
+        list.trim(&trimmed)?;
         if self.journaled {
             let (home, place) = (&mut self.homes[found.home], self.place);
-            tell_trimmed(home, versions, found.characters as i64, place, before)?;
+            tell_trimmed(home, &list.versions, found.characters as i64, place, before)?;
             let fact = self.server.trimmed.bind(self.py).call1((&home.id, request.object, trimmed))?;
             self.note(found, fact, fact_bytes_max(found.characters, element))?;
         }
@@ -802,12 +886,6 @@ impl<'py> Turn<'_, 'py> {
         }
         Ok(false)
     }
-}
-
-fn newest(found: &Found) -> Looked<Tag> {
-    let Some(versions) = &found.versions else { return Ok(Tag::default()) };
-    let entries = entries_of(versions)?;
-    if entries.is_empty() { Ok(Tag::default()) } else { Ok(tag_at(&entries, 0)?) }
 }
 
 fn fact_bytes_max(characters: usize, element: &Element) -> usize {

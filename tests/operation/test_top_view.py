@@ -11,7 +11,7 @@ from ares.cli.status_command import Known
 from ares.machine.metrics import REPLY_S, Traffic
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.messages import Ack, DataReply, Description, Durations, GetData, GetTag, Hosted, PutData, ServerWork, Stored, TagReply
+from ares.model.messages import DataReply, Description, Durations, GetData, GetTag, Hosted, PutData, ServerWork, Stored, TagReply
 
 SERVERS = tuple(Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5))
 C0 = Configuration.ec(SERVERS, k=3).at("default", 0)
