@@ -3,8 +3,10 @@
 
 use pyo3::prelude::*;
 
+pub mod requests;
 pub mod seal;
 pub mod server;
+mod table;
 pub mod wire;
 
 #[pymodule]

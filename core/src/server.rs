@@ -4,11 +4,13 @@
 //! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and the
 //! Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
 
+use crate::requests::{divided, parse_batch, Asked, Request};
 use crate::seal::checksum;
-use crate::wire::{
-    put_array, put_boolean, put_element, put_nil, put_signed, put_tag, put_unsigned, Cursor, Element, Tag, ACK, BATCH_MESSAGES_MAX, DATA_REPLY,
-    DETACHED_BYTES_MIN, GET_DATA, GET_TAG, PUT_DATA, TAG_REPLY, VERSION,
+use crate::table::{
+    entry_at, length_of, look_at_element, parts_of, size_in, tag_in, tell_trimmed, usual, write_element, Commit, Found, Home, Known, List, Looked,
+    Unusual,
 };
+use crate::wire::{put_array, put_boolean, put_nil, put_signed, put_tag, put_unsigned, Element, Tag, ACK, DATA_REPLY, TAG_REPLY, VERSION};
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,355 +18,18 @@ use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// As many end a client's turn: TURN_MESSAGES_MAX in ares/net/batching.py.
-const TURN_MESSAGES_MAX: usize = 512;
 /// More is the beginning of something large, mostly, and is not copied to be looked at.
 const READ_BYTES_MAX: usize = 64 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
-const INLINE_BYTES_MAX: usize = 8 * 1024;
 const NUMBER_FLOOR: u64 = 1 << 48;
 const DELETED: i64 = -1;
 /// Putting objects whose names begin so takes another role than writing: `_OF_DOMAINS` in ares/security/roles.py.
 const OF_DOMAINS: [&str; 2] = ["\0domain/", "\0follow/"];
 /// In the journal: ares/replica/facts.py.
 const PUT_BYTES: i64 = 80;
-const TRIMMED_BYTES: i64 = 48;
 const PUT_BYTES_MAX: usize = 176;
 const PART_BYTES_MAX: usize = 16;
 const CHARACTER_BYTES_MAX: usize = 4;
-
-/// What ends a pass: it is the Python path's, or Python raised.
-enum Unusual {
-    Left,
-    Raised(PyErr),
-}
-
-impl From<PyErr> for Unusual {
-    fn from(error: PyErr) -> Self {
-        Unusual::Raised(error)
-    }
-}
-
-impl From<pyo3::CastError<'_, '_>> for Unusual {
-    fn from(_: pyo3::CastError<'_, '_>) -> Self {
-        Unusual::Left
-    }
-}
-
-type Looked<T> = Result<T, Unusual>;
-
-fn usual(condition: bool) -> Looked<()> {
-    if condition { Ok(()) } else { Err(Unusual::Left) }
-}
-
-enum Asked<'a> {
-    Tag,
-    Data { element: bool, wanted: Option<Tag>, held: Option<Tag> },
-    Put { tag: Tag, element: Element<'a> },
-}
-
-struct Request<'a> {
-    call: u64,
-    configuration: &'a [u8],
-    object: &'a str,
-    asked: Asked<'a>,
-    /// Its own bytes: the fact of a put.
-    bytes: &'a [u8],
-}
-
-fn parsed_request<'a>(cursor: &mut Cursor<'a>) -> Option<Request<'a>> {
-    let start = cursor.at;
-    let fields = cursor.array()?;
-    let kind = cursor.unsigned()?;
-    let (call, configuration, object) = (cursor.unsigned()?, cursor.binary()?, cursor.text()?);
-    let asked = match (kind, fields) {
-        (GET_TAG, 5) => Asked::Tag,
-        (GET_DATA, 9) => {
-            let element = cursor.boolean()?;
-            let wanted = optional_tag(cursor)?;
-            cursor.nil()?;
-            Asked::Data { element, wanted, held: optional_tag(cursor)? }
-        }
-        (PUT_DATA, 7) => Asked::Put { tag: cursor.tag()?, element: cursor.element()? },
-        _ => return None,
-    };
-    cursor.nil()?;
-    Some(Request { call, configuration, object, asked, bytes: &cursor.data[start..cursor.at] })
-}
-
-fn optional_tag(cursor: &mut Cursor) -> Option<Option<Tag>> {
-    if cursor.is_nil()? { Some(None) } else { Some(Some(cursor.tag()?)) }
-}
-
-/// The requests of one batch join the others.
-fn parse_batch<'a>(batch: &'a [u8], requests: &mut Vec<Request<'a>>) -> Option<()> {
-    let mut cursor = Cursor::new(batch, 1);
-    if *batch.first()? != VERSION {
-        return None;
-    }
-    let count = cursor.array()?;
-    if count > BATCH_MESSAGES_MAX || requests.len() + count > TURN_MESSAGES_MAX {
-        return None;
-    }
-    for _ in 0..count {
-        requests.push(parsed_request(&mut cursor)?);
-    }
-    if cursor.at == batch.len() { Some(()) } else { None }
-}
-
-/// The only frame of each message, if there is nothing else: no command, no message in several frames, none that is not here to its end.
-fn divided(read: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut frames = Vec::new();
-    let mut rest = read;
-    while !rest.is_empty() {
-        let (size, body) = match *rest.first()? {
-            0 => (usize::from(*rest.get(1)?), 2),
-            2 => (usize::try_from(u64::from_be_bytes(rest.get(1..9)?.try_into().ok()?)).ok()?, 9),
-            _ => return None,
-        };
-        let end = size.checked_add(body)?;
-        frames.push(rest.get(body..end)?);
-        rest = &rest[end..];
-    }
-    Some(frames)
-}
-
-/// One configuration, and what never changes of it.
-struct Known {
-    id: Py<PyBytes>,
-    hosting: Py<PyAny>,
-    objects: Py<PyDict>,
-    index: i64,
-    k: i64,
-    capacity: usize,
-}
-
-impl Known {
-    fn of(hosted: &Bound<PyDict>, id: &[u8]) -> Looked<Self> {
-        let py = hosted.py();
-        let id = PyBytes::new(py, id);
-        let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
-        Ok(Known {
-            id: id.unbind(),
-            objects: hosting.getattr("_objects")?.cast_into().map_err(|_| Unusual::Left)?.unbind(),
-            index: hosting.getattr("_element_index")?.extract()?,
-            capacity: hosting.getattr("_capacity")?.extract()?,
-            k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
-            hosting: hosting.unbind(),
-        })
-    }
-}
-
-/// One configuration that a call is about, and what the call changes of it.
-struct Home<'py> {
-    id: Bound<'py, PyBytes>,
-    hosting: Bound<'py, PyAny>,
-    objects: Bound<'py, PyDict>,
-    index: i64,
-    k: i64,
-    capacity: usize,
-    asked: usize,
-    elements: i64,
-    bytes: i64,
-    /// Of the journal, by place: what is needed there from now on, and what is needed there no more.
-    live: Vec<(i64, i64, i64)>,
-    pointed: [bool; 2],
-}
-
-impl<'py> Home<'py> {
-    /// Only while there is no successor, and so nothing was collected.
-    fn of(py: Python<'py>, known: &Known, commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
-        let (id, hosting) = (known.id.bind(py).clone(), known.hosting.bind(py).clone());
-        usual(hosting.getattr(intern!(py, "successor"))?.is_none())?;
-        let mut pointed = [false; 2];
-        for (shown, commit) in pointed.iter_mut().zip(commits) {
-            *shown = match commit {
-                Some(commit) => commit.pointers.contains(&id)?,
-                None => false,
-            };
-        }
-        let objects = known.objects.bind(py).clone();
-        let (index, k, capacity) = (known.index, known.k, known.capacity);
-        Ok(Home { id, hosting, objects, index, k, capacity, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
-    }
-
-    /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
-    fn account(&mut self, place: i64, bytes: i64) {
-        let position = self.live.iter().position(|row| row.0 == place).unwrap_or_else(|| {
-            self.live.push((place, 0, 0));
-            self.live.len() - 1
-        });
-        let row = &mut self.live[position];
-        if bytes > 0 { row.1 += bytes } else { row.2 += bytes }
-    }
-
-    fn settle(&self, py: Python<'py>) -> PyResult<()> {
-        for (name, more) in [(intern!(py, "elements"), self.elements), (intern!(py, "bytes"), self.bytes)] {
-            if more != 0 {
-                let sum: i64 = self.hosting.getattr(name)?.extract()?;
-                self.hosting.setattr(name, sum + more)?;
-            }
-        }
-        if !self.live.is_empty() {
-            let add = self.hosting.getattr(intern!(py, "_share"))?.getattr(intern!(py, "add"))?;
-            for (place, more, fewer) in &self.live {
-                for bytes in [more, fewer] {
-                    if *bytes != 0 {
-                        add.call1((place, bytes))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// One group commit (ares/replica/unsynced.py), and the replies that wait for it now.
-struct Commit<'py> {
-    unsynced: Bound<'py, PyAny>,
-    objects: Bound<'py, PySet>,
-    pointers: Bound<'py, PySet>,
-    replies: Vec<Bound<'py, PyAny>>,
-    rows: usize,
-    reads: usize,
-    writes: usize,
-}
-
-impl<'py> Commit<'py> {
-    fn of(unsynced: Bound<'py, PyAny>) -> Looked<Self> {
-        let py = unsynced.py();
-        Ok(Commit {
-            objects: unsynced.getattr(intern!(py, "objects"))?.cast_into().map_err(|_| Unusual::Left)?,
-            pointers: unsynced.getattr(intern!(py, "pointers"))?.cast_into().map_err(|_| Unusual::Left)?,
-            unsynced,
-            replies: Vec::new(),
-            rows: 0,
-            reads: 0,
-            writes: 0,
-        })
-    }
-}
-
-/// The table's row that a request is about. `newest`: its newest entry when it was looked at, and the tag of that.
-struct Found<'py> {
-    home: usize,
-    object: Bound<'py, PyString>,
-    characters: usize,
-    list: Option<List<'py>>,
-    newest: Option<(Bound<'py, PyTuple>, Tag)>,
-}
-
-impl<'py> Found<'py> {
-    /// The newest tag as it is now: most entries are still the same.
-    fn newest(&self) -> Looked<Tag> {
-        let Some(list) = &self.list else { return Ok(Tag::default()) };
-        if list.entries.is_empty() {
-            return Ok(Tag::default());
-        }
-        let entry = entry_at(&list.entries, 0)?;
-        match &self.newest {
-            Some((before, tag)) if entry.is(before) => Ok(*tag),
-            _ => tag_in(&entry),
-        }
-    }
-}
-
-/// `Versions`, and its entries.
-struct List<'py> {
-    versions: Bound<'py, PyAny>,
-    entries: Bound<'py, PyList>,
-}
-
-impl<'py> List<'py> {
-    fn of(versions: Bound<'py, PyAny>) -> Looked<Self> {
-        let entries = versions.getattr(intern!(versions.py(), "entries"))?.cast_into().map_err(|_| Unusual::Left)?;
-        Ok(List { versions, entries })
-    }
-
-    fn trimmed(&self) -> PyResult<Tag> {
-        tag_of(&self.versions.getattr(intern!(self.versions.py(), "trimmed"))?)
-    }
-
-    fn trim(&self, tag: &Bound<'py, PyAny>) -> PyResult<()> {
-        self.versions.setattr(intern!(self.versions.py(), "trimmed"), tag)
-    }
-
-    /// The entry of this tag.
-    fn entry_of(&self, tag: Tag) -> Looked<Option<Bound<'py, PyTuple>>> {
-        for position in 0..self.entries.len() {
-            let entry = entry_at(&self.entries, position)?;
-            if tag_in(&entry)? == tag {
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
-    let py = tag.py();
-    Ok(Tag { number: tag.getattr(intern!(py, "number"))?.extract()?, writer: tag.getattr(intern!(py, "writer"))?.extract()? })
-}
-
-fn entry_at<'py>(entries: &Bound<'py, PyList>, position: usize) -> Looked<Bound<'py, PyTuple>> {
-    entries.get_item(position)?.cast_into().map_err(|_| Unusual::Left)
-}
-
-fn tag_in(entry: &Bound<PyTuple>) -> Looked<Tag> {
-    Ok(tag_of(&*entry.get_borrowed_item(0)?)?)
-}
-
-fn parts_of<'py>(element: &Bound<'py, PyAny>) -> Looked<Bound<'py, PyTuple>> {
-    element.getattr(intern!(element.py(), "parts"))?.cast_into().map_err(|_| Unusual::Left)
-}
-
-fn size_in(parts: &Bound<PyTuple>) -> Looked<usize> {
-    let mut size = 0;
-    for part in parts.iter_borrowed() {
-        size += match part.cast::<PyBytes>() {
-            Ok(part) => part.as_bytes().len(),
-            Err(_) => part.len()?,
-        };
-    }
-    Ok(size)
-}
-
-fn length_of(element: &Bound<PyAny>) -> PyResult<i64> {
-    element.getattr(intern!(element.py(), "length"))?.extract()
-}
-
-/// Nothing of a read's answer must be verified, or travels in frames of its own.
-fn look_at_element(element: &Bound<PyAny>, asked_for: bool) -> Looked<()> {
-    let parts = parts_of(element)?;
-    let size = size_in(&parts)?;
-    if size > INLINE_BYTES_MAX && !asked_for {
-        return Ok(());
-    }
-    usual(size < DETACHED_BYTES_MIN && parts.len() <= 1 && (size > 0 || length_of(element)? <= 0))?;
-    usual(parts.is_empty() || parts.get_borrowed_item(0)?.is_instance_of::<PyBytes>())
-}
-
-/// Of a whole value of `length` bytes; nil, if it is large and nobody asked for it.
-fn write_element(out: &mut Vec<u8>, element: &Bound<PyAny>, length: i64, asked_for: bool) -> Looked<()> {
-    let py = element.py();
-    let parts = parts_of(element)?;
-    if !asked_for && size_in(&parts)? > INLINE_BYTES_MAX {
-        put_nil(out);
-        return Ok(());
-    }
-    let data = if parts.is_empty() { None } else { Some(parts.get_item(0)?) };
-    let written = Element {
-        index: element.getattr(intern!(py, "index"))?.extract()?,
-        length,
-        checksum: element.getattr(intern!(py, "checksum"))?.extract()?,
-        data: match &data {
-            Some(part) => Some(part.cast::<PyBytes>()?.as_bytes()),
-            None => None,
-        },
-    };
-    put_element(out, &written);
-    Ok(())
-}
 
 /// What became of one read of the network. `reply`: the batch that is due at once.
 #[pyclass(frozen, module = "ares._core")]
@@ -443,12 +108,7 @@ impl Server {
         syncing: Option<Bound<'py, PyAny>>,
         rows_max: usize,
     ) -> PyResult<Option<Served>> {
-        let served = if let Ok(came) = came.cast::<PyList>() {
-            self.serve_batches(came, writes, gathering, syncing, rows_max)
-        } else {
-            self.serve_read(came, writes, gathering, syncing, rows_max)
-        };
-        match served {
+        match self.serve_came(came, writes, [gathering, syncing], rows_max) {
             Ok(served) => Ok(Some(served)),
             Err(Unusual::Left) => Ok(None),
             Err(Unusual::Raised(error)) => Err(error),
@@ -459,68 +119,44 @@ impl Server {
 impl Server {
     /// A configuration that is hosted once stays.
     fn known(&self, py: Python, id: &[u8]) -> Looked<Arc<Known>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(id) {
-            return Ok(found.clone());
+        let seen = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        if let Some(known) = seen {
+            return Ok(known);
         }
-        let found = Arc::new(Known::of(self.hosted.bind(py), id)?);
-        known.insert(id.to_vec(), found.clone());
-        Ok(found)
+        let known = Arc::new(Known::of(self.hosted.bind(py), id)?);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_vec(), known.clone());
+        Ok(known)
     }
 
-    fn serve_read<'py>(
-        &self,
-        came: &Bound<'py, PyAny>,
-        writes: bool,
-        gathering: Option<Bound<'py, PyAny>>,
-        syncing: Option<Bound<'py, PyAny>>,
-        rows_max: usize,
-    ) -> Looked<Served> {
+    fn serve_came<'py>(&self, came: &Bound<'py, PyAny>, writes: bool, commits: [Option<Bound<'py, PyAny>>; 2], rows_max: usize) -> Looked<Served> {
         let py = came.py();
-        let buffer = PyBuffer::<u8>::get(came)?;
-        usual(buffer.item_count() <= READ_BYTES_MAX)?;
-        let read = buffer.to_vec(py)?;
-        let frames = divided(&read).ok_or(Unusual::Left)?;
-        self.serve_frames(py, &frames, writes, gathering, syncing, rows_max)
-    }
-
-    fn serve_batches<'py>(
-        &self,
-        came: &Bound<'py, PyList>,
-        writes: bool,
-        gathering: Option<Bound<'py, PyAny>>,
-        syncing: Option<Bound<'py, PyAny>>,
-        rows_max: usize,
-    ) -> Looked<Served> {
-        let mut held = Vec::with_capacity(came.len());
-        for batch in came.iter() {
-            usual(batch.len()? == 1)?;
-            held.push(batch.get_item(0)?.cast_into::<PyBytes>().map_err(|_| Unusual::Left)?);
-        }
-        let frames: Vec<&[u8]> = held.iter().map(|frame| frame.as_bytes()).collect();
-        self.serve_frames(came.py(), &frames, writes, gathering, syncing, rows_max)
-    }
-
-    fn serve_frames<'py>(
-        &self,
-        py: Python<'py>,
-        frames: &[&[u8]],
-        writes: bool,
-        gathering: Option<Bound<'py, PyAny>>,
-        syncing: Option<Bound<'py, PyAny>>,
-        rows_max: usize,
-    ) -> Looked<Served> {
+        let read;
+        let mut held = Vec::new();
+        let frames = if let Ok(batches) = came.cast::<PyList>() {
+            for batch in batches.iter() {
+                usual(batch.len()? == 1)?;
+                held.push(batch.get_item(0)?.cast_into::<PyBytes>().map_err(|_| Unusual::Left)?);
+            }
+            held.iter().map(|frame| frame.as_bytes()).collect()
+        } else {
+            let buffer = PyBuffer::<u8>::get(came)?;
+            usual(buffer.item_count() <= READ_BYTES_MAX)?;
+            read = buffer.to_vec(py)?;
+            divided(&read).ok_or(Unusual::Left)?
+        };
         let mut requests = Vec::new();
-        for frame in frames {
+        for frame in &frames {
             parse_batch(frame, &mut requests).ok_or(Unusual::Left)?;
         }
         usual(!requests.is_empty())?;
+        let [gathering, syncing] = commits;
         let commits = [gathering.map(Commit::of).transpose()?, syncing.map(Commit::of).transpose()?];
         let journaled = self.at_hand.is_some();
         usual(journaled == commits[0].is_some())?;
-        let mut turn = Turn { server: self, py, journaled, homes: Vec::new(), commits, place: 0, out: Vec::new(), replies: 0, facts: Vec::new(), fact_bytes: 0 };
+        let mut turn =
+            Turn { server: self, py, journaled, homes: Vec::new(), commits, place: 0, out: Vec::new(), replies: 0, facts: Vec::new(), fact_bytes: 0 };
         let found = turn.look(&requests, writes, rows_max)?;
-        turn.apply(&requests, found, frames)
+        turn.apply(&requests, found, &frames)
     }
 }
 
@@ -613,7 +249,8 @@ impl<'py> Turn<'_, 'py> {
         usual(!OF_DOMAINS.iter().any(|prefix| request.object.starts_with(prefix)))?;
         usual(element.index == home.index && DELETED <= element.length && size.checked_mul(home.k).is_some_and(|most| element.length <= most))?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
-        let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
+        let sealed =
+            checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
         usual(sealed == Some(element.checksum))?;
         let (Some(list), Some((_, newest))) = (&found.list, &found.newest) else { return Ok(()) };
         if tag > *newest {
@@ -683,7 +320,11 @@ impl<'py> Turn<'_, 'py> {
             let replies = PyList::new(self.py, &commit.replies)?;
             rows.push((&commit.unsynced, replies, commit.rows, commit.reads, commit.writes).into_pyobject(self.py)?);
         }
-        if rows.is_empty() { Ok(None) } else { Ok(Some(PyList::new(self.py, rows)?.unbind())) }
+        if rows.is_empty() {
+            Ok(None)
+        } else {
+            Ok(Some(PyList::new(self.py, rows)?.unbind()))
+        }
     }
 
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.
@@ -891,16 +532,4 @@ impl<'py> Turn<'_, 'py> {
 fn fact_bytes_max(characters: usize, element: &Element) -> usize {
     let parts = usize::from(element.data.is_some());
     PUT_BYTES_MAX + CHARACTER_BYTES_MAX * characters + PART_BYTES_MAX * parts + element.bytes().len()
-}
-
-/// `Share.tell_trimmed`
-fn tell_trimmed(home: &mut Home, versions: &Bound<PyAny>, characters: i64, place: i64, before: Tag) -> Looked<()> {
-    let name = intern!(versions.py(), "trimmed_place");
-    let bytes = TRIMMED_BYTES + characters;
-    home.account(place, bytes);
-    if before != Tag::default() {
-        home.account(versions.getattr(name)?.extract()?, -bytes);
-    }
-    versions.setattr(name, place)?;
-    Ok(())
 }

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from ares.machine.compiled import CORE
 from ares.model.codec import encode
 from ares.model.configuration import Status, Successor
-from ares.model.element import checksum, sealed
+from ares.model.element import checksum, hollow, sealed
 from ares.model.messages import DELETED, LEFT, Ack, CollectConfig, Element, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
 from ares.model.tag import NUMBER_FLOOR, Tag
 from ares.net.zmtp.frames import head
@@ -181,6 +181,35 @@ def test_long_courses_of_usual_batches(journaled):
         assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
     # the journal's first batch begins a place, and so do some others
     assert compiled.quick >= (30 if journaled else 39)
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+def test_what_rotted(journaled):
+    """It is withheld, and repaired by whoever puts it again."""
+    compiled, pure = twins(journaled)
+    small, other, again = put("a", 1), put("b", 1), put("a", 1)
+    for half in (compiled, pure):
+        half.receive(SENDERS[0], encode([small, other]))
+        half.take_steps()
+        half.replica.hosted[INITIAL.id].move(PutData(0, INITIAL.id, "a", small.tag, hollow(small.element)), 1)
+        for asked in ([GetTag(1, INITIAL.id, "a")], [GetData(1, INITIAL.id, "a", True)], [put("b", 2), again], [GetData(1, INITIAL.id, "a", True)]):
+            half.receive(SENDERS[0], encode(asked))
+            half.take_steps()
+    assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
+    assert compiled.quick == 3
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+def test_large_elements_are_withheld_from_who_does_not_want_them(journaled):
+    compiled, pure = twins(journaled)
+    for half in (compiled, pure):
+        half.host.handle(SENDERS[0], [put("a", 1, b"x" * 9000), put("b", 1, b"x" * 8192)])
+        half.take_steps()
+        for name, wants in (("a", False), ("a", True), ("b", False), ("b", True)):
+            half.receive(SENDERS[0], [encode([GetData(1, INITIAL.id, name, wants)])[0]])
+            half.take_steps()
+    assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
+    assert compiled.quick == 1
 
 
 @pytest.mark.parametrize(
