@@ -292,14 +292,13 @@ class ZmtpListener(BatchListener):
         begin_s = time.perf_counter()
         try:
             served = self.core(sender, came)
+            if served is None:
+                return False
+            self._traffic.count_served(served, time.perf_counter() - begin_s)
+            if served.reply is not None and self._serving:
+                self._send_batch(sender, [served.reply])
         except Exception:
-            _log.exception("a batch failed and gets no reply")
-            return True
-        if served is None:
-            return False
-        self._traffic.count_served(served, time.perf_counter() - begin_s)
-        if served.reply is not None and self._serving:
-            self._send_batch(sender, [served.reply])
+            _log.exception("what a client sent failed and gets no reply")
         return True
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:

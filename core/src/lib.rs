@@ -4,8 +4,10 @@
 use pyo3::prelude::*;
 
 pub mod client;
+pub mod requests;
 pub mod seal;
 pub mod server;
+mod table;
 pub mod wire;
 
 #[pymodule]

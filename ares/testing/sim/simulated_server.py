@@ -18,7 +18,7 @@ from ares.model.messages import REQUESTS, AnyMessage, Bring, Carrier, PutData, R
 from ares.net.port import Sender
 from ares.replica.replica import Replica
 from ares.server.bringing import Bringing, Fetch
-from ares.testing.sim.invariants import ServerWatch
+from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
 from ares.testing.sim.world import World
 
@@ -174,11 +174,12 @@ def changes(request: Request) -> bool:
 
 
 def answered(served: "Served") -> list[Outgoing]:
-    """The replies that the compiled core gives at once. Their bytes are what any program writes, or a run differs from the same without it."""
+    """The replies that the compiled core gives at once. Raises :class:`PromiseBroken` if their bytes are not those that any program writes."""
     if served.reply is None:
         return []
     replies: list[Outgoing] = list(decode_replies([served.reply]))
-    assert encode(replies) == [served.reply], "the compiled core writes other bytes"
+    if encode(replies) != [served.reply]:
+        raise PromiseBroken("the compiled core writes other bytes")
     return replies
 
 
