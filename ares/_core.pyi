@@ -1,5 +1,6 @@
 """The compiled core (core/src)."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,8 @@ from ares.model.codec import Frame
 from ares.model.configuration import Configuration
 from ares.model.identity import CallId, DomainName, ObjectName, ServerId
 from ares.model.messages import AnyMessage
-from ares.model.tag import Taken
+from ares.model.tag import Tag, Taken
+from ares.model.value import Mark
 from ares.operation.effects import Operation
 from ares.operation.readiness import Order
 
@@ -20,7 +22,6 @@ class Handed:
     object: ObjectName
     value: bytes | None
     done: Any
-    serial: int
     timeout_s: float
     deadline: float
     call: int
@@ -34,19 +35,14 @@ class Handed:
     highest: int | None
 
 class Objects:
-    def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> int: ...
-    def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> int: ...
+    def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> bool: ...
+    def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> bool: ...
+    def reading(self, key: str, now: float, timeout_s: float, /) -> asyncio.Future[bytes | Mark] | None: ...
+    def writing(self, key: str, value: Any, now: float, timeout_s: float, /) -> asyncio.Future[Tag] | None: ...
 
 class Client:
     busy: bool
-    def objects(
-        self,
-        session: Any,
-        view: Any,
-        make: Callable[[ObjectName, bytes | None], Operation[Any]],
-        settle: Callable[[Any, Any, BaseException | None], None] | None,
-        /,
-    ) -> Objects: ...
+    def objects(self, session: Any, view: Any, make: Callable[[ObjectName, bytes | None], Operation[Any]], shell: Any, /) -> Objects: ...
     def feed(self, session: Any, server: ServerId, frames: Sequence[Frame], now: float, /) -> None: ...
     def take(self, outbox: dict[ServerId, Any], sent: dict[ServerId, CallId], /) -> None: ...
     def precede(self, server: ServerId, messages: list[AnyMessage], /) -> None: ...
@@ -55,4 +51,5 @@ class Client:
     def surrender(self, session: Any, call: int, /) -> None: ...
     def surrender_writes(self, session: Any, domain: DomainName, object: ObjectName, /) -> None: ...
     def surrender_overdue(self, session: Any, now: float, /) -> None: ...
-    def cancel(self, session: Any, serial: int, now: float, /) -> bool: ...
+    def cancel(self, session: Any, done: object, now: float, /) -> bool: ...
+    def close(self, session: Any, /) -> None: ...

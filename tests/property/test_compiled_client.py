@@ -52,13 +52,13 @@ class Twin:
             if number % 4 == 3 and error is None:  # from within
                 self.start("read", name, value, now)
 
-        serial = 0
+        small = False
         if self.small is not None and kind == "read":
-            serial = self.small.read(name, done, now, TIMEOUT_S)
+            small = self.small.read(name, done, now, TIMEOUT_S)
         elif self.small is not None and kind == "write":
-            serial = self.small.write(name, value, done, now, TIMEOUT_S)
-        if serial:
-            self.handles[number] = lambda: self.session.cancel_small(serial)
+            small = self.small.write(name, value, done, now, TIMEOUT_S)
+        if small:
+            self.handles[number] = lambda: self.session.cancel_small(done)
             return
         operation = {"read": read, "delete": delete}[kind](self.view, name) if kind != "write" else write(self.view, name, value)
         label = f"{kind} of {name!r}"
