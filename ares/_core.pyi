@@ -1,5 +1,6 @@
 """The compiled core (core/src), where there is one: ares/machine/compiled.py."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ from ares.model.codec import Frame
 from ares.model.configuration import Configuration
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.messages import AnyMessage
-from ares.model.tag import Taken
+from ares.model.tag import Tag, Taken
+from ares.model.value import Mark
 from ares.net.port import Came
 from ares.operation.effects import Operation
 from ares.operation.readiness import Order
@@ -57,7 +59,6 @@ class Handed:
     object: ObjectName
     value: bytes | None
     done: Any
-    serial: int
     timeout_s: float
     deadline: float
     call: int
@@ -71,19 +72,14 @@ class Handed:
     highest: int | None
 
 class Objects:
-    def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> int: ...
-    def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> int: ...
+    def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> bool: ...
+    def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> bool: ...
+    def reading(self, key: str, now: float, timeout_s: float, /) -> asyncio.Future[bytes | Mark] | None: ...
+    def writing(self, key: str, value: Any, now: float, timeout_s: float, /) -> asyncio.Future[Tag] | None: ...
 
 class Client:
     busy: bool
-    def objects(
-        self,
-        session: Any,
-        view: Any,
-        make: Callable[[ObjectName, bytes | None], Operation[Any]],
-        settle: Callable[[Any, Any, BaseException | None], None] | None,
-        /,
-    ) -> Objects: ...
+    def objects(self, session: Any, view: Any, make: Callable[[ObjectName, bytes | None], Operation[Any]], shell: Any, /) -> Objects: ...
     def feed(self, session: Any, server: ServerId, frames: Sequence[Frame], now: float, /) -> None: ...
     def take(self, outbox: dict[ServerId, Any], sent: dict[ServerId, CallId], /) -> None: ...
     def precede(self, server: ServerId, messages: list[AnyMessage], /) -> None: ...
@@ -92,4 +88,5 @@ class Client:
     def surrender(self, session: Any, call: int, /) -> None: ...
     def surrender_writes(self, session: Any, domain: DomainName, object: ObjectName, /) -> None: ...
     def surrender_overdue(self, session: Any, now: float, /) -> None: ...
-    def cancel(self, session: Any, serial: int, now: float, /) -> bool: ...
+    def cancel(self, session: Any, done: object, now: float, /) -> bool: ...
+    def close(self, session: Any, /) -> None: ...

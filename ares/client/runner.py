@@ -123,13 +123,17 @@ class Runner:
 
     def small_objects(self, view: View) -> "Objects | None":
         """Where small reads and writes begin, if there is a compiled core, and operations are not traced."""
-        return small_objects(self.session, view, _settle_small) if self._tracer is None else None
+        return small_objects(self.session, view, self) if self._tracer is None else None
 
     def new_future(self) -> asyncio.Future[Any]:
         """For the result of an operation. Raises :class:`ConnectionClosed` if it is too late for one."""
         if self._closed:
             raise ConnectionClosed
         return self._loop.create_future()
+
+    def settle(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        """What the compiled core began has ended in the session; a read's future gets the value."""
+        _settle(future, result.value if isinstance(result, Found) else result, error)
 
     def begin(self, what: str, name: str, start: Callable[..., object], *arguments: Any) -> asyncio.Future[Any]:
         """What ``start(done, now, *arguments)`` comes to; it costs no task. ``what`` is done to ``name``, where operations are traced.
@@ -278,11 +282,6 @@ def _settle(future: asyncio.Future[Result], result: Result, error: BaseException
         future.set_result(result)
     else:
         future.set_exception(error)
-
-
-def _settle_small(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    """What the compiled core began, and the session ended: a read's result is the value."""
-    _settle(future, result.value if isinstance(result, Found) else result, error)
 
 
 def _settle_traced(future: asyncio.Future[Any], end: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None) -> None:

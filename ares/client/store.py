@@ -110,14 +110,12 @@ class ObjectStore(Domain):
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         if self._small is not None:
-            future: asyncio.Future[Tag] = self._runner.new_future()
-            serial = self._small.write(key, value, future, monotonic(), self._timeout(timeout_s))
-            if serial:
-                self._runner.schedule()
+            future = self._small.writing(key, value, monotonic(), self._timeout_s if timeout_s is None else self._timeout(timeout_s))
+            if future is not None:
                 try:
                     return await future
                 except asyncio.CancelledError:
-                    self._runner.session.cancel_small(serial)
+                    self._runner.session.cancel_small(future)
                     raise
         name = checked_key(key)
         return await self.write_named(name, checked_value(value), timeout_s)
@@ -131,14 +129,12 @@ class ObjectStore(Domain):
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
         value: Answered | None = None
         if self._small is not None:
-            future = self._runner.new_future()
-            serial = self._small.read(key, future, monotonic(), self._timeout(timeout_s))
-            if serial:
-                self._runner.schedule()
+            future = self._small.reading(key, monotonic(), self._timeout_s if timeout_s is None else self._timeout(timeout_s))
+            if future is not None:
                 try:
                     value = await future
                 except asyncio.CancelledError:
-                    self._runner.session.cancel_small(serial)
+                    self._runner.session.cancel_small(future)
                     raise
         if value is None:
             value = (await self.read_named(checked_key(key), timeout_s)).value

@@ -28,7 +28,7 @@ def job_of(handed: "Handed") -> Job:
         deadline=handed.deadline,
         done=handed.done if handed.settle is None else partial(handed.settle, handed.done),
         key=None if value is None else (handed.domain, name),
-        serial=handed.serial,
+        begun_for=handed.done,
     )
 
 

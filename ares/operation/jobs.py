@@ -63,7 +63,7 @@ class Job(Task, eq=False, kw_only=True):
 
     ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every step that is not a retry, so that
     ``timeout_s`` bounds a standstill and not the whole. ``key``: jobs with the same key run one after the other. ``label``: prints as what it is.
-    ``serial``: of one that the compiled core began, its number there.
+    ``begun_for``: of one that the compiled core began, whose it was there.
     """
 
     label: object
@@ -74,7 +74,7 @@ class Job(Task, eq=False, kw_only=True):
     key: Key | None = None
     progress: Callable[[Any], None] | None = None
     tasks: dict[Task, None] = {}
-    serial: int = 0
+    begun_for: object = None
 
     @property
     def job(self) -> "Job":

@@ -134,10 +134,10 @@ class Session:
         if not job.ended:
             self._end(job)
 
-    def cancel_small(self, serial: int) -> None:
-        """As :meth:`cancel`, for what the core began."""
-        if self.core is not None and not self.core.cancel(self, serial, self._now):
-            for job in [job for job in self._jobs if job.serial == serial]:
+    def cancel_small(self, done: object) -> None:
+        """As :meth:`cancel`, for what the core began, whose result ``done`` is called with."""
+        if self.core is not None and not self.core.cancel(self, done, self._now):
+            for job in [job for job in self._jobs if job.begun_for is done]:
                 self.cancel(job)
 
     def take_over(self, handed: "Handed") -> None:
@@ -161,7 +161,8 @@ class Session:
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
-        self.take_over_all()
+        if self.core is not None:
+            self.core.close(self)
         for job in list(self._jobs):
             if not job.ended:
                 self._abort(job, error())

@@ -27,6 +27,11 @@ const KEY_BYTES_MAX: usize = 1024;
 const SERVERS_MAX: usize = 64;
 const TAGS_MAX: usize = 1001;
 const NUMBER_LAST: u64 = u64::MAX;
+/// Room for those of most operations.
+const ANSWERS_BYTES: usize = 256;
+const ANSWERS: usize = 8;
+/// What no name of a domain has: between that and an object's, in the name of a queue of writes.
+const BETWEEN: &str = "\0";
 const DELETED: i64 = -1;
 const NEVER_WRITTEN: Tag = Tag { number: 0, writer: 0 };
 /// Of a fragment of liberasurecode: its index, the bytes of its slice, of what a backend adds, and of the whole (ares/dap/coding.py).
@@ -165,7 +170,6 @@ struct Operation {
     place: Arc<Place>,
     object: Py<PyString>,
     done: Py<PyAny>,
-    serial: u64,
     timeout_s: f64,
     deadline: f64,
     write: Option<Write>,
@@ -175,10 +179,9 @@ struct Operation {
     unasked: bool,
     started: f64,
     resend_at: f64,
-    heard: u64,
-    /// The replies that count, joined, and whose they are and where each ends.
+    /// The replies that count, joined, and the positions of the servers whose they are.
     answers: Vec<u8>,
-    answered: Vec<(usize, usize)>,
+    answered: Vec<u8>,
 }
 
 impl Operation {
@@ -187,7 +190,6 @@ impl Operation {
         self.call = call;
         self.started = now;
         self.resend_at = now + resend_after_s;
-        self.heard = 0;
         self.answers.clear();
         self.answered.clear();
     }
@@ -222,7 +224,7 @@ impl Slot {
 
 #[derive(Default)]
 struct State {
-    serial: u64,
+    closed: bool,
     turn: u64,
     slots: Vec<Slot>,
     by_name: HashMap<String, usize>,
@@ -291,7 +293,6 @@ pub struct Handed {
     object: Py<PyString>,
     value: Option<Py<PyBytes>>,
     done: Py<PyAny>,
-    serial: u64,
     timeout_s: f64,
     deadline: f64,
     call: u64,
@@ -323,7 +324,7 @@ pub struct Objects {
     session: Py<PyAny>,
     view: Py<PyAny>,
     make: Py<PyAny>,
-    settle: Option<Py<PyAny>>,
+    shell: Option<Shell>,
     domain: Py<PyAny>,
     domain_text: String,
     writer: u64,
@@ -335,11 +336,25 @@ pub struct Objects {
     known: Mutex<Known>,
 }
 
+/// What there is around a session on an event loop: results go into futures, and it wants to know when there is something to send.
+struct Shell {
+    new_future: Py<PyAny>,
+    schedule: Py<PyAny>,
+    settle: Py<PyAny>,
+}
+
 /// The configuration that was asked last, and in what orders in which turn: for large values, and others.
 #[derive(Default)]
 struct Known {
     place: Option<Arc<Place>>,
     orders: [Option<(u64, Arc<Order>)>; 2],
+}
+
+impl Shell {
+    fn of(shell: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let found = |name: &str| shell.getattr(name).map(Bound::unbind);
+        Ok(Shell { new_future: found("new_future")?, schedule: found("schedule")?, settle: found("settle")? })
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -406,36 +421,46 @@ impl Objects {
         Ok(order)
     }
 
-    /// 0: it is none that is run here.
-    fn begin(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: Option<Py<PyBytes>>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<u64> {
+    /// Begin an operation; returns `done`, or a new future in its place. None: it is none that is run here.
+    fn begin(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: Option<Py<PyBytes>>,
+        done: Option<Py<PyAny>>,
+        now: f64,
+        timeout_s: f64,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let (py, objects) = (slf.py(), slf.get());
-        let Ok(object) = key.cast_exact::<PyString>() else { return Ok(0) };
-        let Ok(name) = object.to_str() else { return Ok(0) };
+        let Ok(object) = key.cast_exact::<PyString>() else { return Ok(None) };
+        let Ok(name) = object.to_str() else { return Ok(None) };
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with('\0') {
-            return Ok(0);
+            return Ok(None);
         }
-        let Some(place) = objects.place(py)? else { return Ok(0) };
+        let Some(place) = objects.place(py)? else { return Ok(None) };
         let client = objects.client.get();
+        if locked(&client.state).closed {
+            return Ok(None);
+        }
         let mut write = None;
         if let Some(value) = value {
             let queues = objects.queues.bind(py);
             if value.as_bytes(py).len() >= wire::DETACHED_BYTES_MIN || (!queues.is_empty() && queues.contains((&objects.domain, object))?) {
-                return Ok(0);
+                return Ok(None);
             }
-            let queue = objects.queue(name);
+            let queue = [&objects.domain_text, name].join(BETWEEN);
             write = Some(Write { queue, value, taken: None, before: 0, highest: None, tag: NEVER_WRITTEN });
         }
-        let serial = {
-            let mut state = locked(&client.state);
-            state.serial += 1;
-            state.serial
+        let done = match (done, &objects.shell) {
+            (Some(done), _) => done,
+            (None, Some(shell)) => shell.new_future.call0(py)?,
+            (None, None) => return Ok(None),
         };
+        let handle = done.clone_ref(py);
         let operation = Box::new(Operation {
             objects: slf.clone().unbind(),
             place,
             object: object.clone().unbind(),
             done,
-            serial,
             timeout_s,
             deadline: now + timeout_s,
             write,
@@ -445,39 +470,47 @@ impl Objects {
             unasked: false,
             started: now,
             resend_at: now,
-            heard: 0,
-            answers: Vec::new(),
-            answered: Vec::new(),
+            answers: Vec::with_capacity(ANSWERS_BYTES),
+            answered: Vec::with_capacity(ANSWERS),
         });
         if let Some(write) = &operation.write {
             let mut state = locked(&client.state);
             if let Some(queue) = state.queues.get_mut(&write.queue) {
                 queue.push_back(operation);
-                return Ok(serial);
+                return Ok(Some(handle));
             }
             state.queues.insert(write.queue.clone(), VecDeque::new());
         }
-        client.query(py, operation, now)?;
-        Ok(serial)
-    }
-
-    /// The name of the queue of writes of an object; domains have no such character.
-    fn queue(&self, object: &str) -> String {
-        [&self.domain_text, object].join("\0")
+        let more = client.query(py, operation, now)?;
+        if let (true, Some(shell)) = (more, &objects.shell) {
+            shell.schedule.call0(py)?;
+        }
+        Ok(Some(handle))
     }
 }
 
 #[pymethods]
 impl Objects {
-    /// Begin a read; its number, or 0: it is none that is run here.
-    fn read(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<u64> {
-        Self::begin(slf, key, None, done, now, timeout_s)
+    /// Begin a read, if it is one that is run here; whether it is. `done` is called with what comes of it.
+    fn read(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<bool> {
+        Ok(Self::begin(slf, key, None, Some(done), now, timeout_s)?.is_some())
     }
 
-    /// Begin a write; as `read`.
-    fn write(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<u64> {
-        let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(0) };
-        Self::begin(slf, key, Some(value.clone().unbind()), done, now, timeout_s)
+    /// As `read`.
+    fn write(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<bool> {
+        let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(false) };
+        Ok(Self::begin(slf, key, Some(value.clone().unbind()), Some(done), now, timeout_s)?.is_some())
+    }
+
+    /// As `read`; returns a future of the value.
+    fn reading(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
+        Self::begin(slf, key, None, None, now, timeout_s)
+    }
+
+    /// As `write`; returns a future of the tag.
+    fn writing(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
+        let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(None) };
+        Self::begin(slf, key, Some(value.clone().unbind()), None, now, timeout_s)
     }
 }
 
@@ -514,8 +547,8 @@ impl Client {
         Ok(())
     }
 
-    /// Begin the first round of an operation.
-    fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<()> {
+    /// Begin the first round of an operation; whether there was nothing to send to one of its servers before.
+    fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<bool> {
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
         if let Some(write) = &mut operation.write {
@@ -534,7 +567,8 @@ impl Client {
             state.post_query(&operation, object, &order.first, order.wanted, &mut fresh);
         }
         locked(&self.state).operations.insert(call, operation);
-        self.enter(session, &fresh)
+        self.enter(session, &fresh)?;
+        Ok(!fresh.is_empty())
     }
 
     /// Take a reply for an operation that is run here. The operation, if it now has a quorum; an error: somebody else has to see to it.
@@ -547,13 +581,13 @@ impl Client {
             _ => return Counted::Taken,
         }
         let Some(position) = operation.place.servers.iter().position(|slot| *slot == server) else { return Counted::Taken };
-        if operation.heard >> position & 1 == 1 {
+        let position = position as u8;
+        if operation.answered.contains(&position) {
             return Counted::Taken;
         }
         if operation.answered.len() + 1 < operation.place.quorum {
-            operation.heard |= 1 << position;
             operation.answers.extend_from_slice(message.bytes);
-            operation.answered.push((position, operation.answers.len()));
+            operation.answered.push(position);
             return Counted::Taken;
         }
         state.operations.remove(&message.call).map_or(Counted::NotHere, Counted::Quorum)
@@ -586,7 +620,7 @@ impl Client {
             operation.place.dap.bind(py).setattr(intern!(py, "large"), false)?;
         }
         learn_usual(session, now - operation.started)?;
-        let result = if operation.objects.get().settle.is_some() {
+        let result = if operation.objects.get().shell.is_some() {
             value.into_bound(py)
         } else {
             let tag = self.tag.bind(py).call1((tag.number, tag.writer))?;
@@ -682,7 +716,7 @@ impl Client {
         match place {
             Some(place) => {
                 next.place = place;
-                self.query(py, next, now)
+                self.query(py, next, now).map(|_| ())
             }
             None => self.hand_over(session, next),
         }
@@ -709,8 +743,8 @@ impl Client {
             wire::put_array(&mut frame, operation.answered.len());
             frame.extend_from_slice(&operation.answers);
             let replies = self.decode_replies.bind(py).call1(((PyBytes::new(py, &frame),),))?;
-            for (index, (position, _)) in operation.answered.iter().enumerate() {
-                let name = locked(&self.state).slots[operation.place.servers[*position]].name.clone_ref(py);
+            for (index, position) in operation.answered.iter().enumerate() {
+                let name = locked(&self.state).slots[operation.place.servers[usize::from(*position)]].name.clone_ref(py);
                 answers.set_item(name, replies.get_item(index)?)?;
             }
         }
@@ -721,12 +755,11 @@ impl Client {
         };
         Ok(Handed {
             make: objects.make.clone_ref(py),
-            settle: objects.settle.as_ref().map(|settle| settle.clone_ref(py)),
+            settle: objects.shell.as_ref().map(|shell| shell.settle.clone_ref(py)),
             domain: objects.domain.clone_ref(py),
             object: operation.object,
             value,
             done: operation.done,
-            serial: operation.serial,
             timeout_s: operation.timeout_s,
             deadline: operation.deadline,
             call: operation.call,
@@ -764,14 +797,14 @@ impl Client {
         })
     }
 
-    /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `settle`: `done` is a future, settled by it.
-    #[pyo3(signature = (session, view, make, settle=None))]
-    fn objects(slf: Py<Self>, py: Python<'_>, session: Bound<'_, PyAny>, view: Bound<'_, PyAny>, make: Py<PyAny>, settle: Option<Py<PyAny>>) -> PyResult<Objects> {
+    /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `shell`: see there (ares/client/runner.py).
+    #[pyo3(signature = (session, view, make, shell=None))]
+    fn objects(slf: Py<Self>, session: Bound<'_, PyAny>, view: Bound<'_, PyAny>, make: Py<PyAny>, shell: Option<Bound<'_, PyAny>>) -> PyResult<Objects> {
         let domain = view.getattr("domain")?;
         Ok(Objects {
-            client: slf.clone_ref(py),
+            client: slf,
             make,
-            settle,
+            shell: shell.map(|shell| Shell::of(&shell)).transpose()?,
             domain_text: domain.extract()?,
             domain: domain.unbind(),
             writer: view.getattr("client")?.extract()?,
@@ -910,7 +943,7 @@ impl Client {
 
     /// As `surrender`, for whoever writes this object.
     fn surrender_writes(&self, session: &Bound<'_, PyAny>, domain: &str, object: &str) -> PyResult<()> {
-        let queue = [domain, object].join("\0");
+        let queue = [domain, object].join(BETWEEN);
         let call = {
             let state = locked(&self.state);
             if !state.queues.contains_key(&queue) {
@@ -929,23 +962,23 @@ impl Client {
             overdue.map(|(queue, _)| queue.clone()).collect()
         };
         for queue in queues {
-            if let Some((domain, object)) = queue.split_once('\0') {
+            if let Some((domain, object)) = queue.split_once(BETWEEN) {
                 self.surrender_writes(session, domain, object)?;
             }
         }
         Ok(())
     }
 
-    /// Forget an operation: nobody waits for it. Whether it was here.
-    fn cancel(&self, session: &Bound<'_, PyAny>, serial: u64, now: f64) -> PyResult<bool> {
+    /// Forget the operation that `done` is of: nobody waits for it. Whether it was here.
+    fn cancel(&self, session: &Bound<'_, PyAny>, done: &Bound<'_, PyAny>, now: f64) -> PyResult<bool> {
         let py = session.py();
         let mut state = locked(&self.state);
-        let call = state.operations.values().find(|operation| operation.serial == serial).map(|operation| operation.call);
+        let call = state.operations.values().find(|operation| operation.done.is(done)).map(|operation| operation.call);
         let running = call.and_then(|call| state.operations.remove(&call));
         let mut waiting = None;
         if running.is_none() {
             for queue in state.queues.values_mut() {
-                if let Some(index) = queue.iter().position(|operation| operation.serial == serial) {
+                if let Some(index) = queue.iter().position(|operation| operation.done.is(done)) {
                     waiting = queue.remove(index);
                     break;
                 }
@@ -958,6 +991,15 @@ impl Client {
             self.leave(session, queue, now)?;
         }
         Ok(true)
+    }
+
+    /// Give all to the session, and begin no more.
+    fn close(&self, session: &Bound<'_, PyAny>) -> PyResult<()> {
+        locked(&self.state).closed = true;
+        for call in self.calls() {
+            self.surrender(session, call)?;
+        }
+        Ok(())
     }
 }
 
@@ -989,7 +1031,7 @@ fn learn_usual(session: &Bound<'_, PyAny>, took_s: f64) -> PyResult<()> {
 fn finish(operation: &Operation, result: Bound<'_, PyAny>) -> PyResult<()> {
     let py = result.py();
     let done = operation.done.bind(py);
-    if operation.objects.get().settle.is_none() {
+    if operation.objects.get().shell.is_none() {
         done.call1((result, py.None()))?;
     } else if !done.call_method0(intern!(py, "done"))?.is_truthy()? {
         done.call_method1(intern!(py, "set_result"), (result,))?;

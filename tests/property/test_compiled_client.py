@@ -1,0 +1,274 @@
+"""The compiled core's half of a client is the Python session's twin: whatever happens, both ask, know and return the same."""
+
+import os
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ares.machine.compiled import CORE, PURE, client_core
+from ares.machine.interpreter import python
+from ares.model.codec import encode
+from ares.model.configuration import Configuration, Server, Status, Successor
+from ares.model.element import sealed
+from ares.model.errors import BadMessage, ConnectionClosed
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
+from ares.model.messages import Ack, DataReply, Element, Reason, Refused, TagReply
+from ares.model.tag import TAG_ZERO, Tag
+from ares.objects.operations import delete, read, write
+from ares.objects.small_objects import small_objects
+from ares.operation.session import Session
+from ares.reconfig.view import Switches, View
+from ares.replica.replica import Replica
+
+pytestmark = pytest.mark.skipif(CORE is None, reason="there is no compiled core")
+
+N = 5
+SERVERS = tuple(Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(N))
+CONFIGURATIONS = [Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0), Configuration.ec(SERVERS, 3).at(DEFAULT_DOMAIN, 0)]
+NEXT = Configuration.abd(SERVERS[:3]).at(DEFAULT_DOMAIN, 1, CONFIGURATIONS[0].id)
+NAMES = [ObjectName("a"), ObjectName("ü" * 20)]
+VALUES = [b"", b"0123456789", b"x" * 3000, b"y" * 8191, b"z" * 9000]
+TIMEOUT_S = 3.0
+
+
+class Twin:
+    """A client of a session, with what became of its operations."""
+
+    def __init__(self, configuration, compiled):
+        self.session = Session(3, core=client_core() if compiled else None)
+        self.view = View(ClientId(7), configuration, Switches(), self.session.readiness)
+        self.small = small_objects(self.session, self.view)
+        self.ends, self.handles = [], []
+        self.again = {}
+
+    def start(self, kind, name, value, now):
+        number = len(self.handles)
+        self.handles.append(None)
+
+        def done(result, error):
+            self.ends.append((number, result, repr(error)))
+            if number % 4 == 3 and error is None:  # from within
+                self.start("read", name, value, now)
+
+        small = False
+        if self.small is not None and kind == "read":
+            small = self.small.read(name, done, now, TIMEOUT_S)
+        elif self.small is not None and kind == "write":
+            small = self.small.write(name, value, done, now, TIMEOUT_S)
+        if small:
+            self.handles[number] = lambda: self.session.cancel_small(done)
+            return
+        operation = {"read": read, "delete": delete}[kind](self.view, name) if kind != "write" else write(self.view, name, value)
+        label = f"{kind} of {name!r}"
+        job = self.session.start(operation, label, now, TIMEOUT_S, done, key=None if kind == "read" else (DEFAULT_DOMAIN, name))
+        self.handles[number] = lambda: self.session.cancel(job)
+
+    def knows(self):
+        session = self.session
+        readiness, taken = session.readiness, self.view.tags._taken
+        tags = {name: (each.number, each.completed, each.writers) for name, each in taken.items()}
+        servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
+        known = session._last_call, session._usual_s, session.busy, session.hints, servers
+        return self.ends, known, tags, self.view.sequence.active
+
+
+def odd(reply, kind, name, configuration):
+    """Another reply than a server in order would give."""
+    successor = Successor(NEXT, Status.FINALIZED if kind == "finalized" else Status.PENDING)
+    match kind:
+        case "refused" | "full" | "unknown":
+            reason = {"refused": Reason.BAD_REQUEST, "full": Reason.STORAGE, "unknown": Reason.UNKNOWN_CONFIGURATION}[kind]
+            return Refused(reply.call, reason, "no")
+        case "refused all":
+            return Refused(CallId(0), Reason.BAD_REQUEST, "what?")
+        case "other":
+            return TagReply(reply.call, Tag(5, ClientId(9)), None) if isinstance(reply, DataReply) else Ack(reply.call, None)
+        case "traced" if isinstance(reply, TagReply):
+            return TagReply(reply.call, reply.tag, None, (0.5, 0.5))
+        case "pending" | "finalized" if isinstance(reply, TagReply):
+            return TagReply(reply.call, reply.tag, successor)
+        case "pending" | "finalized" if isinstance(reply, DataReply):
+            return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, reply.element, successor)
+        case "pending" | "finalized":
+            return Ack(reply.call, successor)
+        case "bare" if isinstance(reply, DataReply):
+            return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, None, None)
+        case "rotten" if isinstance(reply, DataReply) and reply.element is not None:
+            bad = Element(reply.element.index, reply.element.length, reply.element.checksum ^ 1, reply.element.parts)
+            return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, bad, None)
+        case "strange" if isinstance(reply, DataReply):  # sealed, and no value
+            tag = reply.tags[0] if reply.tags else TAG_ZERO
+            return DataReply(reply.call, (tag,), 4, TAG_ZERO, sealed(configuration.id, name, tag, 0, 4, (b"abcd",)), None)
+        case "huge" if isinstance(reply, TagReply):
+            return TagReply(reply.call, Tag(2**64 - 1, ClientId(1)), None)
+    return reply
+
+
+ODD = ["refused", "full", "unknown", "refused all", "other", "traced", "pending", "finalized", "bare", "rotten", "strange", "huge"]
+EVENTS = st.one_of(
+    st.tuples(st.just("start"), st.sampled_from(["read", "write", "write", "delete"]), st.sampled_from(NAMES), st.sampled_from(VALUES)),
+    st.tuples(st.just("post")),
+    st.tuples(st.just("answer"), st.integers(0, N - 1), st.integers(1, 4), st.booleans(), st.just("")),
+    st.tuples(st.just("answer"), st.integers(0, N - 1), st.integers(1, 4), st.booleans(), st.just("")),
+    st.tuples(st.just("answer"), st.integers(0, N - 1), st.integers(1, 2), st.booleans(), st.sampled_from(ODD)),
+    st.tuples(st.just("tick"), st.sampled_from([0.001, 0.03, 0.3, 1.1])),
+    st.tuples(st.just("cancel"), st.integers(0, 20)),
+    st.tuples(st.just("lose"), st.integers(0, N - 1)),
+)
+
+
+class Both:
+    """Twins to whom the same happens, and servers."""
+
+    def __init__(self, configuration):
+        self.configuration, self.now = configuration, 0.0
+        self.twins = [Twin(configuration, compiled) for compiled in (True, False)]
+        self.replicas = {server.id: Replica(server.id, server.identity, configuration) for server in SERVERS}
+        self.waiting = {server.id: [] for server in SERVERS}
+        self.start("write", NAMES[0], b"first")  # servers are met
+        for server in range(N):
+            self.answer(server, 9)
+        for server in range(N):
+            self.answer(server, 9)
+
+    def start(self, kind, name, value):
+        for twin in self.twins:
+            twin.start(kind, name, value, self.now)
+
+    def post(self):
+        mine, pure = [twin.session.take_outbox() for twin in self.twins]
+        assert list(mine) == list(pure)
+        assert mine == pure
+        for server, messages in pure.items():
+            self.waiting[server] += messages
+
+    def answer(self, number, count, twice=False, kind=""):
+        self.post()
+        server = SERVERS[number].id
+        requests, self.waiting[server] = self.waiting[server][:count], self.waiting[server][count:]
+        replies = [(request, self.replicas[server].handle(request)) for request in requests]
+        answered = [(request, reply) for request, reply in replies if reply is not None]
+        batch = [odd(reply, kind, getattr(request, "object", ""), self.configuration) if kind else reply for request, reply in answered]
+        for _ in range(2 if twice else 1):
+            if batch:
+                for twin in self.twins:
+                    twin.session.receive_frames(server, encode(batch), self.now)
+
+    def do(self, event, *rest):
+        match event:
+            case "start":
+                self.start(*rest)
+            case "post":
+                self.post()
+            case "answer":
+                self.answer(*rest)
+            case "tick":
+                self.now += rest[0]
+                for twin in self.twins:
+                    twin.session.tick(self.now)
+            case "cancel":
+                for twin in self.twins:
+                    if rest[0] < len(twin.handles):
+                        twin.handles[rest[0]]()
+            case "lose":
+                self.waiting[SERVERS[rest[0]].id].clear()
+        self.compare()
+
+    def compare(self):
+        mine, pure = self.twins
+        assert mine.knows() == pure.knows()
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
+@settings(max_examples=300, deadline=None)
+@given(events=st.lists(EVENTS, max_size=60))
+def test_it_does_what_the_session_does(configuration, events):
+    both = Both(configuration)
+    for event in events:
+        both.do(*event)
+    both.post()
+    for twin in both.twins:
+        twin.session.close(ConnectionClosed)
+    mine, pure = both.twins
+    assert sorted(mine.ends, key=repr) == sorted(pure.ends, key=repr)
+    assert mine.session.busy == pure.session.busy
+
+
+@pytest.mark.parametrize("unusual", ["", *ODD, "tick", "cancel", "close", "redirect", "other write"])
+@pytest.mark.parametrize("answers", range(10))
+@pytest.mark.parametrize("kind", ["read", "write"])
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
+def test_an_operation_goes_on_in_the_session_wherever_it_was(configuration, kind, answers, unusual):
+    both = Both(configuration)
+    both.start(kind, NAMES[0], b"second")
+    for number in range(answers):
+        both.answer(number % N, 1)
+        both.compare()
+    if unusual == "tick":
+        both.do("tick", 0.6)
+    elif unusual == "cancel":
+        both.do("cancel", 1)
+    elif unusual == "close":
+        for twin in both.twins:
+            twin.session.close(ConnectionClosed)
+    elif unusual == "redirect":
+        for twin in both.twins:
+            twin.session.redirect(DEFAULT_DOMAIN, NEXT, both.now)
+    elif unusual == "other write":
+        both.do("start", "delete", NAMES[0], b"")
+    else:
+        for number in range(N):
+            both.do("answer", (answers + number) % N, 1, False, unusual)
+    both.compare()
+    for _ in range(4):
+        for number in range(N):
+            both.do("answer", number, 9, False, "")
+    both.do("tick", 5.0)
+
+
+def test_most_operations_are_the_cores_from_beginning_to_end():
+    both = Both(CONFIGURATIONS[0])
+    both.twins[0].session.take_over = None  # nothing is given to the session
+    for kind in ("read", "write", "write", "read"):
+        both.start(kind, NAMES[1], b"value")
+    for _ in range(6):
+        for number in range(N):
+            both.do("answer", number, 9, False, "")
+    assert len(both.twins[0].ends) == 6  # with one from within
+    assert all(error == "None" for _, _, error in both.twins[0].ends)
+
+
+@pytest.mark.parametrize("harm", [lambda frame: frame[:-1], lambda frame: frame + b"\0", lambda frame: b"\2" + frame[1:], lambda frame: b"\1\xc1"])
+def test_nothing_of_a_bad_batch_is_used(harm):
+    both = Both(CONFIGURATIONS[0])
+    both.start("read", NAMES[0], b"")
+    both.post()
+    [twin, _] = both.twins
+    before = repr(twin.knows())
+    server = next(server for server, waiting in both.waiting.items() if waiting)
+    [request] = both.waiting[server]
+    [frame] = encode([both.replicas[server].handle(request)])
+    with pytest.raises(BadMessage):
+        twin.session.receive_frames(server, [harm(frame)], 0.0)
+    with pytest.raises(BadMessage):
+        twin.session.receive_frames(server, [], 0.0)
+    assert repr(twin.knows()) == before
+
+
+DIGESTS = """
+from ares.testing.sim.run import drawn, run_plan
+for scenario in ("general", "moving", "deaths", "crash", "calm", "listing"):
+    for seed in range(900, 904):
+        print(scenario, seed, run_plan(drawn(seed, scenario)).digest)
+"""
+
+
+def test_simulated_runs_are_the_same_without_it():
+    runs = [
+        subprocess.run(python("-c", DIGESTS), env={**os.environ, PURE: pure}, capture_output=True, text=True, check=True).stdout
+        for pure in ("0", "1")
+    ]
+    assert runs[0].count("\n") == 24
+    assert runs[0] == runs[1]
