@@ -10,9 +10,10 @@ DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait about as much as they compute, so two lanes fit two processors. The tests of a file share what it sets up; the last files are short.
 LANES := -n 2 --dist loadfile --no-loadscope-reorder
+SERVING := $(addprefix tests/,inproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core demo test check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
+.PHONY: help venv core demo test test-pure check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +31,15 @@ demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then 
 test: $(CORE) ## run the test suite
 	@$(VENV)/bin/python -m pytest $(LANES)
 
-check: $(CORE) ## look for mistakes without running anything: ruff and mypy
+test-pure: $(STAMP) ## run the tests that send and serve messages without the compiled core
+	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(SERVING)
+
+check: $(STAMP) ## look for mistakes without running anything: ruff and mypy, and where cargo has them rustfmt and clippy
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path core/Cargo.toml
+	@! cargo clippy --version >/dev/null 2>&1 || \
+		cargo clippy --quiet --locked --manifest-path core/Cargo.toml --target-dir core/target --features extension-module -- --deny warnings
 
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
 	@$(VENV)/bin/python -m mkdocs build --strict --quiet && echo "build/docs/index.html"
