@@ -83,7 +83,7 @@ class Listener(Intake, Protocol):
     one (garbage, another version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0,
     BAD_REQUEST)`` if it had a version, and otherwise dropped. ``seen`` is told of every batch that was read.
 
-    ``core``: asked first by a transport that has the bytes; it does all that is needed, or returns None (ares/server/host.py). None: nothing is compiled.
+    ``core``: asked first by a transport that has the bytes; it does all that is needed, or returns None. None: nothing is compiled.
     """
 
     bad_batches: int
