@@ -1,8 +1,8 @@
 //! What a server does with small reads and writes: ares/replica/hosting.py (`get_tag`, `get_data`, `put`) for all that one read brought.
 //!
 //! There is one table, that of the Python objects: `Hosting`, `Versions`, `Tag` and `Element` are read and written here as Python does it, so either
-//! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and the
-//! Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
+//! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and
+//! the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
 
 use crate::requests::{divided, parse_batch, Asked, Request};
 use crate::seal::checksum;
@@ -47,7 +47,8 @@ pub struct Served {
     asked: Vec<(Py<PyBytes>, usize)>,
 }
 
-/// Answers for what is in `hosted`. `at_hand`: of a server with a journal, where there is room for so many bytes of facts, if nothing has to be done for it.
+/// Answers for what is in `hosted`. `at_hand`: of a server with a journal, where there is room for so many bytes of facts, if nothing has to be done
+/// for it.
 #[pyclass(frozen, module = "ares._core")]
 pub struct Server {
     hosted: Py<PyDict>,
@@ -78,8 +79,8 @@ impl Server {
         })
     }
 
-    /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of its
-    /// frames. `writes`: whether the client may. `gathering`, `syncing`: the commits that replies may wait for, in at most `rows_max` rows.
+    /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of
+    /// its frames. `writes`: whether the client may. `gathering`, `syncing`: the commits that replies may wait for, in at most `rows_max` rows.
     /// None: nothing was done.
     #[pyo3(signature = (came, writes, gathering = None, syncing = None, rows_max = 0))]
     fn serve<'py>(
