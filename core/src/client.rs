@@ -338,7 +338,7 @@ pub struct Objects {
 
 /// What there is around a session on an event loop: results go into futures, and it wants to know when there is something to send.
 struct Shell {
-    new_future: Py<PyAny>,
+    create_future: Py<PyAny>,
     schedule: Py<PyAny>,
     settle: Py<PyAny>,
 }
@@ -353,7 +353,7 @@ struct Known {
 impl Shell {
     fn of(shell: &Bound<'_, PyAny>) -> PyResult<Self> {
         let found = |name: &str| shell.getattr(name).map(Bound::unbind);
-        Ok(Shell { new_future: found("new_future")?, schedule: found("schedule")?, settle: found("settle")? })
+        Ok(Shell { create_future: found("create_future")?, schedule: found("schedule")?, settle: found("settle")? })
     }
 }
 
@@ -452,7 +452,7 @@ impl Objects {
         }
         let done = match (done, &objects.shell) {
             (Some(done), _) => done,
-            (None, Some(shell)) => shell.new_future.call0(py)?,
+            (None, Some(shell)) => shell.create_future.call0(py)?,
             (None, None) => return Ok(None),
         };
         let handle = done.clone_ref(py);
