@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 pub mod client;
+pub mod coding;
 pub mod seal;
 pub mod wire;
 
