@@ -62,6 +62,7 @@ class Runner:
         self._connections = connections
         self._consensus = consensus
         self._loop = asyncio.get_running_loop()
+        self.create_future = self._loop.create_future
         self.look_near: Callable[[DomainName], Awaitable[Configuration | None]] | None = None
         self._closed = False
         self._pumping = False
@@ -111,7 +112,7 @@ class Runner:
                 raise
             self._tracer.end(traced, result, None)
             return result
-        future: asyncio.Future[Result] = self.new_future()
+        future: asyncio.Future[Result] = self._loop.create_future()
         done = partial(_settle, future)
         job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)
         self.schedule()
@@ -124,12 +125,6 @@ class Runner:
     def small_objects(self, view: View) -> "Objects | None":
         """Where small reads and writes begin, if there is a compiled core, and operations are not traced."""
         return small_objects(self.session, view, self) if self._tracer is None else None
-
-    def new_future(self) -> asyncio.Future[Any]:
-        """For the result of an operation. Raises :class:`ConnectionClosed` if it is too late for one."""
-        if self._closed:
-            raise ConnectionClosed
-        return self._loop.create_future()
 
     def settle(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         """What the compiled core began has ended in the session; a read's future gets the value."""

@@ -1,6 +1,7 @@
 """Small reads and writes where there is a compiled core (core/src/client.rs): it runs them as ares/objects/operations.py would, in the one
 configuration that there is to ask, and gives them to the session when anything is unusual."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ares.objects.operations import read, write
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 class Shell(Protocol):
     """What is around the session on an event loop. ``schedule`` is called when there is something to send."""
 
-    def new_future(self) -> Any: ...
+    @property
+    def create_future(self) -> Callable[[], Any]: ...
+
     def schedule(self) -> None: ...
 
     def settle(self, future: Any, result: Any, error: BaseException | None) -> None:

@@ -13,6 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
 
+use crate::coding::{self, Headers};
 use crate::seal;
 use crate::wire::{self, Cursor, Element, Tag};
 
@@ -25,6 +26,8 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
 /// Servers of a configuration are counted in the bits of a number.
 const SERVERS_MAX: usize = 64;
+/// Lengths of values whose fragments' headers are kept.
+const LENGTHS_KNOWN_MAX: usize = 256;
 const TAGS_MAX: usize = 1001;
 const NUMBER_LAST: u64 = u64::MAX;
 /// Room for those of most operations.
@@ -34,8 +37,6 @@ const ANSWERS: usize = 8;
 const BETWEEN: &str = "\0";
 const DELETED: i64 = -1;
 const NEVER_WRITTEN: Tag = Tag { number: 0, writer: 0 };
-/// Of a fragment of liberasurecode: its index, the bytes of its slice, of what a backend adds, and of the whole (ares/dap/coding.py).
-const FRAGMENT_HEADER_BYTES: usize = 80;
 
 // -- replies ---------------------------------------------------------------------------------------------------------------
 
@@ -143,8 +144,16 @@ struct Place {
     quorum: usize,
     k: usize,
     dap: Py<PyAny>,
-    coding: Option<Py<PyAny>>,
+    coding: Option<Coding>,
     preferred: usize,
+}
+
+/// Of erasure-coded elements. `own`: small ones are coded here; what they begin with depends on the length of the value only.
+struct Coding {
+    python: Py<PyAny>,
+    more_bytes: usize,
+    own: bool,
+    headers: Mutex<HashMap<usize, Arc<Headers>>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -338,7 +347,7 @@ pub struct Objects {
 
 /// What there is around a session on an event loop: results go into futures, and it wants to know when there is something to send.
 struct Shell {
-    new_future: Py<PyAny>,
+    create_future: Py<PyAny>,
     schedule: Py<PyAny>,
     settle: Py<PyAny>,
 }
@@ -353,7 +362,7 @@ struct Known {
 impl Shell {
     fn of(shell: &Bound<'_, PyAny>) -> PyResult<Self> {
         let found = |name: &str| shell.getattr(name).map(Bound::unbind);
-        Ok(Shell { new_future: found("new_future")?, schedule: found("schedule")?, settle: found("settle")? })
+        Ok(Shell { create_future: found("create_future")?, schedule: found("schedule")?, settle: found("settle")? })
     }
 }
 
@@ -386,7 +395,7 @@ impl Objects {
             servers: self.client.get().slots(names)?,
             quorum: last.getattr(intern!(py, "quorum_size"))?.extract()?,
             k: last.getattr(intern!(py, "k"))?.extract()?,
-            coding: if coded { Some(dap.getattr(intern!(py, "coding"))?.unbind()) } else { None },
+            coding: if coded { Some(Coding::of(&last, dap.getattr(intern!(py, "coding"))?)?) } else { None },
             preferred: dap.getattr(intern!(py, "holding_value"))?.extract()?,
             configuration: last.unbind(),
             id_given: id.unbind(),
@@ -452,7 +461,7 @@ impl Objects {
         }
         let done = match (done, &objects.shell) {
             (Some(done), _) => done,
-            (None, Some(shell)) => shell.new_future.call0(py)?,
+            (None, Some(shell)) => shell.create_future.call0(py)?,
             (None, None) => return Ok(None),
         };
         let handle = done.clone_ref(py);
@@ -648,13 +657,14 @@ impl Client {
         let object_kept = operation.object.clone_ref(py);
         let object = object_kept.to_str(py)?;
         let tag = Tag { number: highest.max(before) + 1, writer: objects.writer };
-        let mut encoded = None;
-        if let Some(coding) = &place.coding {
-            let made = coding.bind(py).call_method1(intern!(py, "encode"), (PyBytes::new(py, value),));
-            let Ok(parts) = made.and_then(|made| made.extract::<Vec<Vec<Bound<PyBytes>>>>()) else { return Ok(Some(operation)) };
-            encoded = Some(parts);
-        }
-        let Some(elements) = elements(&place, object, tag, value, encoded.as_deref()) else { return Ok(Some(operation)) };
+        let fragments = match &place.coding {
+            None => None,
+            Some(coding) => match coding.encoded(py, place.k, value) {
+                Ok(fragments) => Some(fragments),
+                Err(_) => return Ok(Some(operation)), // the Python twin says what is wrong
+            },
+        };
+        let Some(elements) = elements(&place, object, tag, value, fragments.as_deref()) else { return Ok(Some(operation)) };
         learn_usual(session, now - operation.started)?;
         taken.setattr(intern!(py, "number"), tag.number)?;
         let call = next_call(session)?;
@@ -1083,9 +1093,8 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
 fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element<'_>>) -> PyResult<Option<Py<PyAny>>> {
     let Some(coding) = &place.coding else { return Ok(elements.first().map(|element| PyBytes::new(py, element.bytes()).into_any().unbind())) };
     elements.sort_by_key(|element| element.index);
-    let coding = coding.bind(py);
-    let more_bytes = coding.getattr(intern!(py, "more_bytes"))?.extract()?;
-    if let Some(value) = joined(&elements, length, more_bytes) {
+    let fragments: Vec<coding::Fragment<'_>> = elements.iter().map(|element| (element.index as usize, element.bytes())).collect();
+    if let Some(value) = coding::decoded(&fragments, length as usize, coding.more_bytes, coding.own) {
         return Ok(Some(PyBytes::new(py, &value).into_any().unbind()));
     }
     let given = PyDict::new(py);
@@ -1093,34 +1102,45 @@ fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element
         let parts = PyTuple::new(py, element.data.iter().map(|data| PyBytes::new(py, data)))?;
         given.set_item(element.index, parts)?;
     }
-    Ok(coding.call_method1(intern!(py, "decode"), (length, given)).ok().map(Bound::unbind))
+    Ok(coding.python.bind(py).call_method1(intern!(py, "decode"), (length, given)).ok().map(Bound::unbind))
 }
 
-/// What fragments 0 to k-1 of one stripe hold, if they are those and their headers fit them.
-fn joined(elements: &[Element<'_>], length: i64, more_bytes: usize) -> Option<Vec<u8>> {
-    let length = usize::try_from(length).ok()?;
-    let size = elements.first()?.bytes().len().checked_sub(more_bytes)?;
-    let mut value = Vec::with_capacity(length);
-    for (index, element) in elements.iter().enumerate() {
-        let (data, mut header) = (element.bytes(), [0u32; 5]);
-        if data.len() != size + more_bytes || data.len() < FRAGMENT_HEADER_BYTES + size || size == 0 || element.index != index as i64 {
-            return None;
-        }
-        for (number, bytes) in header.iter_mut().zip(data.chunks_exact(4)) {
-            *number = u32::from_le_bytes(bytes.try_into().ok()?);
-        }
-        let whole = u64::from(header[4]) << 32 | u64::from(header[3]);
-        if header[0] as usize != index || header[1] as usize != size || whole != length as u64 || length > size * elements.len() {
-            return None;
-        }
-        let slice = &data[FRAGMENT_HEADER_BYTES..FRAGMENT_HEADER_BYTES + size];
-        value.extend_from_slice(&slice[..size.min(length - value.len())]);
+impl Coding {
+    fn of(configuration: &Bound<'_, PyAny>, python: Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = configuration.py();
+        Ok(Coding {
+            more_bytes: python.getattr(intern!(py, "more_bytes"))?.extract()?,
+            own: configuration.getattr(intern!(py, "backend"))?.eq(coding::BACKEND)?,
+            headers: Mutex::default(),
+            python: python.unbind(),
+        })
     }
-    if value.len() == length { Some(value) } else { None }
+
+    /// One fragment for each server; None where it has no bytes.
+    fn encoded(&self, py: Python<'_>, k: usize, value: &[u8]) -> PyResult<Vec<Option<Vec<u8>>>> {
+        let known = locked(&self.headers).get(&value.len()).cloned();
+        if let Some(headers) = known {
+            return Ok(headers.fragments(k, value));
+        }
+        let made = self.python.bind(py).call_method1(intern!(py, "encode"), (PyBytes::new(py, value),))?;
+        let mut fragments = Vec::new();
+        for parts in made.try_iter()? {
+            let parts: Vec<Bound<'_, PyBytes>> = parts?.extract()?;
+            fragments.push(parts.first().map(|part| part.as_bytes().to_vec()));
+        }
+        if let (true, Some(headers)) = (self.own && self.more_bytes == coding::HEADER_BYTES, Headers::of(&fragments)) {
+            let mut known = locked(&self.headers);
+            if known.len() >= LENGTHS_KNOWN_MAX {
+                known.clear();
+            }
+            known.insert(value.len(), Arc::new(headers));
+        }
+        Ok(fragments)
+    }
 }
 
-/// The elements of a value, sealed: one for all servers (ABD), or one for each, of these parts. None: they are none that travel in one frame.
-fn elements<'a>(place: &Place, object: &str, tag: Tag, value: &'a [u8], encoded: Option<&'a [Vec<Bound<'_, PyBytes>>]>) -> Option<Vec<Element<'a>>> {
+/// The elements of a value, sealed: one for all servers (ABD), or one for each, of these fragments. None: they are none that travel in one frame.
+fn elements<'a>(place: &Place, object: &str, tag: Tag, value: &'a [u8], fragments: Option<&'a [Option<Vec<u8>>]>) -> Option<Vec<Element<'a>>> {
     let length = value.len() as i64;
     let sealed = |index: usize, data: Option<&'a [u8]>| {
         let (index, bytes) = (index as i64, data.unwrap_or(&[]));
@@ -1130,9 +1150,6 @@ fn elements<'a>(place: &Place, object: &str, tag: Tag, value: &'a [u8], encoded:
         let checksum = seal::checksum(&place.id, object.as_bytes(), tag.number, tag.writer, index, length, bytes)?;
         Some(Element { index, length, checksum, data })
     };
-    let Some(encoded) = encoded else { return Some(vec![sealed(0, Some(value))?]) };
-    if encoded.len() != place.servers.len() || encoded.iter().any(|parts| parts.len() > 1) {
-        return None;
-    }
-    encoded.iter().enumerate().map(|(index, parts)| sealed(index, parts.first().map(|part| part.as_bytes()))).collect()
+    let Some(fragments) = fragments else { return Some(vec![sealed(0, Some(value))?]) };
+    fragments.iter().enumerate().map(|(index, fragment)| sealed(index, fragment.as_deref())).collect()
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 pub mod client;
 pub mod requests;
+pub mod coding;
 pub mod seal;
 pub mod server;
 mod table;

@@ -125,13 +125,10 @@ class Both:
     def __init__(self, configuration):
         self.configuration, self.now = configuration, 0.0
         self.twins = [Twin(configuration, compiled) for compiled in (True, False)]
-        self.replicas = {server.id: Replica(server.id, server.identity, configuration) for server in SERVERS}
-        self.waiting = {server.id: [] for server in SERVERS}
+        self.replicas = {server.id: Replica(server.id, server.identity, configuration) for server in configuration.servers}
+        self.waiting = {server.id: [] for server in configuration.servers}
         self.start("write", NAMES[0], b"first")  # servers are met
-        for server in range(N):
-            self.answer(server, 9)
-        for server in range(N):
-            self.answer(server, 9)
+        self.answer_all()
 
     def start(self, kind, name, value):
         for twin in self.twins:
@@ -146,7 +143,7 @@ class Both:
 
     def answer(self, number, count, twice=False, kind=""):
         self.post()
-        server = SERVERS[number].id
+        server = self.configuration.server_ids[number]
         requests, self.waiting[server] = self.waiting[server][:count], self.waiting[server][count:]
         replies = [(request, self.replicas[server].handle(request)) for request in requests]
         answered = [(request, reply) for request, reply in replies if reply is not None]
@@ -155,6 +152,12 @@ class Both:
             if batch:
                 for twin in self.twins:
                     twin.session.receive_frames(server, encode(batch), self.now)
+
+    def answer_all(self, numbers=()):
+        """Everything, in rounds; ``numbers``: who first."""
+        for _ in range(3):
+            for number in [*numbers, *range(self.configuration.n)]:
+                self.answer(number, 99)
 
     def do(self, event, *rest):
         match event:
@@ -226,6 +229,25 @@ def test_an_operation_goes_on_in_the_session_wherever_it_was(configuration, kind
         for number in range(N):
             both.do("answer", number, 9, False, "")
     both.do("tick", 5.0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.data(),
+    n=st.integers(2, 12),
+    value=st.one_of(st.binary(max_size=40), st.integers(0, 3000).map(lambda size: (bytes(range(1, 251)) * 12)[:size])),
+)
+def test_values_are_coded_as_the_library_does(data, n, value):
+    k = data.draw(st.integers(1, n - 1))
+    servers = tuple(Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(n))
+    both = Both(Configuration.ec(servers, k, allow_no_faults=True).at(DEFAULT_DOMAIN, 0))
+    for _ in range(2):  # the second time from what was learned of the first
+        both.start("write", NAMES[0], value)
+        both.answer_all()
+        both.start("read", NAMES[0], b"")
+        both.answer_all(data.draw(st.permutations(range(n))))
+        both.compare()
+    assert [getattr(result, "value", None) for _, result, _ in both.twins[0].ends if not isinstance(result, Tag)][-1] == value
 
 
 def test_most_operations_are_the_cores_from_beginning_to_end():
