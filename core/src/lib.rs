@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 
 pub mod client;
-mod coding;
+pub mod coding;
 pub mod requests;
 pub mod seal;
 pub mod server;
