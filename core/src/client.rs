@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
@@ -23,6 +24,8 @@ const SEND_BYTES_PER_S_EXPECTED: f64 = 50e6;
 const USUAL_ROUNDS: f64 = 64.0;
 /// As in ares/net/batching.py: what is more is cut there.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// As in ares/model/codec.py.
+const HEADER_BYTES_MAX: usize = 32 * 1024 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
 /// Servers of a configuration are counted in the bits of a number.
 const SERVERS_MAX: usize = 64;
@@ -67,7 +70,7 @@ struct Message<'a> {
 fn messages(frame: &[u8]) -> Option<Vec<Message<'_>>> {
     let mut cursor = Cursor::new(frame, 1);
     let count = if *frame.first()? == wire::VERSION { cursor.array()? } else { return None };
-    if count > wire::BATCH_MESSAGES_MAX {
+    if count > wire::BATCH_MESSAGES_MAX || frame.len() > HEADER_BYTES_MAX {
         return None;
     }
     let mut found = Vec::with_capacity(count);
@@ -273,9 +276,7 @@ impl State {
                 wire::put_nil(&mut message);
             }
             for &position in positions {
-                let mut element = Vec::with_capacity(1);
-                wire::put_boolean(&mut element, wanted >> position & 1 == 1);
-                message[flag] = element[0];
+                message[flag] = wire::boolean(wanted >> position & 1 == 1);
                 self.post(place, std::iter::once(position), &message, call, fresh);
             }
         }
@@ -430,7 +431,6 @@ impl Objects {
         Ok(order)
     }
 
-    /// Begin an operation; returns `done`, or a new future in its place. None: it is none that is run here.
     fn begin(
         slf: &Bound<'_, Self>,
         key: &Bound<'_, PyAny>,
@@ -500,26 +500,32 @@ impl Objects {
 
 #[pymethods]
 impl Objects {
-    /// Begin a read, if it is one that is run here; whether it is. `done` is called with what comes of it.
-    fn read(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<bool> {
-        Ok(Self::begin(slf, key, None, Some(done), now, timeout_s)?.is_some())
+    /// Begin a read; what comes of it goes to `done`, which is returned, or into a new future (None). Returns None if it is none that is run here.
+    fn read(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, done: Option<Py<PyAny>>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
+        Self::begin(slf, key, None, done, now, timeout_s)
     }
 
     /// As `read`.
-    fn write(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<bool> {
-        let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(false) };
-        Ok(Self::begin(slf, key, Some(value.clone().unbind()), Some(done), now, timeout_s)?.is_some())
-    }
-
-    /// As `read`; returns a future of the value.
-    fn reading(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
-        Self::begin(slf, key, None, None, now, timeout_s)
-    }
-
-    /// As `write`; returns a future of the tag.
-    fn writing(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
+    fn write(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        done: Option<Py<PyAny>>,
+        now: f64,
+        timeout_s: f64,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(None) };
-        Self::begin(slf, key, Some(value.clone().unbind()), None, now, timeout_s)
+        Self::begin(slf, key, Some(value.clone().unbind()), done, now, timeout_s)
+    }
+
+    /// For the garbage collector: the shell around the session knows who has this.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for held in [&self.session, &self.view, &self.make, &self.sequence, &self.tags, &self.readiness] {
+            visit.call(held)?;
+        }
+        visit.call(&self.queues)?;
+        visit.call(&self.met)?;
+        self.shell.iter().flat_map(|shell| [&shell.create_future, &shell.schedule, &shell.settle]).try_for_each(|held| visit.call(held))
     }
 }
 
@@ -954,66 +960,40 @@ impl Client {
     /// As `surrender`, for whoever writes this object.
     fn surrender_writes(&self, session: &Bound<'_, PyAny>, domain: &str, object: &str) -> PyResult<()> {
         let queue = [domain, object].join(BETWEEN);
-        let call = {
-            let state = locked(&self.state);
-            if !state.queues.contains_key(&queue) {
-                return Ok(());
-            }
-            state.operations.values().find(|operation| operation.write.as_ref().is_some_and(|write| write.queue == queue)).map(|operation| operation.call)
-        };
-        call.map_or(Ok(()), |call| self.surrender(session, call))
+        if !locked(&self.state).queues.contains_key(&queue) {
+            return Ok(());
+        }
+        self.surrender_those(session, |operation| operation.write.as_ref().is_some_and(|write| write.queue == queue))
     }
 
-    /// As `surrender`, for those whose queue has a write that waited too long.
+    /// As `surrender`, for writes that waited too long for their turn.
     fn surrender_overdue(&self, session: &Bound<'_, PyAny>, now: f64) -> PyResult<()> {
-        let queues: Vec<String> = {
-            let state = locked(&self.state);
-            let overdue = state.queues.iter().filter(|(_, queue)| queue.iter().any(|waiting| waiting.deadline <= now));
-            overdue.map(|(queue, _)| queue.clone()).collect()
-        };
-        for queue in queues {
-            if let Some((domain, object)) = queue.split_once(BETWEEN) {
-                self.surrender_writes(session, domain, object)?;
-            }
-        }
-        Ok(())
+        self.surrender_those(session, |operation| operation.phase == Phase::Waiting && operation.deadline <= now)
     }
 
-    /// Forget the operation that `done` is of: nobody waits for it. Whether it was here.
-    fn cancel(&self, session: &Bound<'_, PyAny>, done: &Bound<'_, PyAny>, now: f64) -> PyResult<bool> {
-        let py = session.py();
-        let mut state = locked(&self.state);
-        let call = state.operations.values().find(|operation| operation.done.is(done)).map(|operation| operation.call);
-        let running = call.and_then(|call| state.operations.remove(&call));
-        let mut waiting = None;
-        if running.is_none() {
-            for queue in state.queues.values_mut() {
-                if let Some(index) = queue.iter().position(|operation| operation.done.is(done)) {
-                    waiting = queue.remove(index);
-                    break;
-                }
-            }
-        }
-        drop(state);
-        let Some(operation) = running else { return Ok(waiting.is_some()) };
-        if let Some(Write { queue, taken: Some(taken), .. }) = &operation.write {
-            operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
-            self.leave(session, queue, now)?;
-        }
-        Ok(true)
+    /// As `surrender`, for the operation that `done` is of.
+    fn surrender_for(&self, session: &Bound<'_, PyAny>, done: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.surrender_those(session, |operation| operation.done.is(done))
     }
 
-    /// Give all to the session, and begin no more.
-    fn close(&self, session: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Begin no more.
+    fn close(&self) {
         locked(&self.state).closed = true;
-        for call in self.calls() {
-            self.surrender(session, call)?;
-        }
-        Ok(())
     }
 }
 
 impl Client {
+    /// As `surrender`, for those wanted, or whose queue has one that is.
+    fn surrender_those(&self, session: &Bound<'_, PyAny>, wanted: impl Fn(&Operation) -> bool) -> PyResult<()> {
+        let calls: Vec<u64> = {
+            let state = locked(&self.state);
+            let waiting = |operation: &Operation| operation.write.as_ref().and_then(|write| state.queues.get(&write.queue));
+            let found = |operation: &Operation| wanted(operation) || waiting(operation).is_some_and(|queue| queue.iter().any(|next| wanted(next)));
+            state.operations.values().filter(|operation| found(operation)).map(|operation| operation.call).collect()
+        };
+        calls.into_iter().try_for_each(|call| self.surrender(session, call))
+    }
+
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
         let py = messages.py();
         let more = self.decode_requests.bind(py).call1(((frame,),))?;
