@@ -4,8 +4,8 @@
 use pyo3::prelude::*;
 
 pub mod client;
-pub mod requests;
 pub mod coding;
+pub mod requests;
 pub mod seal;
 pub mod server;
 mod table;
@@ -13,7 +13,7 @@ pub mod wire;
 
 #[pymodule]
 #[pyo3(name = "_core")]
-mod core_module {
+pub mod core_module {
     #[pymodule_export]
     use crate::client::{Client, Handed, Objects};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! The requests that small reads and writes consist of, as they come over the wire. No Python in it: it is read before anything is known to be usual.
 
-use crate::wire::{Cursor, Element, Tag, BATCH_MESSAGES_MAX, GET_DATA, GET_TAG, PUT_DATA, VERSION};
+use crate::wire::{BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, PUT_DATA, Tag, VERSION};
 
 /// As many end a client's turn: TURN_MESSAGES_MAX in ares/net/batching.py.
 const TURN_MESSAGES_MAX: usize = 512;
@@ -41,11 +41,7 @@ fn parsed_request<'a>(cursor: &mut Cursor<'a>) -> Option<Request<'a>> {
 }
 
 fn optional_tag(cursor: &mut Cursor) -> Option<Option<Tag>> {
-    if cursor.is_nil()? {
-        Some(None)
-    } else {
-        Some(Some(cursor.tag()?))
-    }
+    if cursor.is_nil()? { Some(None) } else { Some(Some(cursor.tag()?)) }
 }
 
 /// The requests of one batch join the others.
@@ -61,11 +57,7 @@ pub fn parse_batch<'a>(batch: &'a [u8], requests: &mut Vec<Request<'a>>) -> Opti
     for _ in 0..count {
         requests.push(parsed_request(&mut cursor)?);
     }
-    if cursor.at == batch.len() {
-        Some(())
-    } else {
-        None
-    }
+    if cursor.at == batch.len() { Some(()) } else { None }
 }
 
 /// The only frame of each message, if there is nothing else: no command, no message in several frames, none that is not here to its end.

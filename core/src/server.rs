@@ -4,13 +4,12 @@
 //! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and the
 //! Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
 
-use crate::requests::{divided, parse_batch, Asked, Request};
+use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
 use crate::table::{
-    entry_at, length_of, look_at_element, parts_of, size_in, tag_in, tell_trimmed, usual, write_element, Commit, Found, Home, Known, List, Looked,
-    Unusual,
+    Commit, Found, Home, Known, List, Looked, Unusual, entry_at, length_of, look_at_element, parts_of, size_in, tag_in, tell_trimmed, usual, write_element,
 };
-use crate::wire::{put_array, put_boolean, put_nil, put_signed, put_tag, put_unsigned, Element, Tag, ACK, DATA_REPLY, TAG_REPLY, VERSION};
+use crate::wire::{ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_boolean, put_nil, put_signed, put_tag, put_unsigned};
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -249,8 +248,7 @@ impl<'py> Turn<'_, 'py> {
         usual(!OF_DOMAINS.iter().any(|prefix| request.object.starts_with(prefix)))?;
         usual(element.index == home.index && DELETED <= element.length && size.checked_mul(home.k).is_some_and(|most| element.length <= most))?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
-        let sealed =
-            checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
+        let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
         usual(sealed == Some(element.checksum))?;
         let (Some(list), Some((_, newest))) = (&found.list, &found.newest) else { return Ok(()) };
         if tag > *newest {
@@ -320,11 +318,7 @@ impl<'py> Turn<'_, 'py> {
             let replies = PyList::new(self.py, &commit.replies)?;
             rows.push((&commit.unsynced, replies, commit.rows, commit.reads, commit.writes).into_pyobject(self.py)?);
         }
-        if rows.is_empty() {
-            Ok(None)
-        } else {
-            Ok(Some(PyList::new(self.py, rows)?.unbind()))
-        }
+        if rows.is_empty() { Ok(None) } else { Ok(Some(PyList::new(self.py, rows)?.unbind())) }
     }
 
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.

@@ -1,6 +1,6 @@
 //! The table of a server: the Python objects (ares/replica/hosting.py, ares/dap/list.py, ares/model/messages.py), read and written as Python does it.
 
-use crate::wire::{put_element, put_nil, Element, Tag, DETACHED_BYTES_MIN};
+use crate::wire::{DETACHED_BYTES_MIN, Element, Tag, put_element, put_nil};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
@@ -31,11 +31,7 @@ impl From<pyo3::CastError<'_, '_>> for Unusual {
 pub type Looked<T> = Result<T, Unusual>;
 
 pub fn usual(condition: bool) -> Looked<()> {
-    if condition {
-        Ok(())
-    } else {
-        Err(Unusual::Left)
-    }
+    if condition { Ok(()) } else { Err(Unusual::Left) }
 }
 
 /// One configuration, and what never changes of it.
@@ -104,11 +100,7 @@ impl<'py> Home<'py> {
             self.live.len() - 1
         });
         let row = &mut self.live[position];
-        if bytes > 0 {
-            row.1 += bytes
-        } else {
-            row.2 += bytes
-        }
+        if bytes > 0 { row.1 += bytes } else { row.2 += bytes }
     }
 
     pub fn settle(&self, py: Python<'py>) -> PyResult<()> {
