@@ -219,7 +219,7 @@ class BatchListener(ABC):
     def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
         self.seen: Callable[[Sender, Sequence[AnyMessage]], None] = lambda sender, messages: None
-        self.core: Callable[[Sender, Came], Served | None] = lambda sender, came: None
+        self.core: Callable[[Sender, Came], Served | None] | None = None
         self.address = ""
         self._traffic = traffic or Traffic()
         self._serving = False

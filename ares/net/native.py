@@ -287,7 +287,7 @@ class ZmtpListener(BatchListener):
 
     def _served(self, sender: Sender, came: Came) -> bool:
         """Whether the compiled core did all that is needed."""
-        if self._lines and sender in self._lines:
+        if self.core is None or (self._lines and sender in self._lines):
             return False
         begin_s = time.perf_counter()
         try:

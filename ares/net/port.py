@@ -99,11 +99,11 @@ class Listener(Intake, Protocol):
     one (garbage, another version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0,
     BAD_REQUEST)`` if it had a version, and otherwise dropped. ``seen`` is told of every batch that was read.
 
-    ``core``: is asked first, by a transport that has the bytes, and does all that is needed if it returns something (ares/machine/compiled.py).
+    ``core``: asked first by a transport that has the bytes; it does all that is needed, or returns None. None: nothing is compiled.
     """
 
     bad_batches: int
-    core: "Callable[[Sender, Came], Served | None]"
+    core: "Callable[[Sender, Came], Served | None] | None"
     seen: "Callable[[Sender, Sequence[AnyMessage]], None]"
 
     async def serve(self, handle: Handle) -> str:

@@ -167,6 +167,11 @@ class Host:
 
         return handle_admitted
 
+    @property
+    def core(self) -> "Callable[[Sender, Came], CoreServed | None] | None":
+        """For a listener: :meth:`serve`, where something is compiled."""
+        return None if self._core is None else self.serve
+
     def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         """The replies that need not wait; the others follow. What is no request of a storage server is refused. At its end nothing is answered."""
         if self._ending:

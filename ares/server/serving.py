@@ -96,7 +96,7 @@ async def run_server(
             logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s=fetch_bytes_per_s)
             logs.restore()
         host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs, sites=sites)
-        listener.seen, listener.core = host.users.seen, host.serve
+        listener.seen, listener.core = host.users.seen, host.core
         address = await listener.serve(host.handler)
         log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk, "core": compiled.NAME})
         serving(host)

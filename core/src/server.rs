@@ -1,8 +1,8 @@
 //! What a server does with small reads and writes: ares/replica/hosting.py (`get_tag`, `get_data`, `put`) for all that one read brought.
 //!
 //! There is one table, that of the Python objects: `Hosting`, `Versions`, `Tag` and `Element` are read and written here as Python does it, so either
-//! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and the
-//! Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
+//! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and
+//! the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
 
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
@@ -31,40 +31,23 @@ const PART_BYTES_MAX: usize = 16;
 const CHARACTER_BYTES_MAX: usize = 4;
 
 /// What became of one read of the network. `reply`: the batch that is due at once.
-#[pyclass(frozen, module = "ares._core")]
+#[pyclass(frozen, get_all, module = "ares._core")]
 pub struct Served {
-    #[pyo3(get)]
     reply: Option<Py<PyBytes>>,
-    #[pyo3(get)]
     tags: usize,
-    #[pyo3(get)]
     datas: usize,
-    #[pyo3(get)]
     puts: usize,
-    #[pyo3(get)]
     received_bytes: usize,
-    #[pyo3(get)]
     reads: usize,
-    #[pyo3(get)]
     writes: usize,
-    #[pyo3(get)]
     facts: Option<Py<PyList>>,
-    #[pyo3(get)]
     fact_bytes: usize,
-    #[pyo3(get)]
     waiting: Option<Py<PyList>>,
     asked: Vec<(Py<PyBytes>, usize)>,
 }
 
-#[pymethods]
-impl Served {
-    #[getter]
-    fn asked<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, usize)> {
-        self.asked.iter().map(|(id, count)| (id.bind(py).clone(), *count)).collect()
-    }
-}
-
-/// Answers for what is in `hosted`. `at_hand`: of a server with a journal, where there is room for so many bytes of facts, if nothing has to be done for it.
+/// Answers for what is in `hosted`. `at_hand`: of a server with a journal, where there is room for so many bytes of facts, if nothing has to be done
+/// for it.
 #[pyclass(frozen, module = "ares._core")]
 pub struct Server {
     hosted: Py<PyDict>,
@@ -95,8 +78,8 @@ impl Server {
         })
     }
 
-    /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of its
-    /// frames. `writes`: whether the client may. `gathering`, `syncing`: the commits that replies may wait for, in at most `rows_max` rows.
+    /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of
+    /// its frames. `writes`: whether the client may. `gathering`, `syncing`: the commits that replies may wait for, in at most `rows_max` rows.
     /// None: nothing was done.
     #[pyo3(signature = (came, writes, gathering = None, syncing = None, rows_max = 0))]
     fn serve<'py>(
@@ -184,7 +167,7 @@ impl<'py> Turn<'_, 'py> {
             match &request.asked {
                 Asked::Tag => (),
                 Asked::Data { element, wanted, .. } => {
-                    rows += self.homes[found.home].capacity;
+                    rows += self.homes[found.home].known.capacity;
                     self.look_at_read(&found, *element, *wanted)?;
                 }
                 Asked::Put { tag, element } => {
@@ -210,13 +193,13 @@ impl<'py> Turn<'_, 'py> {
             Some(home) => home,
             None => {
                 let known = self.server.known(self.py, request.configuration)?;
-                self.homes.push(Home::of(self.py, &known, &self.commits)?);
+                self.homes.push(Home::of(self.py, known, &self.commits)?);
                 self.homes.len() - 1
             }
         };
         self.homes[home].asked += 1;
         let object = PyString::new(self.py, request.object);
-        let list = self.homes[home].objects.get_item(&object)?.map(List::of).transpose()?;
+        let list = self.homes[home].known.objects.bind(self.py).get_item(&object)?.map(List::of).transpose()?;
         let characters = if request.object.is_ascii() { request.object.len() } else { request.object.chars().count() };
         let newest = match &list {
             Some(list) if !list.entries.is_empty() => {
@@ -246,7 +229,7 @@ impl<'py> Turn<'_, 'py> {
         let home = &self.homes[found.home];
         let size = element.bytes().len() as i64;
         usual(!OF_DOMAINS.iter().any(|prefix| request.object.starts_with(prefix)))?;
-        usual(element.index == home.index && DELETED <= element.length && size.checked_mul(home.k).is_some_and(|most| element.length <= most))?;
+        usual(element.index == home.known.index && DELETED <= element.length && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most))?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
         let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
         usual(sealed == Some(element.checksum))?;
@@ -318,19 +301,17 @@ impl<'py> Turn<'_, 'py> {
             let replies = PyList::new(self.py, &commit.replies)?;
             rows.push((&commit.unsynced, replies, commit.rows, commit.reads, commit.writes).into_pyobject(self.py)?);
         }
-        if rows.is_empty() { Ok(None) } else { Ok(Some(PyList::new(self.py, rows)?.unbind())) }
+        Ok(if rows.is_empty() { None } else { Some(PyList::new(self.py, rows)?.unbind()) })
     }
 
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.
     fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
         if found.list.is_none() {
-            found.list = self.homes[found.home].objects.get_item(&found.object)?.map(List::of).transpose()?;
+            found.list = self.homes[found.home].known.objects.bind(self.py).get_item(&found.object)?.map(List::of).transpose()?;
         }
         match &request.asked {
             Asked::Tag => {
-                put_array(&mut self.out, 5);
-                put_unsigned(&mut self.out, TAG_REPLY);
-                put_unsigned(&mut self.out, request.call);
+                begin_reply(&mut self.out, 5, TAG_REPLY, request.call);
                 put_tag(&mut self.out, found.newest()?);
                 put_nil(&mut self.out);
                 put_nil(&mut self.out);
@@ -339,9 +320,7 @@ impl<'py> Turn<'_, 'py> {
             Asked::Data { element, wanted, held } => self.answer_data(request.call, found, *element, *wanted, *held),
             Asked::Put { tag, element } => {
                 self.put(request, found, *tag, element)?;
-                put_array(&mut self.out, 4);
-                put_unsigned(&mut self.out, ACK);
-                put_unsigned(&mut self.out, request.call);
+                begin_reply(&mut self.out, 4, ACK, request.call);
                 put_nil(&mut self.out);
                 put_nil(&mut self.out);
                 Ok(1)
@@ -352,16 +331,13 @@ impl<'py> Turn<'_, 'py> {
     /// `Hosting.get_data`. Without a successor nothing came after it, so all that is here was here before.
     fn answer_data(&mut self, call: u64, found: &Found<'py>, asked_for: bool, wanted: Option<Tag>, held: Option<Tag>) -> Looked<usize> {
         let out = &mut self.out;
-        put_array(out, 9);
-        put_unsigned(out, DATA_REPLY);
-        put_unsigned(out, call);
+        begin_reply(out, 9, DATA_REPLY, call);
         let Some(list) = &found.list else {
             put_array(out, 0);
             put_signed(out, -1);
             put_tag(out, Tag::default());
-            for _ in 0..2 {
-                put_nil(out);
-            }
+            put_nil(out);
+            put_nil(out);
             put_boolean(out, false);
             put_nil(out);
             return Ok(1);
@@ -395,7 +371,7 @@ impl<'py> Turn<'_, 'py> {
 
     /// `Hosting.put`, of what was checked.
     fn put(&mut self, request: &Request, found: &mut Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
-        let (py, capacity) = (self.py, self.homes[found.home].capacity);
+        let (py, capacity) = (self.py, self.homes[found.home].known.capacity);
         let mut position = 0;
         match &found.list {
             Some(list) if !list.entries.is_empty() && tag <= found.newest()? => {
@@ -413,7 +389,7 @@ impl<'py> Turn<'_, 'py> {
             Some(_) => (),
             None => {
                 let versions = self.server.versions.bind(py).call0()?;
-                self.homes[found.home].objects.as_any().set_item(&found.object, &versions)?;
+                self.homes[found.home].known.objects.bind(py).as_any().set_item(&found.object, &versions)?;
                 found.list = Some(List::of(versions)?);
             }
         }
@@ -448,7 +424,7 @@ impl<'py> Turn<'_, 'py> {
             home.account(place, PUT_BYTES + characters + size);
         }
         let last = list.entries.len() - 1;
-        if last < home.capacity {
+        if last < home.known.capacity {
             home.elements += 1;
             return Ok(());
         }
@@ -521,6 +497,12 @@ impl<'py> Turn<'_, 'py> {
         }
         Ok(false)
     }
+}
+
+fn begin_reply(out: &mut Vec<u8>, fields: usize, kind: u64, call: u64) {
+    put_array(out, fields);
+    put_unsigned(out, kind);
+    put_unsigned(out, call);
 }
 
 fn fact_bytes_max(characters: usize, element: &Element) -> usize {

@@ -4,6 +4,7 @@ use crate::wire::{DETACHED_BYTES_MIN, Element, Tag, put_element, put_nil};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+use std::sync::Arc;
 
 /// As in ares/replica/hosting.py: larger elements come only if they are asked for.
 const INLINE_BYTES_MAX: usize = 8 * 1024;
@@ -62,12 +63,8 @@ impl Known {
 
 /// One configuration that a call is about, and what the call changes of it.
 pub struct Home<'py> {
+    pub known: Arc<Known>,
     pub id: Bound<'py, PyBytes>,
-    pub hosting: Bound<'py, PyAny>,
-    pub objects: Bound<'py, PyDict>,
-    pub index: i64,
-    pub k: i64,
-    pub capacity: usize,
     pub asked: usize,
     pub elements: i64,
     pub bytes: i64,
@@ -78,19 +75,14 @@ pub struct Home<'py> {
 
 impl<'py> Home<'py> {
     /// Only while there is no successor, and so nothing was collected.
-    pub fn of(py: Python<'py>, known: &Known, commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
-        let (id, hosting) = (known.id.bind(py).clone(), known.hosting.bind(py).clone());
-        usual(hosting.getattr(intern!(py, "successor"))?.is_none())?;
+    pub fn of(py: Python<'py>, known: Arc<Known>, commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
+        usual(known.hosting.bind(py).getattr(intern!(py, "successor"))?.is_none())?;
+        let id = known.id.bind(py).clone();
         let mut pointed = [false; 2];
         for (shown, commit) in pointed.iter_mut().zip(commits) {
-            *shown = match commit {
-                Some(commit) => commit.pointers.contains(&id)?,
-                None => false,
-            };
+            *shown = commit.as_ref().map_or(Ok(false), |commit| commit.pointers.contains(&id))?;
         }
-        let objects = known.objects.bind(py).clone();
-        let (index, k, capacity) = (known.index, known.k, known.capacity);
-        Ok(Home { id, hosting, objects, index, k, capacity, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
+        Ok(Home { known, id, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
     }
 
     /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
@@ -100,23 +92,22 @@ impl<'py> Home<'py> {
             self.live.len() - 1
         });
         let row = &mut self.live[position];
-        if bytes > 0 { row.1 += bytes } else { row.2 += bytes }
+        *(if bytes > 0 { &mut row.1 } else { &mut row.2 }) += bytes;
     }
 
     pub fn settle(&self, py: Python<'py>) -> PyResult<()> {
+        let hosting = self.known.hosting.bind(py);
         for (name, more) in [(intern!(py, "elements"), self.elements), (intern!(py, "bytes"), self.bytes)] {
             if more != 0 {
-                let sum: i64 = self.hosting.getattr(name)?.extract()?;
-                self.hosting.setattr(name, sum + more)?;
+                let sum: i64 = hosting.getattr(name)?.extract()?;
+                hosting.setattr(name, sum + more)?;
             }
         }
         if !self.live.is_empty() {
-            let add = self.hosting.getattr(intern!(py, "_share"))?.getattr(intern!(py, "add"))?;
+            let add = hosting.getattr(intern!(py, "_share"))?.getattr(intern!(py, "add"))?;
             for (place, more, fewer) in &self.live {
-                for bytes in [more, fewer] {
-                    if *bytes != 0 {
-                        add.call1((place, bytes))?;
-                    }
+                for bytes in [more, fewer].into_iter().filter(|bytes| **bytes != 0) {
+                    add.call1((place, bytes))?;
                 }
             }
         }
@@ -262,10 +253,7 @@ pub fn write_element(out: &mut Vec<u8>, element: &Bound<PyAny>, length: i64, ask
         index: element.getattr(intern!(py, "index"))?.extract()?,
         length,
         checksum: element.getattr(intern!(py, "checksum"))?.extract()?,
-        data: match &data {
-            Some(part) => Some(part.cast::<PyBytes>()?.as_bytes()),
-            None => None,
-        },
+        data: data.as_ref().map(|part| part.cast::<PyBytes>().map(|part| part.as_bytes())).transpose()?,
     };
     put_element(out, &written);
     Ok(())

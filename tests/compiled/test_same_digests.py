@@ -2,11 +2,12 @@
 
 import os
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
 from ares.machine.compiled import CORE, PURE
+from ares.machine.interpreter import python
 from ares.testing.sim.run import drawn, quiet, run_plan
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
@@ -22,8 +23,8 @@ def digests(scenarios=SCENARIOS):
 
 
 def test_runs_are_the_same_without_the_core():
-    environment = {**os.environ, PURE: "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    pure = subprocess.run([sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=True)
+    environment = os.environ | {PURE: "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    pure = subprocess.run(python("-c", _PROGRAM), env=environment, capture_output=True, text=True, timeout=120, check=True)
     assert pure.stdout.strip() == str(digests())
 
 
