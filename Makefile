@@ -10,7 +10,9 @@ DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait about as much as they compute, so two lanes fit two processors. The tests of a file share what it sets up; the last files are short.
 LANES := -n 2 --dist loadfile --no-loadscope-reorder
-SERVING := $(addprefix tests/,inproc)
+# Of folders whose tests wait for processes and for faults, the few that read and write most.
+SERVING := $(addprefix tests/,unit transport compat inproc client paper property protocol integrity chain journal \
+	process/test_durable_cluster.py process/test_secure_cluster.py process/test_cli_objects.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-pure check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean

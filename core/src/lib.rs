@@ -13,7 +13,7 @@ pub mod wire;
 
 #[pymodule]
 #[pyo3(name = "_core")]
-mod core_module {
+pub mod core_module {
     #[pymodule_export]
     use crate::client::{Client, Handed, Objects};
     #[pymodule_export]
