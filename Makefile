@@ -3,29 +3,45 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+CORE := $(VENV)/.core-built
+CORE_SECONDS := 120
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait about as much as they compute, so two lanes fit two processors. The tests of a file share what it sets up; the last files are short.
 LANES := -n 2 --dist loadfile --no-loadscope-reorder
+# Of folders whose tests wait for processes and for faults, the few that read and write most.
+SERVING := $(addprefix tests/,unit transport compat inproc client paper property protocol integrity chain journal \
+	process/test_durable_cluster.py process/test_secure_cluster.py process/test_cli_objects.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
+.PHONY: help venv core demo test test-pure check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## make .venv and install the package with everything for development
+venv: $(CORE) ## make .venv and install the package with everything for development
 
-demo: $(STAMP) ## run a small cluster through crashes and reconfigurations, then stop it
+core: ## build the compiled core once more; where cargo is, the others build it when it changed
+	@rm -f $(CORE)
+	@$(MAKE) --no-print-directory $(CORE)
+	@$(VENV)/bin/ares-cli --version
+
+demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then stop it
 	@$(VENV)/bin/ares-cli demo
 
-test: $(STAMP) ## run the test suite
+test: $(CORE) ## run the test suite
 	@$(VENV)/bin/python -m pytest $(LANES)
 
-check: $(STAMP) ## look for mistakes without running anything: ruff and mypy
+test-pure: $(STAMP) ## run the tests that send and serve messages without the compiled core
+	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(SERVING)
+
+check: $(STAMP) ## look for mistakes without running anything: ruff and mypy, and where cargo has them rustfmt and clippy
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path core/Cargo.toml
+	@! cargo clippy --version >/dev/null 2>&1 || \
+		cargo clippy --quiet --locked --manifest-path core/Cargo.toml --target-dir core/target --features extension-module -- --deny warnings
 
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
 	@$(VENV)/bin/python -m mkdocs build --strict --quiet && echo "build/docs/index.html"
@@ -51,7 +67,7 @@ experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for 
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
 clean: ## remove .venv, caches and what building left
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info core/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml
@@ -63,15 +79,26 @@ $(STAMP): pyproject.toml
 		echo "      sudo apt-get install python3-venv"; exit 1; } >&2
 	@test -x $(VENV)/bin/pip || { echo "making $(VENV)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
 	@echo "installing into $(VENV), which takes a minute the first time"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || { \
+	@ARES_PURE=1 $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || { \
 		echo "make: the installation failed, see above. It needs the Python package index (pip's settings for proxies and mirrors apply)"; exit 1; } >&2
 	@touch $@
 
-$(BENCH_STAMP): $(STAMP)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || { \
+# Without cargo there is nothing to do. What cannot be built, or not in time, is not tried again until the crate changes: ares runs without it.
+$(CORE): $(STAMP) $(wildcard core/src/*.rs) core/Cargo.toml core/Cargo.lock
+	@command -v cargo >/dev/null || exit 0; rm -f ares/_core*.so; \
+		echo "building the compiled core, which takes half a minute the first time"; \
+		export PYO3_PYTHON=$(abspath $(VENV)/bin/python); \
+		timeout $(CORE_SECONDS) cargo build --quiet --locked --release --features extension-module \
+			--manifest-path core/Cargo.toml --target-dir core/target && \
+		cp core/target/release/libares_core.so ares/_core$$($$PYO3_PYTHON -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))') || \
+		echo "make: building failed, see above, or took more than $(CORE_SECONDS) s: all goes on in Python, only slower. \`make core\` tries again" >&2; \
+		touch $@
+
+$(BENCH_STAMP): $(STAMP) | $(CORE)
+	@ARES_PURE=1 $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || { \
 		echo "make: the clients of other stores could not be installed, see above; those stores are left out"; } >&2
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@ARES_PURE=1 $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

@@ -34,6 +34,7 @@ from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, command, say, taking_options
 from ares.cli.seeing import results_commands, top_command, trace_commands
+from ares.machine import compiled
 from ares.machine.named_files import without_long_hex
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.model.version import VERSION
@@ -49,7 +50,7 @@ app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enabl
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        say(f"ares {VERSION}")
+        say(f"ares {VERSION} ({compiled.NAME} core)")
         raise typer.Exit()
 
 

@@ -351,6 +351,7 @@ def _server_data(description: Description | None, why: str = NO_ANSWER) -> dict[
         "reachable": True,
         "identity": description.identity,
         "version": description.version,
+        "core": description.core,
         "uptime_s": round(description.uptime_s, 3),
         "memory_bytes": description.memory_bytes,
         "objects": sum(hosted.objects for hosted in description.hosted),
@@ -377,8 +378,8 @@ def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing
         servers.add_row(id, *([server.site] if sited else []), server.address, *_server_cells(description))
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
-    if disks := _disks(found.servers):
-        console.print(disks, soft_wrap=True)
+    for line in filter(None, (_disks(found.servers), _cores(found.servers))):
+        console.print(line, soft_wrap=True)
     for id, description in found.servers.items():
         for line in [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description):
             console.print(Text(line, style="yellow"), soft_wrap=True)
@@ -452,6 +453,13 @@ def _disks(servers: Mapping[ServerId, Description | None]) -> str:
     told = {id: description.stored for id, description in servers.items() if description is not None and description.stored is not None}
     each = ", ".join(f"{id} {size(stored.disk_bytes)} ({size(stored.live_bytes)} needed)" for id, stored in told.items())
     return f"on disk: {each}" if each else ""
+
+
+def _cores(servers: Mapping[ServerId, Description | None]) -> str:
+    """What the servers run small operations in, where they tell."""
+    told = {id: printable(description.core) for id, description in servers.items() if description is not None and description.core}
+    each = (f"{core} ({', '.join(id for id in told if told[id] == core)})" for core in sorted(set(told.values())))
+    return f"core: {', '.join(each)}" if told else ""
 
 
 def _warnings(id: ServerId, description: Description) -> list[str]:

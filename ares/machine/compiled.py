@@ -4,6 +4,7 @@ Without it, or where the environment says ``ARES_PURE=1``, everything runs in Py
 """
 
 import os
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,17 @@ def _loaded() -> ModuleType | None:
     if os.environ.get(PURE, "0") not in ("", "0"):
         return None
     try:
-        import ares._core as core
+        return import_module("ares._core")
     except ImportError:
         return None
-    return core
 
 
 CORE = _loaded()
 """The module ``ares._core``; None: Python does it all."""
 
-NAME = "python" if CORE is None else "rust"
+PYTHON, RUST = "python", "rust"
+
+NAME = PYTHON if CORE is None else RUST
 """For people: ``ares-cli --version``, ``status`` and ``/metrics`` say it."""
 
 

@@ -5,11 +5,12 @@ The pages for Prometheus read these now and then (ares/server/prometheus.py); nu
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from msgspec import Struct
 
 from ares.chain.log_state import HeldLogs
+from ares.model.codec import Outgoing
 from ares.model.configuration import SERVERS_MAX
 from ares.model.messages import (
     Ack,
@@ -26,6 +27,9 @@ from ares.model.messages import (
     TagReply,
 )
 from ares.replica.hosting import Hosting
+
+if TYPE_CHECKING:
+    from ares._core import Served
 
 BATCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """Bounds for what takes the processor."""
@@ -94,19 +98,26 @@ class Traffic:
                 writes += 1
             elif kind is Refused:
                 self.count_replies((reply,))
+        self.count_waited(seconds, reads, writes)
+
+    def count_served(self, served: "Served", seconds: float) -> None:
+        """What the compiled core did with what came: :meth:`count_batch` and :meth:`count_turn`."""
+        requests = self.requests
+        requests[GetTag] += served.tags
+        requests[GetData] += served.datas
+        requests[PutData] += served.puts
+        self.received_bytes += served.received_bytes
+        self.batches.add(seconds)
+        self.count_waited(seconds, served.reads, served.writes)
+
+    def count_waited(self, seconds: float, reads: int, writes: int) -> None:
+        """So many tags or values, and acknowledgements, that took as long, for instance since they waited for the disk."""
         if reads:
             self.reading.add(seconds, reads)
         if writes:
             self.writing.add(seconds, writes)
 
-    def count_waited(self, reply: AnyMessage, seconds: float) -> None:
-        """A reply that waited for the disk."""
-        if type(reply) is Ack:
-            self.writing.add(seconds)
-        elif type(reply) is DataReply or type(reply) is TagReply:
-            self.reading.add(seconds)
-
-    def count_replies(self, messages: Iterable[AnyMessage]) -> None:
+    def count_replies(self, messages: Iterable[Outgoing]) -> None:
         for message in messages:
             if type(message) is Refused:
                 self.refused[message.reason] += 1

@@ -38,11 +38,14 @@ _of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[lis
 
 Frame = bytes
 
+Outgoing = AnyMessage | msgspec.Raw
+"""A message; or one that is encoded already, with all its data."""
 
-def encode(messages: Sequence[AnyMessage]) -> list[Frame]:
+
+def encode(messages: Sequence[Outgoing]) -> list[Frame]:
     """The frames of one batch; the first is the header."""
     frames: list[Frame] = [b""]
-    wire: list[AnyMessage] | None = None
+    wire: list[Outgoing] | None = None
     for position, message in enumerate(messages):
         if type(message) is PutData or type(message) is DataReply:
             element = message.element

@@ -326,10 +326,15 @@ class Listed(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ObjectsReply(Message, frozen=True, tag=35):
+    """``asked``: how many tags and values users have asked of the server since it was started, so that who moves data can see what else it has to do;
+    0 from a release that does not tell.
+    """
+
     objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
     more: bool
     successor: Successor | None
     spent: Spent | None = None
+    asked: Annotated[int, Meta(ge=0)] = 0
 
 
 class Reason(enum.IntEnum):
@@ -443,7 +448,7 @@ class Description(Message, frozen=True, tag=37):
     """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
 
     ``stored``: None if the server keeps everything in memory. ``work``: None from a release that does not tell. ``usage``: of the domains that were
-    asked for and that the server has.
+    asked for and that the server has. ``core``: what small operations run in, ``rust`` or ``python``; empty from a release that does not tell.
     """
 
     server: ServerId
@@ -457,6 +462,7 @@ class Description(Message, frozen=True, tag=37):
     stored: Stored | None = None
     work: ServerWork | None = None
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
+    core: str = ""
 
 
 class ScrubReply(Message, frozen=True, tag=38):

@@ -16,15 +16,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import islice
 from operator import length_hint
+from typing import TYPE_CHECKING
 
 from ares.machine.metrics import Traffic
 from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
-from ares.model.codec import Frame, decode_replies, decode_requests, encode
+from ares.model.codec import Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import Append, Forward, ReadEach
 from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, Describe, PutData, Reason, Refused
-from ares.net.port import DeliverFrames, Handle, Sender
+from ares.net.port import Came, DeliverFrames, Handle, Sender
+
+if TYPE_CHECKING:
+    from ares._core import Served
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
@@ -50,7 +54,7 @@ _log = logging.getLogger(__name__)
 Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
 
 
-def batches(messages: Sequence[AnyMessage]) -> Sequence[tuple[int, list[Frame]]]:
+def batches(messages: Sequence[Outgoing]) -> Sequence[tuple[int, list[Frame]]]:
     """``messages`` in order as (how many, their frames); a message alone is a batch however large it is."""
     count = len(messages)
     if not 1 <= count <= BATCH_MESSAGES_MAX:
@@ -215,6 +219,7 @@ class BatchListener(ABC):
     def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
         self.seen: Callable[[Sender, Sequence[AnyMessage]], None] = lambda sender, messages: None
+        self.core: Callable[[Sender, Came], Served | None] | None = None
         self.address = ""
         self._traffic = traffic or Traffic()
         self._serving = False
@@ -239,7 +244,7 @@ class BatchListener(ABC):
                 self._loop.call_soon(self._drain)
                 self._go_on_soon()
 
-    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+    def reply(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         self._traffic.count_replies(messages)
         self._respond(sender, messages)
 
@@ -248,10 +253,10 @@ class BatchListener(ABC):
         """Take what came, unless paused."""
 
     @abstractmethod
-    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+    def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         """Send replies to this sender, if it is still there."""
 
-    def _respond(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+    def _respond(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         """Send replies; those that cannot be sent are logged, and cost others nothing."""
         if messages and self._serving:
             try:

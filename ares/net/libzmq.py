@@ -22,7 +22,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ares.cluster.tables import Limits
 from ares.machine.metrics import Traffic
-from ares.model.codec import FRAME_BYTES_MAX
+from ares.model.codec import FRAME_BYTES_MAX, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
@@ -292,11 +292,11 @@ class ZmqListener(BatchListener):
             self._draining_soon = True
             self._loop.call_soon(self._drain)
 
-    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+    def reply(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         super().reply(sender, messages)
         self._look_again()
 
-    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
+    def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         assert isinstance(sender, bytes)
         for _, frames in batches(messages):
             self._traffic.sent_bytes += sum(map(len, frames))

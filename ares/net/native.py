@@ -13,17 +13,18 @@ unread, together. Replies for a client that left, or that leaves too many unread
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 from ares.cluster.tables import Limits
 from ares.machine.metrics import Traffic
-from ares.model.codec import Frame
+from ares.model.codec import Frame, Outgoing
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
 from ares.net import links
 from ares.net.batching import WAITING_BYTES_MAX, BatchListener, Deliver, batches
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
-from ares.net.port import Handle, Sender
+from ares.net.port import Came, Handle, Sender
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient, CurveServer
 from ares.net.zmtp.frames import DEALER, ROUTER, Handshake, NotAdmitted, Null, TurnedAway, WrongMechanism, properties
@@ -257,7 +258,9 @@ class ZmtpListener(BatchListener):
             return self._lock.clients.admits(key, connection.host)
 
         handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
-        connection = _ClientConnection(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost, holds=self._holds, made=self._made)
+        connection = _ClientConnection(
+            *(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost), holds=self._holds, made=self._made, quick=self._served
+        )
         return connection
 
     def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
@@ -277,6 +280,26 @@ class ZmtpListener(BatchListener):
         self._unmet.pop(connection, None)
         if self._paused:
             connection.pause()
+
+    def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
+        if self._lock is None or not self._served(sender, came):  # without keys, it was looked at before it was taken apart
+            super()._receive(sender, came)
+
+    def _served(self, sender: Sender, came: Came) -> bool:
+        """Whether the compiled core did all that is needed."""
+        if self.core is None or (self._lines and sender in self._lines):
+            return False
+        begin_s = time.perf_counter()
+        try:
+            served = self.core(sender, came)
+            if served is None:
+                return False
+            self._traffic.count_served(served, time.perf_counter() - begin_s)
+            if served.reply is not None and self._serving:
+                self._send_batch(sender, [served.reply])
+        except Exception:
+            _log.exception("what a client sent failed and gets no reply")
+        return True
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:
         assert isinstance(sender, _ClientConnection)
@@ -349,16 +372,19 @@ class ZmtpListener(BatchListener):
 
     # -- replies --------------------------------------------------------------------------------------------------------
 
-    def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        assert isinstance(sender, _ClientConnection)
+    def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         for _, frames in batches(messages):
-            bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
-            unsent = sender.unsent_bytes
-            if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # one batch is always taken
-                self._traffic.sent_bytes += bytes
-                sender.send(frames)
-                if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:
-                    self._note_unread(sender, sender.unsent_bytes)
+            self._send_batch(sender, frames)
+
+    def _send_batch(self, sender: Sender, frames: Sequence[Frame]) -> None:
+        assert isinstance(sender, _ClientConnection)
+        bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+        unsent = sender.unsent_bytes
+        if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # one batch is always taken
+            self._traffic.sent_bytes += bytes
+            sender.send(frames)
+            if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:
+                self._note_unread(sender, sender.unsent_bytes)
 
     def _note_unread(self, connection: ZmtpConnection, bytes: int) -> None:
         """What is known of ``connection``; of others it may be less by now, and is looked at when all together seem to be too much."""

@@ -4,11 +4,14 @@ Nothing here waits for an answer: requests are posted, replies are delivered, an
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ares.model.codec import Frame
+from ares.model.codec import Frame, Outgoing
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
+
+if TYPE_CHECKING:
+    from ares._core import Served
 
 Sender = Hashable
 """Names the client that a request came from, for the reply; valid while its connection lasts."""
@@ -20,6 +23,10 @@ Handle = Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]
 They end when the client's turn does (ares/net/batching.py), so each is to be answered before the next is taken. What it does not take, it
 is given at the client's next turn.
 """
+
+
+Came = memoryview | Sequence[Sequence[Frame]]
+"""Of one client at a time: the bytes of a connection on which messages go as they are, or the batches that were in them, each with its frames."""
 
 
 class Loop(Protocol):
@@ -91,16 +98,19 @@ class Listener(Intake, Protocol):
     ``handle(sender, messages)`` returns the replies to that sender, at once; they leave as one batch. Clients take turns at it. A batch that is not
     one (garbage, another version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0,
     BAD_REQUEST)`` if it had a version, and otherwise dropped. ``seen`` is told of every batch that was read.
+
+    ``core``: asked first by a transport that has the bytes; it does all that is needed, or returns None. None: nothing is compiled.
     """
 
     bad_batches: int
+    core: "Callable[[Sender, Came], Served | None] | None"
     seen: "Callable[[Sender, Sequence[AnyMessage]], None]"
 
     async def serve(self, handle: Handle) -> str:
         """Bind and start; returns the address bound (``host:port``). Raises :class:`ares.BadInput` if it cannot be bound."""
 
-    def reply(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        """Send replies that could not be given at once (a consensus decision takes a while). To a sender that left: dropped."""
+    def reply(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
+        """Send replies that could not be given at once (a consensus decision takes a while), some perhaps encoded. To a sender that left: dropped."""
 
     async def close(self) -> None:
         """Stop; replies already handed over are sent first (at most about a second); idempotent."""

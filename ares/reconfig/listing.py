@@ -6,7 +6,7 @@ the next page begins. Whatever was completed before the listing began is at a qu
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ares.model.configuration import Configuration, Successor, latest
 from ares.model.identity import ObjectName, ServerId, is_object_name
@@ -17,12 +17,16 @@ PAGE_OBJECTS = 1000
 
 
 class Page(Struct, frozen=True):
-    """``objects``: name to what each server that has it says. ``answered``: of how many servers. ``after``: the next cursor, or None."""
+    """``objects``: name to what each server that has it says. ``answered``: of how many servers. ``after``: the next cursor, or None.
+
+    ``asked``: how many tags and values users have asked so far, of each of these servers.
+    """
 
     objects: dict[ObjectName, list[Listed]]
     answered: int
     after: str | None
     successor: Successor | None
+    asked: dict[ServerId, int] = {}
 
     def may_have(self, object: ObjectName) -> bool:
         """Whether a name that follows the page's cursor is listed, or comes after the page's end."""
@@ -33,7 +37,8 @@ def list_page(configuration: Configuration, after: str, prefix: str = "", carry:
     """One page of names that follow ``after`` and start with ``prefix``. ``carry``: rule R1."""
     arguments = (configuration.id, after, PAGE_OBJECTS, prefix, carry)
     answers: Mapping[ServerId, ObjectsReply] = yield Gather(configuration, ListObjects, "list-objects", arguments=arguments)
-    return _united(list(answers.values()))
+    page = _united(list(answers.values()))
+    return structs.replace(page, asked={server: reply.asked for server, reply in answers.items()})
 
 
 def _united(replies: Sequence[ObjectsReply]) -> Page:

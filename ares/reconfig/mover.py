@@ -137,6 +137,7 @@ class Mover:
             while after is not None and not self._done_by_others and source.index >= self._complete_from:
                 page = yield from list_page(source, after, carry=carry)
                 self._notice(page.successor)
+                self._window.hears(page.asked, (yield Now()))
                 there = yield from list_page(self._target, after)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)

@@ -1,6 +1,9 @@
 """How fast a reconfiguration moves data: so that what repairs a cluster does not take it away from those who use it."""
 
+from collections.abc import Mapping
+
 from ares.model.errors import BadInput
+from ares.model.identity import ServerId
 
 OBJECT_BYTES_MIN = 4096
 """What an object counts at least: that many bytes cost about as much as the messages that move it."""
@@ -13,6 +16,12 @@ GROUPS_MAX = 16
 
 QUEUE_S = 0.00025
 """How much longer than the quickest a round may take because requests queue at servers; a quarter of the quickest, if that is more."""
+
+USERS_PER_S = 10.0
+"""With fewer requests of users a second at every server nobody is there to wait for the mover, or hardly anybody."""
+
+GROUPS_ALONE = 4
+"""Groups under way, also near the servers, where nobody else uses them."""
 
 REST_S_MAX = 0.005
 """A group of small objects keeps servers busy for less; what takes longer is on its way for long, or large."""
@@ -34,8 +43,9 @@ class Window:
     the distance that counts. Near them it has one group.
 
     That alone would still leave servers no time of their own: when one has answered, the next request is there. So the mover rests before each group
-    for as long as the last one took. It cannot know whether anybody is glad of that: its own rounds take no longer with a few hundred operations a
-    second beside them than without.
+    for as long as the last one took. Its own rounds do not tell whether anybody is glad of that: they take no longer with a few hundred operations a
+    second beside them than without. But servers tell with every page of names how much users have asked of them: where that is next to nothing
+    (``alone``), the mover does not rest, and has some groups more. As long as it does not know, it is not alone.
     """
 
     def __init__(self, batch: bool) -> None:
@@ -46,6 +56,8 @@ class Window:
         self._begun = 0
         self._begin_at = 0.0
         self._rest_s = 0.0
+        self.alone = False
+        self._asked: dict[ServerId, tuple[int, float]] = {}
         self._quickest_s = float("inf")
         self._queued_s = 0.0
         self._has_shrunk = False
@@ -54,7 +66,20 @@ class Window:
     @property
     def groups(self) -> int:
         """How many may be under way."""
-        return int(self._groups) if self._batch else 1
+        if not self._batch:
+            return 1
+        return max(int(self._groups), GROUPS_ALONE) if self.alone else int(self._groups)
+
+    def hears(self, asked: Mapping[ServerId, int], now: float) -> None:
+        """How many requests of users these servers have had. One that was restarted begins at 0, and tells nothing until the next time."""
+        rates = []
+        for server, count in asked.items():
+            before, at = self._asked.get(server, (count, now))
+            if count >= before and now > at:
+                rates.append((count - before) / (now - at))
+            self._asked[server] = (count, now)
+        if rates:
+            self.alone = max(rates) < USERS_PER_S
 
     def __call__(self) -> int:
         """How many objects may be under way: one more than there are, while another may begin."""
@@ -87,7 +112,7 @@ class Window:
 
     def rests_after(self, seconds: float) -> None:
         """An object took so long: so much later the next group begins."""
-        self._rest_s = min(seconds, REST_S_MAX) if self._batch else 0.0
+        self._rest_s = min(seconds, REST_S_MAX) if self._batch and not self.alone else 0.0
 
 
 class Throttle:

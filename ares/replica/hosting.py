@@ -71,6 +71,7 @@ class Hosting:
     ``share``: what of the journal this configuration needs; None for a server that keeps everything in memory. ``pointed_place``: where
     :meth:`pointed` is told; None when it is nowhere yet.
     ``note_final`` is told of every configuration that is known to be finalized from here: the successor, or this one.
+    ``carried``: how many values were asked for by those that carry a successor: movers, not users.
     ``answers``: what takes each kind of request and returns its reply. A table: looking at one class after the other takes longer than answering.
 
     It remembers of which objects something came after nextC (``_following``), so that it can say of the others that all they have was here before:
@@ -92,6 +93,7 @@ class Hosting:
         self._note_final = note_final
         self.bytes = 0
         self.elements = 0
+        self.carried = 0
         self.pointed_place: int | None = None
         self._pointed_bytes = 0
         self._journaled = share is not None
@@ -157,6 +159,7 @@ class Hosting:
     def get_data(self, request: GetData) -> DataReply:
         """Raises what :meth:`get_tag` does, and :meth:`learn`."""
         if request.successor is not None:
+            self.carried += 1
             self.learn(request.successor)
         versions = self._objects.get(request.object)
         if versions is None:

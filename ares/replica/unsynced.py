@@ -1,14 +1,16 @@
 """What a group commit changes, and which replies show it: those wait until it is durable (ares/server/host.py)."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
+from ares.model.codec import Outgoing
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import (
     OF_OBJECTS,
     REQUESTS,
+    Ack,
     AnyMessage,
     DataReply,
     Description,
@@ -27,6 +29,8 @@ from ares.replica.facts import Fact, Pointed
 
 ROWS_MAX = 262_144
 """Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
+
+_READ = frozenset({TagReply, DataReply})
 
 
 class Served(Struct, eq=False):
@@ -67,25 +71,23 @@ def served_of(request: Any, batch_s: float) -> Served:
 class Unsynced:
     """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts.
 
-    ``came_s``: when the requests of the replies came, by the host's clock. ``traced``: those of the replies that were traced, by the sender and their
-    place.
+    ``waited``: when the requests of so many tags or values, and of so many acknowledgements, came, by the host's clock. ``traced``: those of the
+    replies that were traced, by the sender and their place. Some replies are encoded already.
     """
 
     def __init__(self) -> None:
         self.objects: set[tuple[ConfigurationId, ObjectName]] = set()
         self.listings: set[ConfigurationId] = set()
         self.pointers: set[ConfigurationId] = set()
-        self.replies: dict[Hashable, list[AnyMessage]] = {}
-        self.came_s: dict[Hashable, list[float]] = {}
+        self.replies: dict[Hashable, list[Outgoing]] = {}
+        self.waited: list[tuple[float, int, int]] = []
         self.traced: list[tuple[Hashable, int, Served]] = []
         self._rows: dict[Hashable, int] = {}
         self.appended = False
         self.bytes = 0
 
-    def note(self, fact: Fact, bytes: int) -> None:
-        """``fact`` is committed with this."""
-        self.appended = True
-        self.bytes += bytes
+    def note(self, fact: Fact) -> None:
+        """``fact``, which was appended, is committed with this."""
         if isinstance(fact, Pointed):
             self.pointers.add(fact.configuration.id)
         else:
@@ -99,9 +101,19 @@ class Unsynced:
             self._rows[sender] = rows
             replies = self.replies.setdefault(sender, [])
             replies.append(reply)
-            self.came_s.setdefault(sender, []).append(came_s)
+            self.waited.append((came_s, type(reply) in _READ, type(reply) is Ack))
             if served is not None:
                 self.traced.append((sender, len(replies) - 1, served))
+
+    def rows_left(self, sender: Hashable) -> int:
+        """How many more are kept for this client."""
+        return ROWS_MAX - self._rows.get(sender, 0)
+
+    def keep_encoded(self, sender: Hashable, replies: Sequence[Raw], rows: int, came_s: float, reads: int, writes: int) -> None:
+        """:meth:`keep`, of several that are encoded, and of no more rows than are left."""
+        self._rows[sender] = self._rows.get(sender, 0) + rows
+        self.replies.setdefault(sender, []).extend(replies)
+        self.waited.append((came_s, reads, writes))
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""

@@ -76,6 +76,11 @@ class Admission:
         """How many attempts to connect were refused."""
         return self._authorised.unknown_keys
 
+    def may_write(self, sender: Hashable) -> bool | None:
+        """Whether this client may put objects, where nothing needs more; None if it may not even read."""
+        client = self._authorised.client(sender)
+        return None if client is None else client.role >= Role.WRITE
+
     def admit(
         self, sender: Hashable, messages: Iterable[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED
     ) -> tuple[Iterator[AnyMessage], list[AnyMessage]]:

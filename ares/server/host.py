@@ -17,13 +17,15 @@ import logging
 import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from ares.machine import compiled
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
+from ares.model.codec import Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
@@ -37,7 +39,9 @@ from ares.model.messages import (
     GetData,
     GetTag,
     Keyed,
+    ListObjects,
     Located,
+    ObjectsReply,
     PutData,
     Reason,
     Refused,
@@ -48,7 +52,7 @@ from ares.model.messages import (
     Stored,
     Where,
 )
-from ares.net.port import Handle, Intake, Loop, Sender
+from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Served, Unsynced, served_of
@@ -57,6 +61,10 @@ from ares.server.hosted_logs import OF_EITHER, OF_LOGS, Logs
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.server.users import Users
 from ares.store.port import Journal, Key, NoJournal, Use
+
+if TYPE_CHECKING:
+    from ares._core import Served as CoreServed
+    from ares._core import Server as CoreServer
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is told to be full."""
@@ -67,7 +75,7 @@ VERIFIED_BYTES_MAX = 16 * 1024 * 1024
 GATHERED_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for the next commit; then no more is taken before that begins."""
 
-Respond = Callable[[Sender, Sequence[AnyMessage]], None]
+Respond = Callable[[Sender, Sequence[Outgoing]], None]
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +84,10 @@ _ASKS_NOBODY = "this server asks no others"
 _ALL_IN_MEMORY = "this server keeps everything in memory: there is nothing on a disk to verify"
 
 _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
-_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER
+_KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {ListObjects}
 
 
-def _nobody(sender: Sender, replies: Sequence[AnyMessage]) -> None:
+def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
     """Where no reply ever waits."""
 
 
@@ -93,7 +101,7 @@ class Host:
     is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file; what clients
     there ask is counted where the listener tells ``users`` of it.
 
-    ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions and descriptions.
+    ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions, descriptions and listings.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
     taken.
     """
@@ -128,6 +136,8 @@ class Host:
         self._traffic = traffic
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
+        at_hand = self._journal.at_hand if replica.journaled else None
+        self._core: CoreServer | None = None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
         self._failed = False
         self._full = False
         self._ending = False
@@ -156,6 +166,11 @@ class Host:
             return [*refused, *replies] if refused else replies
 
         return handle_admitted
+
+    @property
+    def core(self) -> "Callable[[Sender, Came], CoreServed | None] | None":
+        """For a listener: :meth:`serve`, where something is compiled."""
+        return None if self._core is None else self.serve
 
     def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         """The replies that need not wait; the others follow. What is no request of a storage server is refused. At its end nothing is answered."""
@@ -214,6 +229,37 @@ class Host:
             replies.append(reply)
         return self.replica.account.verified_bytes <= VERIFIED_BYTES_MAX and not self._failed
 
+    def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
+        """What a read brought, through the compiled core: :meth:`handler` of all that is in it, and ``users`` are told. None: nothing was done, for
+        something in it is unusual."""
+        core, admission = self._core, self._admission
+        if core is None or self._ending or self._full:
+            return None
+        writes = True if admission is None else admission.may_write(sender)
+        if writes is None:
+            return None
+        if self._at_once:
+            served: CoreServed | None = core.serve(came, writes)
+        else:
+            self._batch_s = time.perf_counter()
+            gathering, syncing = self._gathering, self._syncing
+            rows_left = gathering.rows_left(sender) if syncing is None else min(gathering.rows_left(sender), syncing.rows_left(sender))
+            served = core.serve(came, writes, gathering, syncing, rows_left)
+            if served is not None:
+                self._commit_served(sender, served)
+        if served is not None and self.users.counts(sender):
+            for id, number in served.asked:
+                self.users.count(sender, id, number)
+        return served
+
+    def _commit_served(self, sender: Sender, served: "CoreServed") -> None:
+        """What the core changed is to be durable, and replies wait for it."""
+        if served.facts is not None:
+            self._journal.extend(served.facts, served.fact_bytes)
+            self._gather(served.fact_bytes)
+        for unsynced, replies, rows, reads, writes in served.waiting or ():
+            unsynced.keep_encoded(sender, replies, rows, self._batch_s, reads, writes)
+
     def _end_turn(self) -> None:
         account = self.replica.account
         account.verified_bytes = 0
@@ -225,6 +271,8 @@ class Host:
         room = self.replica.room(request)
         if not room:
             reply = self.replica.handle(request)
+            if type(reply) is ObjectsReply:
+                return msgspec.structs.replace(reply, asked=self._asked())
             return self._described(reply, request) if type(reply) is Description else reply
         frees = not isinstance(request, PutData) or request.element.length == DELETED
         try:
@@ -245,11 +293,18 @@ class Host:
         reply, fact = self.replica.change(request, place)
         if fact is not None:
             self._journal.append(fact, room)
-            self._gathering.note(fact, room)
-            if self._gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
-                self._throttle.pause()
-            self._schedule()
+            self._gathering.note(fact)
+            self._gather(room)
         return reply
+
+    def _gather(self, bytes: int) -> None:
+        """Facts of so many bytes were appended."""
+        gathering = self._gathering
+        gathering.appended = True
+        gathering.bytes += bytes
+        if gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
+            self._throttle.pause()
+        self._schedule()
 
     def _waits(self, sender: Sender, request: Request, reply: Reply, served: Served | None = None) -> bool:
         """Keep the reply until what it shows is durable."""
@@ -290,6 +345,11 @@ class Host:
         """Those of its logs."""
         return self._logs.journals if self._logs is not None else ()
 
+    def _asked(self) -> int:
+        """How many tags and values users asked for; 0 if nobody counts."""
+        asked = self._traffic.requests if self._traffic is not None else {GetTag: 0, GetData: 0}
+        return max(0, asked[GetTag] + asked[GetData] - sum([hosting.carried for hosting in self.replica.hosted.values()]))
+
     # -- how it is ------------------------------------------------------------------------------------------------------
 
     def vitals(self) -> Vitals:
@@ -318,7 +378,7 @@ class Host:
             )
         uptime_s, work = self._loop.time() - self._started, self._traffic.work() if self._traffic is not None else None
         return msgspec.structs.replace(
-            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work
+            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work, core=compiled.NAME
         )
 
     def _trouble(self) -> str:
@@ -368,7 +428,8 @@ class Host:
         synced, self._syncing = self._syncing, None
         if synced is not None:
             for sender, place, served in synced.traced:
-                synced.replies[sender][place] = served.answered(synced.replies[sender][place], time.perf_counter() - served.batch_s)
+                reply: Any = synced.replies[sender][place]
+                synced.replies[sender][place] = served.answered(reply, time.perf_counter() - served.batch_s)
             for sender, replies in synced.replies.items():
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)
@@ -381,9 +442,8 @@ class Host:
         """How long the replies took that left just now."""
         if self._traffic is not None:
             now_s = time.perf_counter()
-            for sender, replies in synced.replies.items():
-                for reply, came_s in zip(replies, synced.came_s[sender], strict=True):
-                    self._traffic.count_waited(reply, now_s - came_s)
+            for came_s, reads, writes in synced.waited:
+                self._traffic.count_waited(now_s - came_s, reads, writes)
 
     def _after_replies(self) -> None:
         self._busy = False

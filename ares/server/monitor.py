@@ -166,6 +166,7 @@ class WatchedServer:
         description = vitals.description
         facts: dict[str, object] = {
             "version": description.version,
+            "core": description.core,
             "identity": description.identity,
             "uptime_s": round(description.uptime_s, 3),
             "durable": description.stored is not None,

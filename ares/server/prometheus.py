@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ares.machine import compiled
 from ares.machine.metrics import Autopiloted, Histogram, Traffic, Vitals
 from ares.model.messages import ConsensusDescription
 from ares.model.version import VERSION
@@ -37,8 +38,8 @@ def render(families: Iterable[Metric]) -> bytes:
 
 def of_process(id: str, kind: str, serving: bool, lag: Histogram, site: str = "") -> Iterator[Metric]:
     """``kind``: server or consensus. ``lag``: of its event loop."""
-    info = Gauge("ares_info", "Which process this is, and at which site; always 1.", labels=["id", "kind", "version", "site"])
-    info.add_metric([id, kind, VERSION, site], 1)
+    info = Gauge("ares_info", "Which process this is, at which site, with which core; always 1.", labels=["id", "kind", "version", "site", "core"])
+    info.add_metric([id, kind, VERSION, site, compiled.NAME], 1)
     yield info
     yield Gauge("ares_serving", "Whether /health says 200.", serving)
     yield _histogram("ares_loop_lag_seconds", "By how much the event loop was late, looked at once a second.", lag)

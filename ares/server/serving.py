@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
+from ares.machine import compiled
 from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
@@ -95,9 +96,9 @@ async def run_server(
             logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s=fetch_bytes_per_s)
             logs.restore()
         host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs, sites=sites)
-        listener.seen = host.users.seen
+        listener.seen, listener.core = host.users.seen, host.core
         address = await listener.serve(host.handler)
-        log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk})
+        log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk, "core": compiled.NAME})
         serving(host)
         scrubbing = None if plan is None else asyncio.create_task(Scrubbing(host, journal, plan).run())
         ticking = None if logs is None else asyncio.create_task(_tick(logs))

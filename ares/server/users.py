@@ -50,15 +50,22 @@ class Users:
 
         With keys, nothing of a client is read before its key was found to be known. What moves data carries a successor, and is not counted.
         """
-        counts = self._counts.get(getattr(sender, "site", ""))
-        if counts is None or not messages:
+        if not self.counts(sender) or not messages:
             return
         number = len(messages)
         message: Any = messages[int(self._chance() * number)]
         if type(message) not in _COUNTED or (type(message) is GetData and message.successor is not None):
             return
+        self.count(sender, message.configuration, number)
+
+    def counts(self, sender: Sender) -> bool:
+        """Whether what this client asks is counted."""
+        return getattr(sender, "site", "") in self._counts
+
+    def count(self, sender: Sender, id: ConfigurationId, number: int) -> None:
+        """So many requests about a configuration came from a client whose requests are counted."""
         self._decay()
-        id = message.configuration
+        counts = self._counts[sender.site]  # type: ignore[attr-defined]
         if id in counts:
             counts[id] += number
         elif id in self._hosted and self._pairs < PAIRS_MAX:

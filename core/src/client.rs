@@ -617,7 +617,7 @@ impl Client {
         let Some(Write { value, taken: Some(taken), .. }) = &operation.write else { return Ok(Some(operation)) };
         let taken = taken.clone_ref(py).into_bound(py);
         let before: u64 = taken.getattr(intern!(py, "number"))?.extract()?;
-        if highest.max(before) >= NUMBER_LAST {
+        if highest.max(before) == NUMBER_LAST {
             return Ok(Some(operation));
         }
         let value = value.clone_ref(py);

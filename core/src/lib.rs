@@ -5,15 +5,19 @@ use pyo3::prelude::*;
 
 pub mod client;
 pub mod coding;
+pub mod requests;
 pub mod seal;
+pub mod server;
+mod table;
 pub mod wire;
 
 #[pymodule]
 #[pyo3(name = "_core")]
-mod core_module {
+pub mod core_module {
     #[pymodule_export]
     use crate::client::{Client, Handed, Objects};
-
+    #[pymodule_export]
+    use crate::server::{Served, Server};
     #[pymodule_export]
     const RELEASE: &str = env!("CARGO_PKG_VERSION");
 }

@@ -292,6 +292,7 @@ def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
 
 
 PYTHON = "ares.machine.interpreter"
+NAMES_PYTHON = (PYTHON, "ares.machine.compiled")
 _INTERPRETER = re.compile(r"(.*/)?python[0-9.]*")
 _UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
 
@@ -300,7 +301,7 @@ def starting_python(tree: list[Module]) -> list[str]:
     """Python that was not started by ``ares.machine.interpreter.python``, and may import from the working directory; or advice to start it so."""
     broken = []
     for module in tree:
-        for node in ast.walk(module.tree) if module.name != PYTHON else ():
+        for node in ast.walk(module.tree) if module.name not in NAMES_PYTHON else ():
             if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.executable":
                 broken.append(f"{module.name}:{node.lineno}: sys.executable: only {PYTHON} starts Python")
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _INTERPRETER.fullmatch(node.value):

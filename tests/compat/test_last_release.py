@@ -21,7 +21,7 @@ from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
 from ares.model.codec import decode, encode
 from ares.model.log_messages import ChainReply, ChainRequest
-from ares.model.messages import Bring, ConsensusDescription, Describe, Description, Finalize, Keyed, Located, Timed, Where
+from ares.model.messages import Bring, ConsensusDescription, Describe, Description, Finalize, Keyed, Located, ObjectsReply, Timed, Where
 
 from ..transport.samples import SAMPLES, SINCE
 
@@ -101,13 +101,21 @@ RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="
 @pytest.mark.parametrize(("kind", "frames", "sample"), [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, KNOWN, strict=True)])
 def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
     """But for what was added at the end: of what can be traced, of descriptions and of what they say of the store, of configurations and of their
-    introduction, and of how domains are used. Older releases pass over it."""
+    introduction, of how domains are used, and of pages of names. Older releases pass over it."""
     assert type(sample).__name__ == kind
     header, *others = encode([sample])  # type: ignore[list-item]
     header = header[:1] + msgspec.msgpack.encode(_without_logs(msgspec.msgpack.decode(header[1:])))
+    if isinstance(sample, Description):
+        [[*values, core]] = msgspec.msgpack.decode(header[1:])
+        assert core == ""
+        header = header[:1] + msgspec.msgpack.encode([values])
     if isinstance(sample, Describe | Description | ConsensusDescription):
         [[*values, used]] = msgspec.msgpack.decode(header[1:])
         assert used == []
+        header = header[:1] + msgspec.msgpack.encode([values])
+    if isinstance(sample, ObjectsReply):
+        [[*values, asked]] = msgspec.msgpack.decode(header[1:])
+        assert asked == 0
         header = header[:1] + msgspec.msgpack.encode([values])
     if isinstance(sample, Keyed | Timed | Description):
         [[*values, added]] = msgspec.msgpack.decode(header[1:])

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Raw
+from msgspec.msgpack import Decoder
+
 from ares.model.element import intact, is_hollow
 from ares.model.messages import PutData
 from ares.replica.facts import Fact, fact_bytes_max
-from ares.store.port import Use, Verdict
+from ares.store.port import Encoded, Use, Verdict
+
+_decode = Decoder(PutData).decode
 
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
@@ -48,6 +53,14 @@ class MemoryJournal:
     def append(self, fact: Fact, bytes: int) -> None:
         self._sizes[self._place] += bytes
         self._appended.append((self._place, fact))
+
+    def at_hand(self, bytes: int) -> int | None:
+        fits = self._place != 0 and self._sizes[self._place] + bytes <= self._place_bytes
+        return self._place if fits and self.bytes_on_disk + bytes + self._left[Use.DATA] <= self._kept.room else None
+
+    def extend(self, facts: Sequence[Encoded], bytes: int) -> None:
+        self._sizes[self._place] += bytes
+        self._appended.extend((self._place, _decode(fact) if isinstance(fact, Raw) else fact) for fact in facts)
 
     def commit(self, done: Done) -> None:
         appended, self._appended = self._appended, []

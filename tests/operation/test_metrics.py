@@ -29,7 +29,7 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
     traffic.count_batch(asked, [b"12345", b"678"])
     traffic.count_turn([Ack(1, None), Refused(2, Reason.STORAGE, "full")], 0.01)
     traffic.count_replies([Refused(3, Reason.STORAGE, "full")])
-    traffic.count_waited(Ack(4, None), 0.3)
+    traffic.count_waited(0.3, reads=0, writes=1)
     found = samples(render(of_traffic(traffic, 3, 2)).decode())
     assert found['ares_requests_total{kind="get_tag"}'] == 2
     assert found['ares_requests_total{kind="put_data"}'] == 1

@@ -11,7 +11,7 @@ from ares.cli.status_command import Known
 from ares.machine.metrics import REPLY_S, Traffic
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.messages import Ack, DataReply, Description, Durations, GetData, GetTag, Hosted, PutData, ServerWork, Stored, TagReply
+from ares.model.messages import DataReply, Description, Durations, GetData, GetTag, Hosted, PutData, ServerWork, Stored, TagReply
 
 SERVERS = tuple(Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5))
 C0 = Configuration.ec(SERVERS, k=3).at("default", 0)
@@ -224,8 +224,7 @@ def test_work_is_counted_and_travels():
     traffic = Traffic()
     traffic.count_batch([GetTag(1, C0.id, "a"), GetData(2, C0.id, "a", True)], [b"123"])
     traffic.count_turn([TagReply(1, None, None), DataReply(2, (), 0, None, None, None)], 0.003)
-    traffic.count_waited(Ack(3, None), 0.03)
-    traffic.count_waited(TagReply(3, None, None), 0.03)
+    traffic.count_waited(0.03, reads=1, writes=1)
     description = said("s0", 1.0, traffic.work())
     [again] = decode(encode([description]))
     assert again.work == traffic.work()

@@ -157,11 +157,11 @@ FIELDS = {
     TagReply: (any_tags, maybe),
     DataReply: (st.lists(any_tags, max_size=4).map(tuple), integers, any_tags, st.none() | elements, maybe),
     Ack: (maybe,),
-    ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe),
+    ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe, st.none(), st.integers(0, 2**40)),
     Refused: (st.sampled_from(Reason), texts),
     Description: (
         *(texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple), integers, st.none() | stored),
-        *(st.none(), st.lists(usages, max_size=2).map(tuple)),
+        *(st.none(), st.lists(usages, max_size=2).map(tuple), texts),
     ),
     ScrubReply: (st.booleans(), integers, integers, integers, integers, integers, integers),
     Done: (),

@@ -50,7 +50,7 @@ class Twin:
         def done(result, error):
             self.ends.append((number, result, repr(error)))
             if number % 4 == 3 and error is None:  # from within
-                self.start("read", name, value, now)
+                self.start("read", name, value, self.session._now)
 
         small = False
         if self.small is not None and kind == "read":

@@ -61,7 +61,7 @@ class SecureCluster:
             replica = Replica(server.id, server.identity, self.settings.initial)
             host = Host(replica, admission=guard.admission, sites=sites_of(self.settings))
             listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
-            listener.seen = host.users.seen
+            listener.seen, listener.core = host.users.seen, host.core
             await listener.serve(host.handler)
             self.hosts[server.id], self.listeners[server.id] = host, listener
             self._closing.push_async_callback(listener.close)

@@ -86,7 +86,7 @@ _USAGE = Usage(DomainName("photos"), 2**40, (AskedFrom("nantes", 2.5), AskedFrom
 
 SINCE: list[AnyMessage] = [
     Describe(_CALL, True, (DomainName("photos"),)),
-    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), usage=(_USAGE,)),
+    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), usage=(_USAGE,), core="rust"),
     ConsensusDescription(_CALL, ServerId("r0"), "r1", 3, 4, 2, 3, "watches", (Followed(DomainName("photos"), "nantes", "here", "why"),)),
 ]
 """With fields that were added since a release."""

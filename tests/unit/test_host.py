@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from ares.model.configuration import Configuration, Server
+from ares.machine.metrics import Traffic
+from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import Ack, Describe, Description, GetHint, Introduce, ReadConfig, Reason, Refused
+from ares.model.messages import Ack, Describe, Description, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, Reason, Refused
 from ares.replica.replica import Replica
 from ares.server.host import Host, memory_bytes
 from ares.server.serving import run_server
@@ -34,6 +35,17 @@ async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
     assert {reply.reason for reply in replies if isinstance(reply, Refused)} == {Reason.BAD_REQUEST}
     assert "GetHint is no request" in replies[0].detail
     assert [reply.call for reply in replies] == [1, 2, 3]
+
+
+async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
+    traffic = Traffic()
+    there = Host(Replica("s0", MEMBERS[0].identity, INITIAL), traffic=traffic)
+    carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
+    asked = [GetTag(1, INITIAL.id, "k"), GetData(2, INITIAL.id, "k", True), GetData(3, INITIAL.id, "k", True, None, carried)]
+    traffic.count_batch(asked, [b""])
+    there.handle("a client", asked)
+    [listed] = there.handle("a client", [ListObjects(4, INITIAL.id, "", 10)])
+    assert listed.asked == 2
 
 
 async def test_vitals():

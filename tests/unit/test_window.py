@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.reconfig.throttle import GROUP_OBJECTS, GROUPS_MAX, QUEUE_S, REST_S_MAX, Window
+from ares.reconfig.throttle import GROUP_OBJECTS, GROUPS_ALONE, GROUPS_MAX, QUEUE_S, REST_S_MAX, Window
 
 
 def told(window: Window, *seconds: float, times: int = 1) -> int:
@@ -106,3 +106,33 @@ def test_without_batching_it_stays_one_and_does_not_rest():
     assert begin(window) == [0.0]
     window.ends()
     assert begin(window) == [0.0]
+
+
+def test_where_nobody_asks_servers_anything_it_does_not_rest():
+    window = Window(batch=True)
+    window.hears({"s0": 70, "s1": 50}, 1.0)
+    assert not window.alone, "one count tells nothing"
+    window.hears({"s0": 71, "s1": 50}, 2.0)
+    assert window.alone
+    window.rests_after(0.002)
+    assert (window.groups, window.begins(10.0)) == (GROUPS_ALONE, 0.0)
+    window.hears({"s0": 71, "s1": 150}, 3.0)
+    assert not window.alone, "users of one server are users"
+    window.rests_after(0.002)
+    assert window.groups == 1
+
+
+def test_a_server_that_was_restarted_tells_nothing_at_first():
+    window = Window(batch=True)
+    window.hears({"s0": 1_000_000}, 1.0)
+    window.hears({"s0": 3}, 2.0)
+    assert not window.alone
+    window.hears({"s0": 3}, 3.0)
+    assert window.alone
+
+
+def test_without_batching_it_stays_one_where_nobody_is():
+    window = Window(batch=False)
+    window.hears({"s0": 1}, 1.0)
+    window.hears({"s0": 1}, 2.0)
+    assert window.groups == 1

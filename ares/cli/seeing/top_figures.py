@@ -230,6 +230,7 @@ def _server(
         "uptime_s": round(said.uptime_s, 3),
         "identity": said.identity,
         "version": said.version,
+        "core": said.core,
         "counts": said.work is not None,
     }
 

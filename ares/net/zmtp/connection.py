@@ -31,7 +31,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     side does not take what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of
     the client at the other end, where clients have keys, and ``site`` where the other end says it is. ``ready``: it was, and nobody has hung up
     since. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP. ``careful``: the handshake begins only when the peer's
-    greeting is here and fits.
+    greeting is here and fits. ``quick``: asked first whether it does all that is needed for what a read brought, where that needs no key and begins
+    with a message.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         taken: Callable[[], None] = lambda: None,
         holds: Callable[[int], None] = lambda _: None,
         careful: bool = False,
+        quick: Callable[["ZmtpConnection", memoryview], bool] = lambda connection, read: False,
     ) -> None:
         self.key = self.site = ""
         self.slow = False
@@ -60,6 +62,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._holds = holds
         self._made = made
         self._careful = careful
+        self._quick = quick
         self._transport: asyncio.Transport | None = None
         self.held_bytes = 0
 
@@ -85,6 +88,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         incoming = self._incoming
+        if incoming.plain and not incoming.held_bytes and self._quick(self, incoming.scratch[:nbytes]):
+            return
         try:
             messages = incoming.filled(nbytes)
         except NotZmtp as error:

@@ -232,7 +232,7 @@ class Incoming:
     client has proved to own ``client_key`` (empty: nobody has keys), and says that it is at ``site``. ``cipher``: what messages are sealed with from
     then on, if they are.
     ``answers``: what must be sent to the peer because of what it sent; ``after_greeting`` among it, once the peer's greeting is here and fits.
-    ``held_bytes``: of a message that is not complete.
+    ``held_bytes``: of a message that is not complete. ``plain``: the handshake is done, and messages are sent as they are.
     """
 
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
@@ -248,7 +248,7 @@ class Incoming:
         self._mechanism = handshake.mechanism
         self._greeted = False
         self._rest = b""
-        self._plain = False
+        self.plain = False
         self.large: Blank | None = None
         self._large_at = 0
         self._more = False
@@ -273,7 +273,7 @@ class Incoming:
                 self._end_large(self.large, messages)
             return messages
         start = 0
-        if self._plain and not self.held_bytes:
+        if self.plain and not self.held_bytes:
             start = self._take_whole(count, messages)
             if start == count:
                 return messages
@@ -407,6 +407,6 @@ class Incoming:
                 raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
             self.ready, self.cipher, self.client_key, self.handshake = True, handshake.cipher, handshake.client_key, None
             self.site = site_in(found)
-            self._plain = handshake.cipher is None
+            self.plain = handshake.cipher is None
         if answer:
             self.answers.append(answer)

@@ -43,7 +43,7 @@ from ares.store.journal.format import (
 )
 from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import Stored, Use
+from ares.store.port import Encoded, Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -90,7 +90,7 @@ class LogJournal:
         self._durable = (0, 0)
         self._next = 1
         self._synced = 0
-        self._gathered: list[Stored] = []
+        self._gathered: list[Any] = []
         self._gathered_large = False
         self._discards: list[int] = []
         self._moved: list[PutData] = []
@@ -248,14 +248,22 @@ class LogJournal:
     # -- facts ----------------------------------------------------------------------------------------------------------
 
     def append(self, fact: Stored, bytes: int) -> None:
+        self.extend((fact,), bytes)
+        if bytes >= DETACHED_BYTES_MIN:
+            self._gathered_large = True
+
+    def at_hand(self, bytes: int) -> int | None:
+        head = self._head
+        needed = bytes + 2 * FRAME_BYTES_MAX + self._left[Use.DATA]
+        return head.number if head is not None and self._spare_bytes and head.taken + needed <= head.allocated else None
+
+    def extend(self, facts: Sequence[Stored | Encoded], bytes: int) -> None:
         head = self._head
         assert head is not None, "room is reserved before a fact is appended"
         if not self._gathered:
             head.taken += FRAME_BYTES_MAX
         head.taken += bytes
-        self._gathered.append(fact)
-        if bytes >= DETACHED_BYTES_MIN:
-            self._gathered_large = True
+        self._gathered.extend(facts)
 
     def commit(self, done: Done) -> None:
         self._encode()

@@ -13,11 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from ares.model.codec import Frame, Outgoing
 from ares.model.configuration import Configuration
 from ares.model.element import intact
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import NO_CALL
-from ares.model.messages import AnyMessage, Bring, Element, PutData, Request
+from ares.model.messages import Bring, Element, PutData, Request
 from ares.net.port import Sender
 from ares.objects.repair import rebuild_element
 from ares.replica.compaction import CompactionLimits
@@ -30,7 +31,7 @@ from ares.testing.sim.asker import Asker
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
-from ares.testing.sim.simulated_server import Respond, SimServer, changes
+from ares.testing.sim.simulated_server import Respond, SimServer, answered, changes, decoded
 from ares.testing.sim.world import World
 
 if TYPE_CHECKING:
@@ -220,17 +221,18 @@ class JournalServer(SimServer):
         self.host.bring = self._bringing().answer
         return True
 
-    def _take(self, client: str, requests: list[Request | Bring]) -> None:
+    def _take(self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()) -> None:
         self._promises.asked(client, requests)
-        replies = self.host.handle(client, requests)
+        served = self.host.serve(client, [frames]) if frames else None
+        replies: Sequence[Outgoing] = self.host.handle(client, requests) if served is None else answered(served)
         for request in requests:
             if not isinstance(request, Bring) and changes(request):
                 self._watch.look(self.replica, request)
         if replies:
             self._tell(client, replies)
 
-    def _tell(self, client: Sender, replies: Sequence[AnyMessage]) -> None:
-        self._promises.told(str(client), replies)
+    def _tell(self, client: Sender, replies: Sequence[Outgoing]) -> None:
+        self._promises.told(str(client), decoded(replies))
         self._respond(self.name, str(client), replies)
 
     def _fail(self, error: OSError) -> None:

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ares.model.codec import encode
+from ares.model.codec import Outgoing, encode
 from ares.model.errors import StoreDamaged
-from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
 from ares.testing.sim.asker import Asker
@@ -118,7 +117,7 @@ class SimRun:
     def post(self, client: SimClient | Asker, server: str, frames: list[bytes]) -> None:
         self.world.send(client.name, server, frames, self._by_name[server].receive)
 
-    def _respond(self, server: str, client: str, replies: Sequence[AnyMessage]) -> None:
+    def _respond(self, server: str, client: str, replies: Sequence[Outgoing]) -> None:
         # A network copies what it carries: the parts of elements may be views of a store.
         receive = self.clients[client].receive if client in self.clients else self._askers[client].receive
         self.world.send(server, client, [bytes(frame) for frame in encode(replies)], receive)

@@ -7,18 +7,25 @@ included: they may show what is not. With a real journal in place of that: ares/
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ares.model.codec import decode_requests
+from msgspec import Raw
+
+from ares.machine.compiled import CORE
+from ares.model.codec import Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.messages import REQUESTS, AnyMessage, Bring, Carrier, PutData, Request
 from ares.net.port import Sender
 from ares.replica.replica import Replica
 from ares.server.bringing import Bringing, Fetch
-from ares.testing.sim.invariants import ServerWatch
+from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
 from ares.testing.sim.world import World
 
-Respond = Callable[[str, str, Sequence[AnyMessage]], None]
+if TYPE_CHECKING:
+    from ares._core import Served, Server
+
+Respond = Callable[[str, str, Sequence[Outgoing]], None]
 
 
 class SimServer(ABC):
@@ -42,7 +49,7 @@ class SimServer(ABC):
 
     def receive(self, client: str, frames: list[bytes]) -> None:
         if self.up:
-            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request | Bring)])
+            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request | Bring)], frames)
 
     def crash(self, lose_unsynced: bool) -> None:
         """The process dies; so does what it did not sync, or only some of that."""
@@ -73,8 +80,8 @@ class SimServer(ABC):
         """Make the replica of what is on the disk."""
 
     @abstractmethod
-    def _take(self, client: str, requests: list[Request | Bring]) -> None:
-        """Handle what came in one batch."""
+    def _take(self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()) -> None:
+        """Handle what came in one batch. ``frames``: as it came; empty: it crossed no network."""
 
     def _bringing(self) -> Bringing:
         """Of the process that begins now; what it is brought after its end is lost."""
@@ -84,7 +91,7 @@ class SimServer(ABC):
             if self.up and self.replica is process:
                 self._take(str(sender), [put])
 
-        def respond(sender: Sender, replies: Sequence[AnyMessage]) -> None:
+        def respond(sender: Sender, replies: Sequence[Outgoing]) -> None:
             if self.up and self.replica is process:
                 self._respond(self.name, str(sender), replies)
 
@@ -107,7 +114,7 @@ class LateServer(SimServer):
         self._log: list[Request] = []
         self._synced = 0
         self._syncing = False
-        self._waiting: list[tuple[str, list[AnyMessage]]] = []
+        self._waiting: list[tuple[str, list[Outgoing]]] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -116,12 +123,16 @@ class LateServer(SimServer):
         self.replica = Replica(server.id, server.identity, self._c0)
         for request in self._log:
             self.replica.handle(request)
+        self._core: Server | None = None if CORE is None else CORE.Server(self.replica.hosted)
         self._brings = self._bringing()
 
-    def _take(self, client: str, requests: list[Request | Bring]) -> None:
-        replies: list[AnyMessage] = []
+    def _take(self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()) -> None:
+        served = self._core.serve([frames], True) if frames and self._core is not None else None
+        replies: list[Outgoing] = [] if served is None else answered(served)
         for request in requests:
-            reply = self._brings.answer(client, request) if isinstance(request, Bring) else self.replica.handle(request)
+            reply = None
+            if served is None:
+                reply = self._brings.answer(client, request) if isinstance(request, Bring) else self.replica.handle(request)
             if reply is not None:
                 replies.append(reply)
             if not isinstance(request, Bring) and changes(request):
@@ -160,3 +171,18 @@ class LateServer(SimServer):
 def changes(request: Request) -> bool:
     """Whether handling it may change what the replica holds."""
     return REQUESTS[type(request)].changes or (isinstance(request, Carrier) and request.successor is not None)
+
+
+def answered(served: "Served") -> list[Outgoing]:
+    """The replies that the compiled core gives at once. Raises :class:`PromiseBroken` if their bytes are not those that any program writes."""
+    if served.reply is None:
+        return []
+    replies: list[Outgoing] = list(decode_replies([served.reply]))
+    if encode(replies) != [served.reply]:
+        raise PromiseBroken("the compiled core writes other bytes")
+    return replies
+
+
+def decoded(replies: Sequence[Outgoing]) -> list[AnyMessage]:
+    """Those that are encoded already are read; large data are not copied."""
+    return [message for reply in replies for message in (decode_replies(encode([reply])) if isinstance(reply, Raw) else [reply])]

@@ -1,0 +1,511 @@
+//! What a server does with small reads and writes: ares/replica/hosting.py (`get_tag`, `get_data`, `put`) for all that one read brought.
+//!
+//! There is one table, that of the Python objects: `Hosting`, `Versions`, `Tag` and `Element` are read and written here as Python does it, so either
+//! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and
+//! the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
+
+use crate::requests::{Asked, Request, divided, parse_batch};
+use crate::seal::checksum;
+use crate::table::{
+    Commit, Found, Home, Known, List, Looked, Unusual, entry_at, length_of, look_at_element, parts_of, size_in, tag_in, tell_trimmed, usual, write_element,
+};
+use crate::wire::{ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_boolean, put_nil, put_signed, put_tag, put_unsigned};
+use pyo3::buffer::PyBuffer;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// More is the beginning of something large, mostly, and is not copied to be looked at.
+const READ_BYTES_MAX: usize = 64 * 1024;
+const KEY_BYTES_MAX: usize = 1024;
+const NUMBER_FLOOR: u64 = 1 << 48;
+const DELETED: i64 = -1;
+/// Putting objects whose names begin so takes another role than writing: `_OF_DOMAINS` in ares/security/roles.py.
+const OF_DOMAINS: [&str; 2] = ["\0domain/", "\0follow/"];
+/// In the journal: ares/replica/facts.py.
+const PUT_BYTES: i64 = 80;
+const PUT_BYTES_MAX: usize = 176;
+const PART_BYTES_MAX: usize = 16;
+const CHARACTER_BYTES_MAX: usize = 4;
+
+/// What became of one read of the network. `reply`: the batch that is due at once.
+#[pyclass(frozen, get_all, module = "ares._core")]
+pub struct Served {
+    reply: Option<Py<PyBytes>>,
+    tags: usize,
+    datas: usize,
+    puts: usize,
+    received_bytes: usize,
+    reads: usize,
+    writes: usize,
+    facts: Option<Py<PyList>>,
+    fact_bytes: usize,
+    waiting: Option<Py<PyList>>,
+    asked: Vec<(Py<PyBytes>, usize)>,
+}
+
+/// Answers for what is in `hosted`. `at_hand`: of a server with a journal, where there is room for so many bytes of facts, if nothing has to be done
+/// for it.
+#[pyclass(frozen, module = "ares._core")]
+pub struct Server {
+    hosted: Py<PyDict>,
+    known: Mutex<HashMap<Vec<u8>, Arc<Known>>>,
+    at_hand: Option<Py<PyAny>>,
+    tag: Py<PyAny>,
+    element: Py<PyAny>,
+    versions: Py<PyAny>,
+    trimmed: Py<PyAny>,
+    raw: Py<PyAny>,
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    #[pyo3(signature = (hosted, at_hand = None))]
+    fn new(py: Python, hosted: Py<PyDict>, at_hand: Option<Py<PyAny>>) -> PyResult<Self> {
+        let named = |module: &str, name: &str| PyResult::Ok(py.import(module)?.getattr(name)?.unbind());
+        Ok(Server {
+            hosted,
+            known: Mutex::default(),
+            at_hand,
+            tag: named("ares.model.tag", "Tag")?,
+            element: named("ares.model.messages", "Element")?,
+            versions: named("ares.dap.list", "Versions")?,
+            trimmed: named("ares.replica.facts", "TagsTrimmed")?,
+            raw: named("msgspec", "Raw")?,
+        })
+    }
+
+    /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of
+    /// its frames. `writes`: whether the client may. `gathering`, `syncing`: the commits that replies may wait for, in at most `rows_max` rows.
+    /// None: nothing was done.
+    #[pyo3(signature = (came, writes, gathering = None, syncing = None, rows_max = 0))]
+    fn serve<'py>(
+        &self,
+        came: &Bound<'py, PyAny>,
+        writes: bool,
+        gathering: Option<Bound<'py, PyAny>>,
+        syncing: Option<Bound<'py, PyAny>>,
+        rows_max: usize,
+    ) -> PyResult<Option<Served>> {
+        match self.serve_came(came, writes, [gathering, syncing], rows_max) {
+            Ok(served) => Ok(Some(served)),
+            Err(Unusual::Left) => Ok(None),
+            Err(Unusual::Raised(error)) => Err(error),
+        }
+    }
+}
+
+impl Server {
+    /// A configuration that is hosted once stays.
+    fn known(&self, py: Python, id: &[u8]) -> Looked<Arc<Known>> {
+        let seen = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        if let Some(known) = seen {
+            return Ok(known);
+        }
+        let known = Arc::new(Known::of(self.hosted.bind(py), id)?);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_vec(), known.clone());
+        Ok(known)
+    }
+
+    fn serve_came<'py>(&self, came: &Bound<'py, PyAny>, writes: bool, commits: [Option<Bound<'py, PyAny>>; 2], rows_max: usize) -> Looked<Served> {
+        let py = came.py();
+        let read;
+        let mut held = Vec::new();
+        let frames = if let Ok(batches) = came.cast::<PyList>() {
+            for batch in batches.iter() {
+                usual(batch.len()? == 1)?;
+                held.push(batch.get_item(0)?.cast_into::<PyBytes>().map_err(|_| Unusual::Left)?);
+            }
+            held.iter().map(|frame| frame.as_bytes()).collect()
+        } else {
+            let buffer = PyBuffer::<u8>::get(came)?;
+            usual(buffer.item_count() <= READ_BYTES_MAX)?;
+            read = buffer.to_vec(py)?;
+            divided(&read).ok_or(Unusual::Left)?
+        };
+        let mut requests = Vec::new();
+        for frame in &frames {
+            parse_batch(frame, &mut requests).ok_or(Unusual::Left)?;
+        }
+        usual(!requests.is_empty())?;
+        let [gathering, syncing] = commits;
+        let commits = [gathering.map(Commit::of).transpose()?, syncing.map(Commit::of).transpose()?];
+        let journaled = self.at_hand.is_some();
+        usual(journaled == commits[0].is_some())?;
+        let mut turn =
+            Turn { server: self, py, journaled, homes: Vec::new(), commits, place: 0, out: Vec::new(), replies: 0, facts: Vec::new(), fact_bytes: 0 };
+        let found = turn.look(&requests, writes, rows_max)?;
+        turn.apply(&requests, found, &frames)
+    }
+}
+
+/// One call: all that came at a time from one client.
+struct Turn<'a, 'py> {
+    server: &'a Server,
+    py: Python<'py>,
+    journaled: bool,
+    homes: Vec<Home<'py>>,
+    commits: [Option<Commit<'py>>; 2],
+    place: i64,
+    out: Vec<u8>,
+    replies: usize,
+    facts: Vec<Bound<'py, PyAny>>,
+    fact_bytes: usize,
+}
+
+impl<'py> Turn<'_, 'py> {
+    // -- looking, which touches nothing ------------------------------------------------------------------------------------
+
+    fn look(&mut self, requests: &[Request], writes: bool, rows_max: usize) -> Looked<Vec<Found<'py>>> {
+        let mut all = Vec::with_capacity(requests.len());
+        let (mut room, mut rows) = (0, requests.len());
+        for request in requests {
+            let found = self.find(request)?;
+            match &request.asked {
+                Asked::Tag => (),
+                Asked::Data { element, wanted, .. } => {
+                    rows += self.homes[found.home].known.capacity;
+                    self.look_at_read(&found, *element, *wanted)?;
+                }
+                Asked::Put { tag, element } => {
+                    usual(writes)?;
+                    room += fact_bytes_max(found.characters, element);
+                    self.look_at_put(request, &found, *tag, element)?;
+                }
+            }
+            all.push(found);
+        }
+        if let Some(at_hand) = &self.server.at_hand {
+            usual(rows <= rows_max)?;
+            if room > 0 {
+                self.place = at_hand.bind(self.py).call1((room,))?.extract::<Option<i64>>()?.ok_or(Unusual::Left)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn find(&mut self, request: &Request) -> Looked<Found<'py>> {
+        usual(!request.object.is_empty() && request.object.len() <= KEY_BYTES_MAX)?;
+        let home = match self.homes.iter().position(|home| home.id.as_bytes() == request.configuration) {
+            Some(home) => home,
+            None => {
+                let known = self.server.known(self.py, request.configuration)?;
+                self.homes.push(Home::of(self.py, known, &self.commits)?);
+                self.homes.len() - 1
+            }
+        };
+        self.homes[home].asked += 1;
+        let object = PyString::new(self.py, request.object);
+        let list = self.homes[home].known.objects.bind(self.py).get_item(&object)?.map(List::of).transpose()?;
+        let characters = if request.object.is_ascii() { request.object.len() } else { request.object.chars().count() };
+        let newest = match &list {
+            Some(list) if !list.entries.is_empty() => {
+                let entry = entry_at(&list.entries, 0)?;
+                let tag = tag_in(&entry)?;
+                Some((entry, tag))
+            }
+            _ => None,
+        };
+        Ok(Found { home, object, characters, list, newest })
+    }
+
+    /// What is put in the same call is small, and whole: it is enough to look at what is there.
+    fn look_at_read(&self, found: &Found<'py>, asked_for: bool, wanted: Option<Tag>) -> Looked<()> {
+        let Some(list) = &found.list else { return Ok(()) };
+        let (newest, tag) = found.newest.as_ref().ok_or(Unusual::Left)?;
+        match wanted {
+            Some(wanted) if wanted != *tag => match list.entry_of(wanted)? {
+                None => Ok(()),
+                Some(entry) => look_at_element(&*entry.get_borrowed_item(1)?, asked_for),
+            },
+            _ => look_at_element(&*newest.get_borrowed_item(1)?, asked_for),
+        }
+    }
+
+    fn look_at_put(&self, request: &Request, found: &Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
+        let home = &self.homes[found.home];
+        let size = element.bytes().len() as i64;
+        usual(!OF_DOMAINS.iter().any(|prefix| request.object.starts_with(prefix)))?;
+        usual(element.index == home.known.index && DELETED <= element.length && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most))?;
+        usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
+        let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
+        usual(sealed == Some(element.checksum))?;
+        let (Some(list), Some((_, newest))) = (&found.list, &found.newest) else { return Ok(()) };
+        if tag > *newest {
+            return Ok(());
+        }
+        let Some(held) = list.entry_of(tag)? else { return Ok(()) };
+        let held = held.get_borrowed_item(1)?;
+        usual(size_in(&parts_of(&held)?)? > 0 || length_of(&held)? <= 0)
+    }
+
+    // -- doing it ----------------------------------------------------------------------------------------------------------
+
+    fn apply(mut self, requests: &[Request], found: Vec<Found<'py>>, frames: &[&[u8]]) -> Looked<Served> {
+        let (mut tags, mut datas, mut puts, mut reads, mut writes) = (0, 0, 0, 0, 0);
+        for (request, mut found) in requests.iter().zip(found) {
+            let (start, rows) = (self.out.len(), self.perform(request, &mut found)?);
+            let is_write = matches!(request.asked, Asked::Put { .. });
+            match request.asked {
+                Asked::Tag => tags += 1,
+                Asked::Data { .. } => datas += 1,
+                Asked::Put { .. } => puts += 1,
+            }
+            if self.journaled && self.keep(&found, start, rows, is_write)? {
+                continue;
+            }
+            self.replies += 1;
+            reads += usize::from(!is_write);
+            writes += usize::from(is_write);
+        }
+        for home in &self.homes {
+            home.settle(self.py)?;
+        }
+        let facts = if self.facts.is_empty() { None } else { Some(PyList::new(self.py, &self.facts)?.unbind()) };
+        Ok(Served {
+            reply: self.reply()?,
+            tags,
+            datas,
+            puts,
+            received_bytes: frames.iter().map(|frame| frame.len()).sum(),
+            reads,
+            writes,
+            facts,
+            fact_bytes: self.fact_bytes,
+            waiting: self.waiting()?,
+            asked: self.homes.iter().map(|home| (home.id.clone().unbind(), home.asked)).collect(),
+        })
+    }
+
+    fn reply(&self) -> PyResult<Option<Py<PyBytes>>> {
+        if self.replies == 0 {
+            return Ok(None);
+        }
+        let mut head = vec![VERSION];
+        put_array(&mut head, self.replies);
+        let (divide, size) = (head.len(), head.len() + self.out.len());
+        let reply = PyBytes::new_with(self.py, size, |room| {
+            room[..divide].copy_from_slice(&head);
+            room[divide..].copy_from_slice(&self.out);
+            Ok(())
+        })?;
+        Ok(Some(reply.unbind()))
+    }
+
+    fn waiting(&self) -> PyResult<Option<Py<PyList>>> {
+        let mut rows = Vec::new();
+        for commit in self.commits.iter().flatten().filter(|commit| !commit.replies.is_empty()) {
+            let replies = PyList::new(self.py, &commit.replies)?;
+            rows.push((&commit.unsynced, replies, commit.rows, commit.reads, commit.writes).into_pyobject(self.py)?);
+        }
+        Ok(if rows.is_empty() { None } else { Some(PyList::new(self.py, rows)?.unbind()) })
+    }
+
+    /// The reply goes to the end of what is to be sent; returns of how many rows it is.
+    fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
+        if found.list.is_none() {
+            found.list = self.homes[found.home].known.objects.bind(self.py).get_item(&found.object)?.map(List::of).transpose()?;
+        }
+        match &request.asked {
+            Asked::Tag => {
+                begin_reply(&mut self.out, 5, TAG_REPLY, request.call);
+                put_tag(&mut self.out, found.newest()?);
+                put_nil(&mut self.out);
+                put_nil(&mut self.out);
+                Ok(1)
+            }
+            Asked::Data { element, wanted, held } => self.answer_data(request.call, found, *element, *wanted, *held),
+            Asked::Put { tag, element } => {
+                self.put(request, found, *tag, element)?;
+                begin_reply(&mut self.out, 4, ACK, request.call);
+                put_nil(&mut self.out);
+                put_nil(&mut self.out);
+                Ok(1)
+            }
+        }
+    }
+
+    /// `Hosting.get_data`. Without a successor nothing came after it, so all that is here was here before.
+    fn answer_data(&mut self, call: u64, found: &Found<'py>, asked_for: bool, wanted: Option<Tag>, held: Option<Tag>) -> Looked<usize> {
+        let out = &mut self.out;
+        begin_reply(out, 9, DATA_REPLY, call);
+        let Some(list) = &found.list else {
+            put_array(out, 0);
+            put_signed(out, -1);
+            put_tag(out, Tag::default());
+            put_nil(out);
+            put_nil(out);
+            put_boolean(out, false);
+            put_nil(out);
+            return Ok(1);
+        };
+        let (newest, count) = (found.newest()?, list.entries.len());
+        put_array(out, count);
+        put_tag(out, newest);
+        for position in 1..count {
+            put_tag(out, tag_in(&entry_at(&list.entries, position)?)?);
+        }
+        let entry = entry_at(&list.entries, 0)?;
+        let length = length_of(&*entry.get_borrowed_item(1)?)?;
+        put_signed(out, length);
+        put_tag(out, list.trimmed()?);
+        let shown = match wanted {
+            Some(tag) if tag != newest => list.entry_of(tag)?,
+            _ => Some(entry),
+        };
+        match shown {
+            Some(entry) if held.is_none_or(|held| wanted.unwrap_or(newest) > held) => {
+                let element = entry.get_borrowed_item(1)?;
+                write_element(out, &element, length_of(&element)?, asked_for)?;
+            }
+            _ => put_nil(out),
+        }
+        put_nil(out);
+        put_boolean(out, true);
+        put_nil(out);
+        Ok(1 + count)
+    }
+
+    /// `Hosting.put`, of what was checked.
+    fn put(&mut self, request: &Request, found: &mut Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
+        let (py, capacity) = (self.py, self.homes[found.home].known.capacity);
+        let mut position = 0;
+        match &found.list {
+            Some(list) if !list.entries.is_empty() && tag <= found.newest()? => {
+                while position < list.entries.len() {
+                    let held = tag_in(&entry_at(&list.entries, position)?)?;
+                    if held == tag {
+                        return Ok(());
+                    }
+                    if tag > held {
+                        break;
+                    }
+                    position += 1;
+                }
+            }
+            Some(_) => (),
+            None => {
+                let versions = self.server.versions.bind(py).call0()?;
+                self.homes[found.home].known.objects.bind(py).as_any().set_item(&found.object, &versions)?;
+                found.list = Some(List::of(versions)?);
+            }
+        }
+        let Some(list) = &found.list else { return Ok(()) };
+        if position == capacity {
+            return self.trim(request, found, list, tag, element);
+        }
+        let parts = match element.data {
+            None => PyTuple::empty(py),
+            Some(data) => PyTuple::new(py, [PyBytes::new(py, data)])?,
+        };
+        let stored = self.server.element.bind(py).call1((element.index, element.length, element.checksum, parts))?;
+        list.entries.insert(position, (self.new_tag(tag)?, stored, self.place).into_pyobject(py)?)?;
+        self.count_put(found, list, element.bytes().len() as i64)?;
+        if self.journaled {
+            let fact = self.server.raw.bind(py).call1((PyBytes::new(py, request.bytes),))?;
+            self.note(found, fact, fact_bytes_max(found.characters, element))?;
+        }
+        Ok(())
+    }
+
+    fn new_tag(&self, tag: Tag) -> PyResult<Bound<'py, PyAny>> {
+        self.server.tag.bind(self.py).call1((tag.number, tag.writer))
+    }
+
+    /// Drop what is beyond the List's capacity after one was put in, and count.
+    fn count_put(&mut self, found: &Found<'py>, list: &List<'py>, size: i64) -> Looked<()> {
+        let (place, characters) = (self.place, found.characters as i64);
+        let home = &mut self.homes[found.home];
+        home.bytes += size;
+        if self.journaled {
+            home.account(place, PUT_BYTES + characters + size);
+        }
+        let last = list.entries.len() - 1;
+        if last < home.known.capacity {
+            home.elements += 1;
+            return Ok(());
+        }
+        let lost = entry_at(&list.entries, last)?;
+        list.entries.del_item(last)?;
+        let lost_size = size_in(&parts_of(&*lost.get_borrowed_item(1)?)?)? as i64;
+        home.bytes -= lost_size;
+        let before = list.trimmed()?;
+        let is_trimmed = tag_in(&lost)? > before;
+        if is_trimmed {
+            list.trim(&*lost.get_borrowed_item(0)?)?;
+        }
+        if self.journaled {
+            let lost_place = lost.get_borrowed_item(2)?.extract()?;
+            home.account(lost_place, -(PUT_BYTES + characters + lost_size));
+            if is_trimmed {
+                tell_trimmed(home, &list.versions, characters, lost_place, before)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The put is older than all that are held, of which there are enough.
+    fn trim(&mut self, request: &Request, found: &Found<'py>, list: &List<'py>, tag: Tag, element: &Element) -> Looked<()> {
+        let before = list.trimmed()?;
+        if tag <= before {
+            return Ok(());
+        }
+        let trimmed = self.new_tag(tag)?;
+        list.trim(&trimmed)?;
+        if self.journaled {
+            let (home, place) = (&mut self.homes[found.home], self.place);
+            tell_trimmed(home, &list.versions, found.characters as i64, place, before)?;
+            let fact = self.server.trimmed.bind(self.py).call1((&home.id, request.object, trimmed))?;
+            self.note(found, fact, fact_bytes_max(found.characters, element))?;
+        }
+        Ok(())
+    }
+
+    // -- what waits for a commit -------------------------------------------------------------------------------------------
+
+    /// `Unsynced.note`
+    fn note(&mut self, found: &Found<'py>, fact: Bound<'py, PyAny>, bytes: usize) -> Looked<()> {
+        self.facts.push(fact);
+        self.fact_bytes += bytes;
+        let id = &self.homes[found.home].id;
+        if let Some(commit) = &self.commits[0] {
+            commit.objects.add((id, &found.object))?;
+            commit.unsynced.getattr(intern!(self.py, "listings"))?.cast::<PySet>()?.add(id)?;
+        }
+        Ok(())
+    }
+
+    /// `Host._waits`: whether the reply that begins at `start` waits for a commit; then it is kept.
+    fn keep(&mut self, found: &Found<'py>, start: usize, rows: usize, is_write: bool) -> Looked<bool> {
+        let home = &self.homes[found.home];
+        let key = (&home.id, &found.object).into_pyobject(self.py)?;
+        for (commit, pointed) in self.commits.iter_mut().zip(home.pointed) {
+            if let Some(commit) = commit {
+                if pointed || commit.objects.contains(&key)? {
+                    let reply = PyBytes::new(self.py, &self.out[start..]);
+                    commit.replies.push(self.server.raw.bind(self.py).call1((reply,))?);
+                    commit.rows += rows;
+                    commit.reads += usize::from(!is_write);
+                    commit.writes += usize::from(is_write);
+                    self.out.truncate(start);
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn begin_reply(out: &mut Vec<u8>, fields: usize, kind: u64, call: u64) {
+    put_array(out, fields);
+    put_unsigned(out, kind);
+    put_unsigned(out, call);
+}
+
+fn fact_bytes_max(characters: usize, element: &Element) -> usize {
+    let parts = usize::from(element.data.is_some());
+    PUT_BYTES_MAX + CHARACTER_BYTES_MAX * characters + PART_BYTES_MAX * parts + element.bytes().len()
+}

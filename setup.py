@@ -1,0 +1,29 @@
+"""What pyproject.toml cannot say: the compiled core (core/) is built where a Rust compiler is new enough for it, and left out elsewhere."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+from setuptools import setup
+from setuptools_rust import RustExtension
+
+CRATE = Path("core/Cargo.toml")
+
+
+def can_compile() -> bool:
+    """Whether there is a crate, and a cargo that is new enough for it; ``ARES_PURE=1`` asks for a package without the core."""
+    if os.environ.get("ARES_PURE", "0") not in ("", "0") or not CRATE.exists():
+        return False
+    try:
+        told = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    found = re.search(r"(\d+)\.(\d+)", told)
+    wanted = tomllib.loads(CRATE.read_text(encoding="utf-8"))["package"]["rust-version"].split(".")
+    return found is not None and [int(number) for number in found.groups()] >= [int(number) for number in wanted]
+
+
+core = RustExtension("ares._core", str(CRATE), args=["--locked"], features=["extension-module"], debug=False, optional=True)
+setup(rust_extensions=[core] if can_compile() else [])

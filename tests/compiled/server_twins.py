@@ -1,0 +1,148 @@
+"""Two hosts that are given the same bytes: one through the compiled core wherever that takes them, the other through the Python path only."""
+
+import msgspec
+
+from ares.machine.compiled import CORE
+from ares.model.codec import decode_requests, encode
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import BadMessage
+from ares.model.identity import DEFAULT_DOMAIN
+from ares.model.messages import Introduce
+from ares.net.zmtp.frames import head
+from ares.replica.replica import Replica
+from ares.security.clients_file import KeyedSender
+from ares.security.roles import Admission, Client, Role
+from ares.server.host import Host
+from tests.journal.memory_journal import Kept, MemoryJournal
+
+MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
+INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
+CODED = Configuration.ec(MEMBERS, 3, 1).at("photos", 0, INITIAL.id)
+DEEP = Configuration.ec(MEMBERS, 2, 4).at("films", 0, INITIAL.id)
+FOREIGN = Configuration.abd(MEMBERS[:3]).at("elsewhere", 0, INITIAL.id)
+HOSTED = [INITIAL, CODED, DEEP]
+ME = MEMBERS[1]
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Keyed(KeyedSender):
+    """A client whose key has this role; None: it is not known any more."""
+
+    def __init__(self, role: Role | None, site: str = "") -> None:
+        self.role = role
+        self.site = site
+
+
+class _Everybody:
+    unknown_keys = 0
+
+    def client(self, sender):
+        return None if sender.role is None else Client("somebody", "", sender.role)
+
+
+class Steps:
+    """An event loop whose steps are taken when a test says so."""
+
+    def __init__(self) -> None:
+        self._waiting = []
+
+    def call_soon(self, callback) -> None:
+        self._waiting.append(callback)
+
+    def time(self) -> float:
+        return 0.0
+
+    def take(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+
+class _Recording(MemoryJournal):
+    """``told``: the bytes of every fact, and where it is."""
+
+    def __init__(self, *arguments, **named) -> None:
+        super().__init__(*arguments, **named)
+        self.told = []
+
+    def append(self, fact, bytes):
+        self.told.append((self._place, _encode(fact)))
+        super().append(fact, bytes)
+
+    def extend(self, facts, bytes):
+        self.told += [(self._place, _encode(fact)) for fact in facts]
+        super().extend(facts, bytes)
+
+
+class Half:
+    """One of the two. ``sent``: what its replies are on the wire, in the order in which they left; ``quick``: batches that the core took."""
+
+    def __init__(self, compiled: bool, journaled: bool, keyed: bool, place_bytes: int = 1 << 16, server=None) -> None:
+        self.loop, self.disk = Steps(), Steps()
+        self.journal = _Recording(Kept(), self.disk.call_soon, place_bytes) if journaled else None
+        self.replica = Replica(ME.id, ME.identity, INITIAL, journaled=journaled)
+        self.sent = []
+        self.quick = 0
+        admission = Admission(_Everybody(), lambda configuration: True) if keyed else None
+        self.host = Host(self.replica, self.journal, self._respond, admission=admission, loop=self.loop, sites=["here"])
+        if not compiled:
+            self.host._core = None
+        elif server is not None:
+            self.host._core = server(self.host._core)
+        self._handle = self.host.handler
+        self.host.handle(None, [Introduce(1, configuration) for configuration in HOSTED[1:]])
+        self.take_steps()
+
+    def _respond(self, sender, replies) -> None:
+        self.sent.append((sender, [bytes(frame) for frame in encode(replies)]))
+
+    def receive(self, sender, frames, raw=False) -> None:
+        """Batches of one frame each that came at a time; ``raw``: as one read of a connection."""
+        came = memoryview(b"".join(head(len(frame)) + frame for frame in frames)) if raw else [[frame] for frame in frames]
+        served = self.host.serve(sender, came)
+        if served is not None:
+            self.quick += 1
+            if served.reply is not None:
+                self.sent.append((sender, [served.reply]))
+            return
+        requests = []
+        for frame in frames:
+            try:
+                requests += decode_requests([frame])
+            except BadMessage as error:
+                self.sent.append((sender, type(error)))
+        if replies := self._handle(sender, iter(requests)):
+            self._respond(sender, replies)
+
+    def take_steps(self) -> None:
+        """Until every commit is done."""
+        for _ in range(6):
+            self.loop.take()
+            self.disk.take()
+
+    @property
+    def state(self):
+        """All that later replies may depend on, and all that is told of it."""
+        commits = [commit for commit in (self.host._gathering, self.host._syncing) if commit is not None]
+        return (
+            {id: _table(hosting) for id, hosting in self.replica.hosted.items()},
+            dict(self.replica.account.live) if self.journal is not None else None,
+            (self.replica.account.died, self.replica.account.repaired, self.replica.account.hollows) if self.journal is not None else None,
+            (self.journal.told, self.journal._sizes) if self.journal is not None else None,
+            [(commit.objects, commit.listings, commit.pointers, commit.appended, commit.bytes, commit._rows) for commit in commits],
+            [{sender: [_encode(reply) for reply in replies] for sender, replies in commit.replies.items()} for commit in commits],
+            [[sum(numbers) for numbers in list(zip(*commit.waited, strict=True))[1:]] for commit in commits],
+        )
+
+
+def _table(hosting):
+    rows = {
+        name: (versions.trimmed, versions.trimmed_place if hosting._journaled else None, versions.entries)
+        for name, versions in hosting.objects.items()
+    }
+    return hosting.describe(), hosting.elements, hosting.bytes, hosting._following, list(hosting.objects), rows
+
+
+def twins(journaled=False, keyed=False, server=None) -> tuple[Half, Half]:
+    assert CORE is not None
+    return Half(True, journaled, keyed, server=server), Half(False, journaled, keyed)

@@ -1,0 +1,92 @@
+"""Which core there is: what says so, and an installation where nothing can be compiled (setup.py, ares/machine/compiled.py)."""
+
+import os
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ares.cli.status_command import _cores, _server_data
+from ares.machine import compiled
+from ares.machine.compiled import PYTHON, RUST
+from ares.machine.interpreter import python
+from ares.machine.metrics import LAG_S, Histogram
+from ares.model.messages import Description
+from ares.server.host import Host
+from ares.server.prometheus import of_process, render
+from tests.journal.serving import plain, requests
+
+CHECKOUT = Path(__file__).parents[2]
+INSTALLED = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in repr(finder)]  # which would find the checkout's core
+sys.path.insert(0, sys.argv[1])
+import ares.cli.entry, ares.machine.compiled as found
+print(found.__file__, found.NAME)
+"""
+CORE_LINES_MAX = 2500
+BUILT_OF = ("ares", "core/src", "core/Cargo.toml", "core/Cargo.lock", "setup.py", "MANIFEST.in", "pyproject.toml", "README.md", "LICENSE")
+
+
+def run(*words: str | Path, **environment: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=240, env=os.environ | environment).stdout
+
+
+def test_the_version_names_the_core():
+    pure = run(*python("-m", "ares", "--version"), ARES_PURE="1")
+    assert pure.endswith(" (python core)\n")
+    assert run(*python("-m", "ares", "--version")) == pure.replace(PYTHON, compiled.NAME)
+
+
+async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
+    described = Host(plain(requests(5))).vitals().description
+    assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
+    assert f'core="{compiled.NAME}"' in render(of_process("s1", "server", True, Histogram(LAG_S))).decode()
+
+
+def test_status_says_which_servers_have_which_core():
+    def said(core: str) -> Description:
+        return Description(1, "s0", "", b"c", "1", 0.0, 0, (), core=core)
+
+    assert _cores({"s0": said(RUST), "s1": said(PYTHON), "s2": None, "s3": said(RUST), "s4": said("")}) == "core: python (s1), rust (s0, s3)"
+    assert _cores({"s0": None, "s1": said("")}) == ""
+
+
+def test_the_crate_stays_small():
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in CHECKOUT.glob("core/src/**/*.rs")) <= CORE_LINES_MAX
+
+
+def wheel(directory: Path, path: str) -> tuple[Path, list[str]]:
+    """Built from a copy of the checkout with the programs on ``path``; and what is in it of the core."""
+    source = directory / "source"
+    for name in BUILT_OF:
+        place = source / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if (CHECKOUT / name).is_dir():
+            shutil.copytree(CHECKOUT / name, place, ignore=shutil.ignore_patterns("__pycache__", "_core*.so"))
+        else:
+            shutil.copy(CHECKOUT / name, place)
+    run(*python("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory, source), PATH=path)
+    [built] = directory.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(directory / "installed")
+        return built, [name for name in archive.namelist() if name.endswith(".so")]
+
+
+def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
+    pytest.importorskip("setuptools_rust")
+    built, compiled_files = wheel(tmp_path, str(tmp_path))
+    assert (built.name.endswith("-py3-none-any.whl"), compiled_files) == (True, [])
+    assert run(*python("-c", INSTALLED, tmp_path / "installed")).split() == [str(tmp_path / "installed/ares/machine/compiled.py"), PYTHON]
+
+
+def test_a_compiler_that_is_too_old_is_not_tried(tmp_path):
+    pytest.importorskip("setuptools_rust")
+    cargo = tmp_path / "bin/cargo"
+    cargo.parent.mkdir()
+    cargo.write_text("#!/bin/sh\necho cargo 1.66.1\n")
+    cargo.chmod(0o755)
+    built, compiled_files = wheel(tmp_path, str(cargo.parent))
+    assert (built.name.endswith("-py3-none-any.whl"), compiled_files) == (True, [])
