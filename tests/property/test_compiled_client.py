@@ -1,12 +1,14 @@
 """The compiled core's half of a client is the Python session's twin: whatever happens, both ask, know and return the same."""
 
 import os
+import random
 import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.dap.coding import coding_for
 from ares.machine.compiled import CORE, PURE, client_core
 from ares.machine.interpreter import python
 from ares.model.codec import encode
@@ -14,7 +16,7 @@ from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
-from ares.model.messages import Ack, DataReply, Element, Reason, Refused, TagReply
+from ares.model.messages import Ack, DataReply, Element, PutData, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO, Tag
 from ares.objects.operations import delete, read, write
 from ares.objects.small_objects import small_objects
@@ -116,6 +118,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("tick"), st.sampled_from([0.001, 0.03, 0.3, 1.1])),
     st.tuples(st.just("cancel"), st.integers(0, 20)),
     st.tuples(st.just("lose"), st.integers(0, N - 1)),
+    st.tuples(st.just("rival"), st.integers(0, N - 1), st.sampled_from(NAMES), st.integers(1, 30)),
 )
 
 
@@ -159,6 +162,13 @@ class Both:
             for number in [*numbers, *range(self.configuration.n)]:
                 self.answer(number, 99)
 
+    def rival(self, number, name, highest):
+        """Another client's write has come to this server."""
+        id, tag, value = self.configuration.id, Tag(highest, ClientId(9)), b"rival"
+        parts, index = coding_for(self.configuration).encode(value)[number], number if self.configuration.dap == "ec" else 0
+        element = sealed(id, name, tag, index, len(value), parts)
+        self.replicas[self.configuration.server_ids[number]].handle(PutData(CallId(1), id, name, tag, element))
+
     def do(self, event, *rest):
         match event:
             case "start":
@@ -175,6 +185,8 @@ class Both:
                 for twin in self.twins:
                     if rest[0] < len(twin.handles):
                         twin.handles[rest[0]]()
+            case "rival":
+                self.rival(*rest)
             case "lose":
                 self.waiting[SERVERS[rest[0]].id].clear()
         self.compare()
@@ -197,6 +209,31 @@ def test_it_does_what_the_session_does(configuration, events):
     mine, pure = both.twins
     assert sorted(mine.ends, key=repr) == sorted(pure.ends, key=repr)
     assert mine.session.busy == pure.session.busy
+
+
+def drawn(rng):
+    """An event of a long run, in which most operations complete."""
+    server, name = rng.randrange(N), rng.choice(NAMES)
+    return rng.choices(
+        [
+            ("start", rng.choice(["read", "read", "write", "write", "delete"]), name, rng.choice(VALUES)),
+            ("answer", server, rng.choice([1, 1, 2, 9]), rng.random() < 0.1, ""),
+            ("answer", server, 1, False, rng.choice([kind for kind in ODD if kind not in ("pending", "finalized", "huge", "refused all")])),
+            ("rival", server, name, rng.randrange(1, 60)),
+            ("tick", rng.choice([0.001, 0.03, 0.3])),
+            ("cancel", rng.randrange(60)),
+            ("lose", server),
+        ],
+        [20, 70, 3, 4, 8, 1, 1],
+    )[0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
+def test_it_does_what_the_session_does_for_long(configuration, seed):
+    rng, both = random.Random(seed), Both(configuration)
+    for _ in range(500):
+        both.do(*drawn(rng))
 
 
 @pytest.mark.parametrize("unusual", ["", *ODD, "tick", "cancel", "close", "redirect", "other write"])
