@@ -352,6 +352,7 @@ pub struct Objects {
 }
 
 /// What there is around a session on an event loop: results go into futures, and it wants to know when there is something to send.
+#[derive(FromPyObject)]
 struct Shell {
     create_future: Held,
     schedule: Held,
@@ -363,13 +364,6 @@ struct Shell {
 struct Known {
     place: Option<Arc<Place>>,
     orders: [Option<(u64, Arc<Order>)>; 2],
-}
-
-impl Shell {
-    fn of(shell: &Any<'_>) -> PyResult<Self> {
-        let found = |name: &str| shell.getattr(name).map(Bound::unbind);
-        Ok(Shell { create_future: found("create_future")?, schedule: found("schedule")?, settle: found("settle")? })
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -528,13 +522,9 @@ impl Client {
 
     /// These servers are in the session's outbox from now on, in this order.
     fn enter(&self, session: &Any<'_>, fresh: &[usize]) -> PyResult<()> {
-        let py = session.py();
-        if !fresh.is_empty() {
-            let outbox = session.getattr(intern!(py, "_outbox"))?;
-            for slot in fresh {
-                let name = locked(&self.state).slots[*slot].name.clone_ref(py);
-                outbox.get_item(name)?;
-            }
+        for slot in fresh {
+            let name = locked(&self.state).slots[*slot].name.clone_ref(session.py());
+            session.getattr(intern!(session.py(), "_outbox"))?.get_item(name)?;
         }
         Ok(())
     }
@@ -772,12 +762,12 @@ impl Client {
 
     /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `shell`: see there (ares/client/runner.py).
     #[pyo3(signature = (session, view, make, shell=None))]
-    fn objects(slf: Py<Self>, session: Any<'_>, view: Any<'_>, make: Held, shell: Option<Any<'_>>) -> PyResult<Objects> {
+    fn objects(slf: Py<Self>, session: Any<'_>, view: Any<'_>, make: Held, shell: Option<Shell>) -> PyResult<Objects> {
         let domain = view.getattr("domain")?;
         Ok(Objects {
             client: slf,
             make,
-            shell: shell.map(|shell| Shell::of(&shell)).transpose()?,
+            shell,
             domain_text: domain.extract()?,
             domain: domain.unbind(),
             writer: view.getattr("client")?.extract()?,

@@ -1,12 +1,14 @@
 """The compiled core's half of a client is the Python session's twin: whatever happens, both ask, know and return the same."""
 
 import os
+import random
 import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ares.dap.coding import coding_for
 from ares.machine.compiled import CORE, PURE, client_core
 from ares.machine.interpreter import python
 from ares.model.codec import encode
@@ -14,7 +16,7 @@ from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
-from ares.model.messages import Ack, DataReply, Element, Reason, Refused, TagReply
+from ares.model.messages import Ack, DataReply, Element, PutData, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO, Tag
 from ares.objects.operations import delete, read, write
 from ares.objects.small_objects import small_objects
@@ -41,11 +43,12 @@ class Twin:
         self.view = View(ClientId(7), configuration, Switches(), self.session.readiness)
         self.small = small_objects(self.session, self.view)
         self.ends, self.handles = [], []
-        self.again = {}
+        self.told = 0
 
     def start(self, kind, name, value, now):
         number = len(self.handles)
-        self.handles.append(None)
+        timeout_s = 0.2 if number % 5 == 4 else TIMEOUT_S
+        self.handles.append(lambda: None)
 
         def done(result, error):
             self.ends.append((number, result, repr(error)))
@@ -54,24 +57,27 @@ class Twin:
 
         small = False
         if self.small is not None and kind == "read":
-            small = self.small.read(name, done, now, TIMEOUT_S)
+            small = self.small.read(name, done, now, timeout_s)
         elif self.small is not None and kind == "write":
-            small = self.small.write(name, value, done, now, TIMEOUT_S)
+            small = self.small.write(name, value, done, now, timeout_s)
         if small:
             self.handles[number] = lambda: self.session.cancel_small(done)
             return
         operation = {"read": read, "delete": delete}[kind](self.view, name) if kind != "write" else write(self.view, name, value)
         label = f"{kind} of {name!r}"
-        job = self.session.start(operation, label, now, TIMEOUT_S, done, key=None if kind == "read" else (DEFAULT_DOMAIN, name))
+        job = self.session.start(operation, label, now, timeout_s, done, key=None if kind == "read" else (DEFAULT_DOMAIN, name))
         self.handles[number] = lambda: self.session.cancel(job)
 
     def knows(self):
+        """What is known now, and what ended since the last look."""
         session = self.session
         readiness, taken = session.readiness, self.view.tags._taken
         tags = {name: (each.number, each.completed, each.writers) for name, each in taken.items()}
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
         known = session._last_call, session._usual_s, session.busy, session.hints, servers
-        return self.ends, known, tags, self.view.sequence.active
+        fresh, self.told = self.ends[self.told :], len(self.ends)
+        late = sorted(end for end in fresh if "still waiting" in end[2])  # told at one tick, in any order
+        return [end for end in fresh if end not in late], late, known, tags, self.view.sequence.active
 
 
 def odd(reply, kind, name, configuration):
@@ -116,6 +122,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("tick"), st.sampled_from([0.001, 0.03, 0.3, 1.1])),
     st.tuples(st.just("cancel"), st.integers(0, 20)),
     st.tuples(st.just("lose"), st.integers(0, N - 1)),
+    st.tuples(st.just("rival"), st.integers(0, N - 1), st.sampled_from(NAMES), st.integers(1, 30)),
 )
 
 
@@ -159,6 +166,13 @@ class Both:
             for number in [*numbers, *range(self.configuration.n)]:
                 self.answer(number, 99)
 
+    def rival(self, number, name, highest):
+        """Another client's write has come to this server."""
+        id, tag, value = self.configuration.id, Tag(highest, ClientId(9)), b"rival"
+        parts, index = coding_for(self.configuration).encode(value)[number], number if self.configuration.dap == "ec" else 0
+        element = sealed(id, name, tag, index, len(value), parts)
+        self.replicas[self.configuration.server_ids[number]].handle(PutData(CallId(1), id, name, tag, element))
+
     def do(self, event, *rest):
         match event:
             case "start":
@@ -173,8 +187,10 @@ class Both:
                     twin.session.tick(self.now)
             case "cancel":
                 for twin in self.twins:
-                    if rest[0] < len(twin.handles):
+                    if -len(twin.handles) <= rest[0] < len(twin.handles):
                         twin.handles[rest[0]]()
+            case "rival":
+                self.rival(*rest)
             case "lose":
                 self.waiting[SERVERS[rest[0]].id].clear()
         self.compare()
@@ -197,6 +213,31 @@ def test_it_does_what_the_session_does(configuration, events):
     mine, pure = both.twins
     assert sorted(mine.ends, key=repr) == sorted(pure.ends, key=repr)
     assert mine.session.busy == pure.session.busy
+
+
+def drawn(rng):
+    """An event of a long run, in which most operations complete."""
+    server, name = rng.randrange(N), rng.choice(NAMES)
+    return rng.choices(
+        [
+            ("start", rng.choice(["read", "read", "write", "write", "delete"]), name, rng.choice(VALUES)),
+            ("answer", server, rng.choice([1, 1, 2, 9]), rng.random() < 0.1, ""),
+            ("answer", server, 1, False, rng.choice([kind for kind in ODD if kind not in ("pending", "finalized", "huge", "refused all")])),
+            ("rival", server, name, rng.randrange(1, 60)),
+            ("tick", rng.choice([0.001, 0.03, 0.3])),
+            ("cancel", -rng.randint(1, 4)),
+            ("lose", server),
+        ],
+        [20, 70, 3, 4, 8, 4, 4],
+    )[0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
+def test_it_does_what_the_session_does_for_long(configuration, seed):
+    rng, both = random.Random(seed), Both(configuration)
+    for _ in range(500):
+        both.do(*drawn(rng))
 
 
 @pytest.mark.parametrize("unusual", ["", *ODD, "tick", "cancel", "close", "redirect", "other write"])
@@ -268,6 +309,7 @@ def test_nothing_of_a_bad_batch_is_used(harm):
     both.start("read", NAMES[0], b"")
     both.post()
     [twin, _] = both.twins
+    twin.knows()
     before = repr(twin.knows())
     server = next(server for server, waiting in both.waiting.items() if waiting)
     [request] = both.waiting[server]
