@@ -82,7 +82,8 @@ class Layers:
         small = self._small
         if small is None:
             return False
-        return small.read(object, self._ended, 0.0, 30.0) if reads else small.write(object, VALUE, self._ended, 0.0, 30.0)
+        begun = small.read(object, self._ended, 0.0, 30.0) if reads else small.write(object, VALUE, self._ended, 0.0, 30.0)
+        return begun is not None
 
     def _turn(self) -> None:
         letters = self._session.take_letters()

@@ -136,9 +136,10 @@ class Session:
 
     def cancel_small(self, done: object) -> None:
         """As :meth:`cancel`, for what the core began, whose result ``done`` is called with."""
-        if self.core is not None and not self.core.cancel(self, done, self._now):
-            for job in [job for job in self._jobs if job.begun_for is done]:
-                self.cancel(job)
+        if self.core is not None:
+            self.core.surrender_for(self, done)
+        for job in [job for job in self._jobs if job.begun_for is done]:
+            self.cancel(job)
 
     def take_over(self, handed: "Handed") -> None:
         """Go on with an operation of the core from where it is; with a write that waits for its turn, when its turn comes."""
@@ -161,8 +162,9 @@ class Session:
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
+        self.take_over_all()
         if self.core is not None:
-            self.core.close(self)
+            self.core.close()
         for job in list(self._jobs):
             if not job.ended:
                 self._abort(job, error())

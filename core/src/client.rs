@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
@@ -17,12 +18,17 @@ use crate::coding::{self, Headers};
 use crate::seal;
 use crate::wire::{self, Cursor, Element, Tag};
 
+type Any<'py> = Bound<'py, PyAny>;
+type Held = Py<PyAny>;
+
 /// As in ares/operation/jobs.py and session.py.
 const RESEND_S: f64 = 0.5;
 const SEND_BYTES_PER_S_EXPECTED: f64 = 50e6;
 const USUAL_ROUNDS: f64 = 64.0;
 /// As in ares/net/batching.py: what is more is cut there.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// As in ares/model/codec.py.
+const HEADER_BYTES_MAX: usize = 32 * 1024 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
 /// Servers of a configuration are counted in the bits of a number.
 const SERVERS_MAX: usize = 64;
@@ -67,7 +73,7 @@ struct Message<'a> {
 fn messages(frame: &[u8]) -> Option<Vec<Message<'_>>> {
     let mut cursor = Cursor::new(frame, 1);
     let count = if *frame.first()? == wire::VERSION { cursor.array()? } else { return None };
-    if count > wire::BATCH_MESSAGES_MAX {
+    if count > wire::BATCH_MESSAGES_MAX || frame.len() > HEADER_BYTES_MAX {
         return None;
     }
     let mut found = Vec::with_capacity(count);
@@ -129,7 +135,7 @@ fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
 
 /// In what order servers are asked in one turn (ares/operation/readiness.py). `wanted`: bits of those that send their elements.
 struct Order {
-    python: Py<PyAny>,
+    python: Held,
     first: Vec<usize>,
     spared: Vec<usize>,
     wanted: u64,
@@ -137,20 +143,20 @@ struct Order {
 
 /// A configuration that was met. `servers`: their places among the client's.
 struct Place {
-    configuration: Py<PyAny>,
+    configuration: Held,
     id: Vec<u8>,
-    id_given: Py<PyAny>,
+    id_given: Held,
     servers: Vec<usize>,
     quorum: usize,
     k: usize,
-    dap: Py<PyAny>,
+    dap: Held,
     coding: Option<Coding>,
     preferred: usize,
 }
 
 /// Of erasure-coded elements. `own`: small ones are coded here; what they begin with depends on the length of the value only.
 struct Coding {
-    python: Py<PyAny>,
+    python: Held,
     more_bytes: usize,
     own: bool,
     headers: Mutex<HashMap<usize, Arc<Headers>>>,
@@ -168,7 +174,7 @@ enum Phase {
 struct Write {
     queue: String,
     value: Py<PyBytes>,
-    taken: Option<Py<PyAny>>,
+    taken: Option<Held>,
     before: u64,
     highest: Option<u64>,
     tag: Tag,
@@ -178,7 +184,7 @@ struct Operation {
     objects: Py<Objects>,
     place: Arc<Place>,
     object: Py<PyString>,
-    done: Py<PyAny>,
+    done: Held,
     timeout_s: f64,
     deadline: f64,
     write: Option<Write>,
@@ -257,15 +263,15 @@ impl State {
         }
     }
 
-    /// A query, with the element of whom it is wanted of.
-    fn post_query(&mut self, operation: &Operation, object: &str, positions: &[usize], wanted: u64, fresh: &mut Vec<usize>) {
-        let (place, call) = (&operation.place, operation.call);
+    /// Ask those that an operation's query asks first, or those that were spared; it is under way from now on.
+    fn post_query(&mut self, operation: Box<Operation>, object: &str, order: &Order, positions: &[usize]) -> Vec<usize> {
+        let (place, call, mut fresh) = (operation.place.clone(), operation.call, Vec::new());
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
         if operation.phase == Phase::GetTag {
             head(&mut message, 5, wire::GET_TAG, call, &place.id, object);
             wire::put_nil(&mut message);
-            self.post(place, positions.iter().copied(), &message, call, fresh);
+            self.post(&place, positions.iter().copied(), &message, call, &mut fresh);
         } else {
             head(&mut message, 9, wire::GET_DATA, call, &place.id, object);
             let flag = message.len();
@@ -273,13 +279,13 @@ impl State {
                 wire::put_nil(&mut message);
             }
             for &position in positions {
-                let mut element = Vec::with_capacity(1);
-                wire::put_boolean(&mut element, wanted >> position & 1 == 1);
-                message[flag] = element[0];
-                self.post(place, std::iter::once(position), &message, call, fresh);
+                message[flag] = wire::boolean(order.wanted >> position & 1 == 1);
+                self.post(&place, std::iter::once(position), &message, call, &mut fresh);
             }
         }
         self.scratch = message;
+        self.operations.insert(call, operation);
+        fresh
     }
 }
 
@@ -296,21 +302,21 @@ fn head(message: &mut Vec<u8>, count: usize, kind: u64, call: u64, configuration
 /// An operation as the Python session is to go on with it; ares/operation/handed.py does. ``call`` 0: it waits for its turn.
 #[pyclass(frozen, get_all, module = "ares._core")]
 pub struct Handed {
-    make: Py<PyAny>,
-    settle: Option<Py<PyAny>>,
-    domain: Py<PyAny>,
+    make: Held,
+    settle: Option<Held>,
+    domain: Held,
     object: Py<PyString>,
     value: Option<Py<PyBytes>>,
-    done: Py<PyAny>,
+    done: Held,
     timeout_s: f64,
     deadline: f64,
     call: u64,
-    configuration: Py<PyAny>,
-    order: Option<Py<PyAny>>,
+    configuration: Held,
+    order: Option<Held>,
     unasked: bool,
     started: f64,
     answers: Py<PyDict>,
-    taken: Option<Py<PyAny>>,
+    taken: Option<Held>,
     before: u64,
     highest: Option<u64>,
 }
@@ -319,37 +325,38 @@ pub struct Handed {
 #[pyclass(frozen, module = "ares._core")]
 pub struct Client {
     state: Mutex<State>,
-    decode_replies: Py<PyAny>,
-    decode_requests: Py<PyAny>,
-    tag: Py<PyAny>,
-    found: Py<PyAny>,
-    tombstone: Py<PyAny>,
+    decode_replies: Held,
+    decode_requests: Held,
+    tag: Held,
+    found: Held,
+    tombstone: Held,
 }
 
 /// The objects of one domain: where small reads and writes begin.
 #[pyclass(frozen, module = "ares._core")]
 pub struct Objects {
     client: Py<Client>,
-    session: Py<PyAny>,
-    view: Py<PyAny>,
-    make: Py<PyAny>,
+    session: Held,
+    view: Held,
+    make: Held,
     shell: Option<Shell>,
-    domain: Py<PyAny>,
+    domain: Held,
     domain_text: String,
     writer: u64,
-    sequence: Py<PyAny>,
-    tags: Py<PyAny>,
-    readiness: Py<PyAny>,
+    sequence: Held,
+    tags: Held,
+    readiness: Held,
     queues: Py<PyDict>,
     met: Py<PySet>,
     known: Mutex<Known>,
 }
 
 /// What there is around a session on an event loop: results go into futures, and it wants to know when there is something to send.
+#[derive(FromPyObject)]
 struct Shell {
-    create_future: Py<PyAny>,
-    schedule: Py<PyAny>,
-    settle: Py<PyAny>,
+    create_future: Held,
+    schedule: Held,
+    settle: Held,
 }
 
 /// The configuration that was asked last, and in what orders in which turn: for large values, and others.
@@ -357,13 +364,6 @@ struct Shell {
 struct Known {
     place: Option<Arc<Place>>,
     orders: [Option<(u64, Arc<Order>)>; 2],
-}
-
-impl Shell {
-    fn of(shell: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let found = |name: &str| shell.getattr(name).map(Bound::unbind);
-        Ok(Shell { create_future: found("create_future")?, schedule: found("schedule")?, settle: found("settle")? })
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -378,10 +378,8 @@ impl Objects {
         if !sequence.getattr(intern!(py, "last_finalized"))?.is(&last) {
             return Ok(None);
         }
-        if let Some(place) = &locked(&self.known).place {
-            if place.configuration.is(&last) {
-                return Ok(Some(place.clone()));
-            }
+        if let Some(place) = locked(&self.known).place.as_ref().filter(|place| place.configuration.is(&last)) {
+            return Ok(Some(place.clone()));
         }
         let id = last.getattr(intern!(py, "id"))?;
         let names: Vec<Bound<PyString>> = last.getattr(intern!(py, "server_ids"))?.extract()?;
@@ -410,10 +408,8 @@ impl Objects {
     fn order(&self, py: Python<'_>, place: &Place, reads: bool) -> PyResult<Arc<Order>> {
         let large = reads && place.preferred > 0 && place.dap.bind(py).getattr(intern!(py, "large"))?.is_truthy()?;
         let turn = locked(&self.client.get().state).turn;
-        if let Some((as_of, order)) = &locked(&self.known).orders[usize::from(large)] {
-            if *as_of == turn {
-                return Ok(order.clone());
-            }
+        if let Some((_, order)) = locked(&self.known).orders[usize::from(large)].as_ref().filter(|(as_of, _)| *as_of == turn) {
+            return Ok(order.clone());
         }
         let preferred = if large { place.preferred } else { 0 };
         let python = self.readiness.bind(py).call_method1(intern!(py, "order"), (&place.configuration, preferred))?;
@@ -430,26 +426,15 @@ impl Objects {
         Ok(order)
     }
 
-    /// Begin an operation; returns `done`, or a new future in its place. None: it is none that is run here.
-    fn begin(
-        slf: &Bound<'_, Self>,
-        key: &Bound<'_, PyAny>,
-        value: Option<Py<PyBytes>>,
-        done: Option<Py<PyAny>>,
-        now: f64,
-        timeout_s: f64,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    fn begin(slf: &Bound<'_, Self>, key: &Any<'_>, value: Option<Py<PyBytes>>, done: Option<Held>, now: f64, timeout_s: f64) -> PyResult<Option<Held>> {
         let (py, objects) = (slf.py(), slf.get());
         let Ok(object) = key.cast_exact::<PyString>() else { return Ok(None) };
         let Ok(name) = object.to_str() else { return Ok(None) };
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with('\0') {
             return Ok(None);
         }
-        let Some(place) = objects.place(py)? else { return Ok(None) };
+        let Some(place) = objects.place(py)?.filter(|_| !locked(&objects.client.get().state).closed) else { return Ok(None) };
         let client = objects.client.get();
-        if locked(&client.state).closed {
-            return Ok(None);
-        }
         let mut write = None;
         if let Some(value) = value {
             let queues = objects.queues.bind(py);
@@ -459,11 +444,8 @@ impl Objects {
             let queue = [&objects.domain_text, name].join(BETWEEN);
             write = Some(Write { queue, value, taken: None, before: 0, highest: None, tag: NEVER_WRITTEN });
         }
-        let done = match (done, &objects.shell) {
-            (Some(done), _) => done,
-            (None, Some(shell)) => shell.create_future.call0(py)?,
-            (None, None) => return Ok(None),
-        };
+        let future = || objects.shell.as_ref().map(|shell| shell.create_future.call0(py)).transpose();
+        let Some(done) = done.map_or_else(future, |done| Ok(Some(done)))? else { return Ok(None) };
         let handle = done.clone_ref(py);
         let operation = Box::new(Operation {
             objects: slf.clone().unbind(),
@@ -500,26 +482,25 @@ impl Objects {
 
 #[pymethods]
 impl Objects {
-    /// Begin a read, if it is one that is run here; whether it is. `done` is called with what comes of it.
-    fn read(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<bool> {
-        Ok(Self::begin(slf, key, None, Some(done), now, timeout_s)?.is_some())
+    /// Begin a read; what comes of it goes to `done`, which is returned, or into a new future (None). Returns None if it is none that is run here.
+    fn read(slf: &Bound<'_, Self>, key: &Any<'_>, done: Option<Held>, now: f64, timeout_s: f64) -> PyResult<Option<Held>> {
+        Self::begin(slf, key, None, done, now, timeout_s)
     }
 
     /// As `read`.
-    fn write(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, done: Py<PyAny>, now: f64, timeout_s: f64) -> PyResult<bool> {
-        let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(false) };
-        Ok(Self::begin(slf, key, Some(value.clone().unbind()), Some(done), now, timeout_s)?.is_some())
-    }
-
-    /// As `read`; returns a future of the value.
-    fn reading(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
-        Self::begin(slf, key, None, None, now, timeout_s)
-    }
-
-    /// As `write`; returns a future of the tag.
-    fn writing(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, now: f64, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
+    fn write(slf: &Bound<'_, Self>, key: &Any<'_>, value: &Any<'_>, done: Option<Held>, now: f64, timeout_s: f64) -> PyResult<Option<Held>> {
         let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(None) };
-        Self::begin(slf, key, Some(value.clone().unbind()), None, now, timeout_s)
+        Self::begin(slf, key, Some(value.clone().unbind()), done, now, timeout_s)
+    }
+
+    /// For the garbage collector: the shell around the session knows who has this.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for held in [&self.session, &self.view, &self.make, &self.sequence, &self.tags, &self.readiness] {
+            visit.call(held)?;
+        }
+        visit.call(&self.queues)?;
+        visit.call(&self.met)?;
+        self.shell.iter().flat_map(|shell| [&shell.create_future, &shell.schedule, &shell.settle]).try_for_each(|held| visit.call(held))
     }
 }
 
@@ -529,29 +510,21 @@ impl Client {
         let mut state = locked(&self.state);
         for name in names {
             let text = name.to_str()?;
-            let slot = match state.by_name.get(text) {
-                Some(slot) => *slot,
-                None => {
-                    let slot = state.slots.len();
-                    state.by_name.insert(text.to_owned(), slot);
-                    state.slots.push(Slot { name: name.clone().unbind(), chunk: Vec::new(), count: 0, last: 0 });
-                    slot
-                }
-            };
+            let next = state.slots.len();
+            let slot = *state.by_name.entry(text.to_owned()).or_insert(next);
+            if slot == next {
+                state.slots.push(Slot { name: name.clone().unbind(), chunk: Vec::new(), count: 0, last: 0 });
+            }
             found.push(slot);
         }
         Ok(found)
     }
 
     /// These servers are in the session's outbox from now on, in this order.
-    fn enter(&self, session: &Bound<'_, PyAny>, fresh: &[usize]) -> PyResult<()> {
-        let py = session.py();
-        if !fresh.is_empty() {
-            let outbox = session.getattr(intern!(py, "_outbox"))?;
-            for slot in fresh {
-                let name = locked(&self.state).slots[*slot].name.clone_ref(py);
-                outbox.get_item(name)?;
-            }
+    fn enter(&self, session: &Any<'_>, fresh: &[usize]) -> PyResult<()> {
+        for slot in fresh {
+            let name = locked(&self.state).slots[*slot].name.clone_ref(session.py());
+            session.getattr(intern!(session.py(), "_outbox"))?.get_item(name)?;
         }
         Ok(())
     }
@@ -569,13 +542,8 @@ impl Client {
         operation.fresh_round(if operation.write.is_none() { Phase::GetData } else { Phase::GetTag }, call, now, RESEND_S);
         operation.unasked = !order.spared.is_empty();
         operation.order = Some(order.clone());
-        let mut fresh = Vec::new();
-        let object = operation.object.to_str(py)?;
-        {
-            let mut state = locked(&self.state);
-            state.post_query(&operation, object, &order.first, order.wanted, &mut fresh);
-        }
-        locked(&self.state).operations.insert(call, operation);
+        let object = operation.object.clone_ref(py);
+        let fresh = locked(&self.state).post_query(operation, object.to_str(py)?, &order, &order.first);
         self.enter(session, &fresh)?;
         Ok(!fresh.is_empty())
     }
@@ -603,7 +571,7 @@ impl Client {
     }
 
     /// Go on after the round whose quorum is complete with `last`. The operation again: it is for the Python session.
-    fn conclude(&self, session: &Bound<'_, PyAny>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude(&self, session: &Any<'_>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
         match operation.phase {
             Phase::GetData => self.conclude_read(session, operation, last, now),
             Phase::GetTag => self.conclude_query(session, operation, last, now),
@@ -611,7 +579,7 @@ impl Client {
         }
     }
 
-    fn conclude_read(&self, session: &Bound<'_, PyAny>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude_read(&self, session: &Any<'_>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
         let (tag, length, value) = {
             let replies = operation.replies().chain(std::iter::once(last)).filter_map(|reply| if let Reply::Data(data) = reply { Some(data) } else { None });
@@ -639,7 +607,7 @@ impl Client {
         Ok(None)
     }
 
-    fn conclude_query(&self, session: &Bound<'_, PyAny>, mut operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude_query(&self, session: &Any<'_>, mut operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
         let tags = operation.replies().chain(std::iter::once(last)).map(|reply| if let Reply::Tag(tag) = reply { tag.number } else { 0 });
         let highest = tags.max().unwrap_or(0);
@@ -692,7 +660,7 @@ impl Client {
         Ok(None)
     }
 
-    fn conclude_write(&self, session: &Bound<'_, PyAny>, mut operation: Box<Operation>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude_write(&self, session: &Any<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
         let Some(Write { queue, taken: Some(taken), tag, .. }) = &operation.write else { return Ok(Some(operation)) };
         let taken = taken.bind(py);
@@ -709,36 +677,21 @@ impl Client {
     }
 
     /// A write of the object has ended: let the next one begin.
-    fn leave(&self, session: &Bound<'_, PyAny>, queue: &str, now: f64) -> PyResult<()> {
+    fn leave(&self, session: &Any<'_>, queue: &str, now: f64) -> PyResult<()> {
         let py = session.py();
-        let mut next = {
-            let mut state = locked(&self.state);
-            let next = state.queues.get_mut(queue).and_then(VecDeque::pop_front);
-            match next {
-                Some(next) => next,
-                None => {
-                    state.queues.remove(queue);
-                    return Ok(());
-                }
-            }
+        let Some(mut next) = locked(&self.state).queues.get_mut(queue).and_then(VecDeque::pop_front) else {
+            locked(&self.state).queues.remove(queue);
+            return Ok(());
         };
-        let place = next.objects.get().place(py)?;
-        match place {
-            Some(place) => {
-                next.place = place;
-                self.query(py, next, now).map(|_| ())
-            }
-            None => self.hand_over(session, next),
-        }
+        let Some(place) = next.objects.get().place(py)? else { return self.hand_over(session, next) };
+        next.place = place;
+        self.query(py, next, now).map(|_| ())
     }
 
     /// Give an operation, which is no longer among those here, to the Python session, and with a write all that wait for it.
-    fn hand_over(&self, session: &Bound<'_, PyAny>, operation: Box<Operation>) -> PyResult<()> {
+    fn hand_over(&self, session: &Any<'_>, operation: Box<Operation>) -> PyResult<()> {
         let py = session.py();
-        let waiting = match &operation.write {
-            None => None,
-            Some(write) => locked(&self.state).queues.remove(&write.queue),
-        };
+        let waiting = operation.write.as_ref().and_then(|write| locked(&self.state).queues.remove(&write.queue));
         for operation in std::iter::once(operation).chain(waiting.into_iter().flatten()) {
             let handed = self.handed(py, *operation)?;
             session.call_method1(intern!(py, "take_over"), (handed,))?;
@@ -809,12 +762,12 @@ impl Client {
 
     /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `shell`: see there (ares/client/runner.py).
     #[pyo3(signature = (session, view, make, shell=None))]
-    fn objects(slf: Py<Self>, session: Bound<'_, PyAny>, view: Bound<'_, PyAny>, make: Py<PyAny>, shell: Option<Bound<'_, PyAny>>) -> PyResult<Objects> {
+    fn objects(slf: Py<Self>, session: Any<'_>, view: Any<'_>, make: Held, shell: Option<Shell>) -> PyResult<Objects> {
         let domain = view.getattr("domain")?;
         Ok(Objects {
             client: slf,
             make,
-            shell: shell.map(|shell| Shell::of(&shell)).transpose()?,
+            shell,
             domain_text: domain.extract()?,
             domain: domain.unbind(),
             writer: view.getattr("client")?.extract()?,
@@ -835,7 +788,7 @@ impl Client {
     }
 
     /// Replies that came in one batch. What is for the session goes to its `take`; raises what its decoder raises, before anything is used.
-    fn feed(&self, session: &Bound<'_, PyAny>, server: &Bound<'_, PyString>, frames: &Bound<'_, PyAny>, now: f64) -> PyResult<()> {
+    fn feed(&self, session: &Any<'_>, server: &Bound<'_, PyString>, frames: &Any<'_>, now: f64) -> PyResult<()> {
         let py = session.py();
         let header = frames.get_item(0)?.cast_into::<PyBytes>()?;
         let found = messages(header.as_bytes());
@@ -908,10 +861,9 @@ impl Client {
         let text = server.to_str()?;
         let frame = {
             let mut state = locked(&self.state);
-            match state.by_name.get(text).copied() {
-                Some(index) if state.slots[index].count > 0 => state.slots[index].take(server.py()),
-                _ => return Ok(()),
-            }
+            let index = state.by_name.get(text).copied().filter(|index| state.slots[*index].count > 0);
+            let Some(index) = index else { return Ok(()) };
+            state.slots[index].take(server.py())
         };
         self.add(messages, frame)
     }
@@ -922,98 +874,67 @@ impl Client {
     }
 
     /// Time passes for the round of this call, if it is one of those here. When it is to ask again, or to end, it is the session's from then on.
-    fn age(&self, session: &Bound<'_, PyAny>, call: u64, now: f64, hedge_after_s: f64) -> PyResult<()> {
-        let py = session.py();
-        let mut fresh = Vec::new();
-        {
-            let mut state = locked(&self.state);
-            match state.operations.get(&call) {
-                Some(operation) if now >= operation.deadline || now >= operation.resend_at => {
-                    drop(state);
-                    return self.surrender(session, call);
-                }
-                Some(operation) if operation.unasked && now >= operation.started + hedge_after_s => {}
-                _ => return Ok(()),
-            }
-            let Some(mut operation) = state.operations.remove(&call) else { return Ok(()) };
-            operation.unasked = false;
-            if let (Some(order), Ok(object)) = (operation.order.clone(), operation.object.to_str(py)) {
-                state.post_query(&operation, object, &order.spared, order.wanted, &mut fresh);
-            }
-            state.operations.insert(call, operation);
+    fn age(&self, session: &Any<'_>, call: u64, now: f64, hedge_after_s: f64) -> PyResult<()> {
+        let mut state = locked(&self.state);
+        let Some(operation) = state.operations.get_mut(&call) else { return Ok(()) };
+        if now >= operation.deadline || now >= operation.resend_at {
+            drop(state);
+            return self.surrender(session, call);
         }
+        let (order, object) = (operation.order.clone(), operation.object.clone_ref(session.py()));
+        if !operation.unasked || now < operation.started + hedge_after_s {
+            return Ok(());
+        }
+        operation.unasked = false;
+        let (Some(order), Some(operation)) = (order, state.operations.remove(&call)) else { return Ok(()) };
+        let fresh = state.post_query(operation, object.to_str(session.py())?, &order, &order.spared);
+        drop(state);
         self.enter(session, &fresh)
     }
 
     /// Give what this call is of to the session, if it is one of those here.
-    fn surrender(&self, session: &Bound<'_, PyAny>, call: u64) -> PyResult<()> {
+    fn surrender(&self, session: &Any<'_>, call: u64) -> PyResult<()> {
         let operation = locked(&self.state).operations.remove(&call);
         operation.map_or(Ok(()), |operation| self.hand_over(session, operation))
     }
 
     /// As `surrender`, for whoever writes this object.
-    fn surrender_writes(&self, session: &Bound<'_, PyAny>, domain: &str, object: &str) -> PyResult<()> {
+    fn surrender_writes(&self, session: &Any<'_>, domain: &str, object: &str) -> PyResult<()> {
         let queue = [domain, object].join(BETWEEN);
-        let call = {
-            let state = locked(&self.state);
-            if !state.queues.contains_key(&queue) {
-                return Ok(());
-            }
-            state.operations.values().find(|operation| operation.write.as_ref().is_some_and(|write| write.queue == queue)).map(|operation| operation.call)
-        };
-        call.map_or(Ok(()), |call| self.surrender(session, call))
+        if !locked(&self.state).queues.contains_key(&queue) {
+            return Ok(());
+        }
+        self.surrender_those(session, |operation| operation.write.as_ref().is_some_and(|write| write.queue == queue))
     }
 
-    /// As `surrender`, for those whose queue has a write that waited too long.
-    fn surrender_overdue(&self, session: &Bound<'_, PyAny>, now: f64) -> PyResult<()> {
-        let queues: Vec<String> = {
-            let state = locked(&self.state);
-            let overdue = state.queues.iter().filter(|(_, queue)| queue.iter().any(|waiting| waiting.deadline <= now));
-            overdue.map(|(queue, _)| queue.clone()).collect()
-        };
-        for queue in queues {
-            if let Some((domain, object)) = queue.split_once(BETWEEN) {
-                self.surrender_writes(session, domain, object)?;
-            }
-        }
-        Ok(())
+    /// As `surrender`, for writes that waited too long for their turn.
+    fn surrender_overdue(&self, session: &Any<'_>, now: f64) -> PyResult<()> {
+        self.surrender_those(session, |operation| operation.phase == Phase::Waiting && operation.deadline <= now)
     }
 
-    /// Forget the operation that `done` is of: nobody waits for it. Whether it was here.
-    fn cancel(&self, session: &Bound<'_, PyAny>, done: &Bound<'_, PyAny>, now: f64) -> PyResult<bool> {
-        let py = session.py();
-        let mut state = locked(&self.state);
-        let call = state.operations.values().find(|operation| operation.done.is(done)).map(|operation| operation.call);
-        let running = call.and_then(|call| state.operations.remove(&call));
-        let mut waiting = None;
-        if running.is_none() {
-            for queue in state.queues.values_mut() {
-                if let Some(index) = queue.iter().position(|operation| operation.done.is(done)) {
-                    waiting = queue.remove(index);
-                    break;
-                }
-            }
-        }
-        drop(state);
-        let Some(operation) = running else { return Ok(waiting.is_some()) };
-        if let Some(Write { queue, taken: Some(taken), .. }) = &operation.write {
-            operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
-            self.leave(session, queue, now)?;
-        }
-        Ok(true)
+    /// As `surrender`, for the operation that `done` is of.
+    fn surrender_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
+        self.surrender_those(session, |operation| operation.done.is(done))
     }
 
-    /// Give all to the session, and begin no more.
-    fn close(&self, session: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Begin no more.
+    fn close(&self) {
         locked(&self.state).closed = true;
-        for call in self.calls() {
-            self.surrender(session, call)?;
-        }
-        Ok(())
     }
 }
 
 impl Client {
+    /// As `surrender`, for those wanted, or whose queue has one that is.
+    fn surrender_those(&self, session: &Any<'_>, wanted: impl Fn(&Operation) -> bool) -> PyResult<()> {
+        let calls: Vec<u64> = {
+            let state = locked(&self.state);
+            let waiting = |operation: &Operation| operation.write.as_ref().and_then(|write| state.queues.get(&write.queue));
+            let found = |operation: &Operation| wanted(operation) || waiting(operation).is_some_and(|queue| queue.iter().any(|next| wanted(next)));
+            state.operations.values().filter(|operation| found(operation)).map(|operation| operation.call).collect()
+        };
+        calls.into_iter().try_for_each(|call| self.surrender(session, call))
+    }
+
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
         let py = messages.py();
         let more = self.decode_requests.bind(py).call1(((frame,),))?;
@@ -1024,21 +945,21 @@ impl Client {
 
 // -- steps ---------------------------------------------------------------------------------------------------------------------
 
-fn next_call(session: &Bound<'_, PyAny>) -> PyResult<u64> {
+fn next_call(session: &Any<'_>) -> PyResult<u64> {
     let name = intern!(session.py(), "_last_call");
     let call = session.getattr(name)?.extract::<u64>()? + 1;
     session.setattr(name, call)?;
     Ok(call)
 }
 
-fn learn_usual(session: &Bound<'_, PyAny>, took_s: f64) -> PyResult<()> {
+fn learn_usual(session: &Any<'_>, took_s: f64) -> PyResult<()> {
     let name = intern!(session.py(), "_usual_s");
     let usual_s: f64 = session.getattr(name)?.extract()?;
     session.setattr(name, usual_s + (took_s - usual_s) / USUAL_ROUNDS)
 }
 
 /// Call `done`, or settle the future that it is.
-fn finish(operation: &Operation, result: Bound<'_, PyAny>) -> PyResult<()> {
+fn finish(operation: &Operation, result: Any<'_>) -> PyResult<()> {
     let py = result.py();
     let done = operation.done.bind(py);
     if operation.objects.get().shell.is_none() {
@@ -1090,7 +1011,7 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
 }
 
 /// The value of these elements; None: the Python twin says what is wrong.
-fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element<'_>>) -> PyResult<Option<Py<PyAny>>> {
+fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element<'_>>) -> PyResult<Option<Held>> {
     let Some(coding) = &place.coding else { return Ok(elements.first().map(|element| PyBytes::new(py, element.bytes()).into_any().unbind())) };
     elements.sort_by_key(|element| element.index);
     let fragments: Vec<coding::Fragment<'_>> = elements.iter().map(|element| (element.index as usize, element.bytes())).collect();
@@ -1106,7 +1027,7 @@ fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element
 }
 
 impl Coding {
-    fn of(configuration: &Bound<'_, PyAny>, python: Bound<'_, PyAny>) -> PyResult<Self> {
+    fn of(configuration: &Any<'_>, python: Any<'_>) -> PyResult<Self> {
         let py = configuration.py();
         Ok(Coding {
             more_bytes: python.getattr(intern!(py, "more_bytes"))?.extract()?,

@@ -327,8 +327,12 @@ pub fn put_nil(out: &mut Vec<u8>) {
     out.push(NIL);
 }
 
+pub fn boolean(value: bool) -> u8 {
+    if value { 0xc3 } else { 0xc2 }
+}
+
 pub fn put_boolean(out: &mut Vec<u8>, value: bool) {
-    out.push(if value { 0xc3 } else { 0xc2 });
+    out.push(boolean(value));
 }
 
 #[inline]

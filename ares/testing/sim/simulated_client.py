@@ -166,9 +166,9 @@ class SimClient(SimCaller):
         """Whether the compiled core runs it, as it would for users."""
         small, now = self._small, self._world.now
         if small is not None and step.operation == "read":
-            return small.read(step.key, done, now, PATIENCE_S)
+            return small.read(step.key, done, now, PATIENCE_S) is not None
         if small is not None and step.operation == "write" and value is not None:
-            return small.write(step.key, _data(step, value), done, now, PATIENCE_S)
+            return small.write(step.key, _data(step, value), done, now, PATIENCE_S) is not None
         return False
 
     def _operation(self, step: SimStep, value: str | None, base: Tag | None) -> Operation[Any]:
