@@ -1029,12 +1029,13 @@ fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element
 impl Coding {
     fn of(configuration: &Any<'_>, python: Any<'_>) -> PyResult<Self> {
         let py = configuration.py();
-        Ok(Coding {
-            more_bytes: python.getattr(intern!(py, "more_bytes"))?.extract()?,
-            own: configuration.getattr(intern!(py, "backend"))?.eq(coding::BACKEND)?,
-            headers: Mutex::default(),
-            python: python.unbind(),
-        })
+        let more_bytes = python.getattr(intern!(py, "more_bytes"))?.extract()?;
+        let own = configuration.getattr(intern!(py, "backend"))?.eq(coding::BACKEND)? && more_bytes == coding::HEADER_BYTES;
+        let mut coding = Coding { more_bytes, own, headers: Mutex::default(), python: python.unbind() };
+        let probe: [u8; 100] = std::array::from_fn(|index| (37 * index) as u8);
+        coding.encoded(py, configuration.getattr(intern!(py, "k"))?.extract()?, &probe)?;
+        coding.own = locked(&coding.headers).contains_key(&probe.len()); // the library of this machine makes the same of it
+        Ok(coding)
     }
 
     /// One fragment for each server; None where it has no bytes.
@@ -1049,7 +1050,7 @@ impl Coding {
             let parts: Vec<Bound<'_, PyBytes>> = parts?.extract()?;
             fragments.push(parts.first().map(|part| part.as_bytes().to_vec()));
         }
-        if let (true, Some(headers)) = (self.own && self.more_bytes == coding::HEADER_BYTES, Headers::of(&fragments)) {
+        if let (true, Some(headers)) = (self.own, Headers::of(k, value, &fragments)) {
             let mut known = locked(&self.headers);
             if known.len() >= LENGTHS_KNOWN_MAX {
                 known.clear();

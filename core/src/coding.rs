@@ -111,14 +111,15 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// As the library made them; None: such values are for it.
-    pub fn of(fragments: &[Option<Vec<u8>>]) -> Option<Self> {
+    /// As the library made them of this value; None: such values are for it, or it makes something else of them than this does.
+    pub fn of(k: usize, value: &[u8], fragments: &[Option<Vec<u8>>]) -> Option<Self> {
         let size = fragments.first()?.as_ref()?.len().checked_sub(HEADER_BYTES)?;
         if size == 0 || size > SLICE_BYTES_MAX {
             return None;
         }
         let headers = fragments.iter().map(|fragment| fragment.as_ref()?.get(..HEADER_BYTES)?.try_into().ok());
-        Some(Headers { size, headers: headers.collect::<Option<_>>()? })
+        let headers = Headers { size, headers: headers.collect::<Option<_>>()? };
+        if headers.fragments(k, value) == fragments { Some(headers) } else { None }
     }
 
     /// The fragments of a value of that length.

@@ -357,13 +357,3 @@ pub fn put_element(out: &mut Vec<u8>, element: &Element) {
     }
     put_signed(out, -1);
 }
-
-/// The head of a batch's only frame on a ZMTP connection without keys (RFC 37); large: any frame that is longer than 255 bytes.
-pub fn put_frame_head(out: &mut Vec<u8>, size: usize) {
-    if size <= 255 {
-        out.extend_from_slice(&[0, size as u8]);
-    } else {
-        out.push(2);
-        out.extend_from_slice(&(size as u64).to_be_bytes());
-    }
-}
