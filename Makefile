@@ -40,7 +40,7 @@ check: $(STAMP) ## look for mistakes without running anything: ruff and mypy, an
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path core/Cargo.toml
-	@! cargo clippy --version >/dev/null 2>&1 || \
+	@! { cargo clippy --version && cargo fetch --locked --manifest-path core/Cargo.toml; } >/dev/null 2>&1 || \
 		cargo clippy --quiet --locked --manifest-path core/Cargo.toml --target-dir core/target --features extension-module -- --deny warnings
 
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
