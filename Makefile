@@ -67,7 +67,7 @@ experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for 
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
 clean: ## remove .venv, caches and what building left
-	rm -rf $(VENV) build dist *.egg-info core/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info core/target core/fuzz/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml
