@@ -40,7 +40,7 @@ check: $(STAMP) ## look for mistakes without running anything: ruff and mypy, an
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path core/Cargo.toml
-	@! cargo clippy --version >/dev/null 2>&1 || \
+	@! { cargo clippy --version && cargo fetch --locked --manifest-path core/Cargo.toml; } >/dev/null 2>&1 || \
 		cargo clippy --quiet --locked --manifest-path core/Cargo.toml --target-dir core/target --features extension-module -- --deny warnings
 
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
@@ -67,7 +67,7 @@ experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for 
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
 clean: ## remove .venv, caches and what building left
-	rm -rf $(VENV) build dist *.egg-info core/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info core/target core/fuzz/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml

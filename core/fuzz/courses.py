@@ -14,11 +14,13 @@ from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.messages import CollectConfig, DataReply, Element, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
 from ares.model.tag import TAG_ZERO, Tag
+from ares.operation.session import TICK_S
 from ares.security.roles import Role
 from tests.compiled.server_twins import FOREIGN, HOSTED, INITIAL, Half, Keyed, twins
 from tests.property.test_compiled_client import CONFIGURATIONS, NAMES, ODD, SERVERS, VALUES, Both
 
 EVENTS_MAX = 40
+BETWEEN_STARTS_S = 2 * TICK_S
 MESSAGES_MAX = 6
 EDITS_MAX = 4
 ODDS = 16
@@ -154,10 +156,31 @@ def _torn(some: Decisions, compiled: Half, frames: list[bytes]) -> None:
     assert compiled.state == before
 
 
+class Pair(Both):
+    """``forged``: the tag, the length and the bytes of what several servers may say that nobody wrote.
+
+    Time passes in ticks, and between the starts of operations: what ends at the same tick may end in any order.
+    """
+
+    forged: tuple[Tag, int, int] | None = None
+
+    def do(self, event: str, *rest) -> None:
+        if event == "start":
+            self._pass(BETWEEN_STARTS_S)
+        if event == "tick":
+            self._pass(*rest)
+        else:
+            super().do(event, *rest)
+
+    def _pass(self, seconds: float) -> None:
+        for _ in range(max(1, round(seconds / TICK_S))):
+            super().do("tick", TICK_S)
+
+
 def client(data: bytes) -> None:
     """Twin clients, of replicas or of an erasure code, whose servers answer as they should, or not."""
     some = Decisions(data)
-    both = Both(some.one(CONFIGURATIONS))
+    both = Pair(some.one(CONFIGURATIONS))
     both.forged = (_tag(some), some.one(LENGTHS) if some.below(2) else some.below(256), some.one(SIZES)) if some.below(2) else None
     for _ in range(EVENTS_MAX):
         if some.over:
@@ -185,15 +208,16 @@ def client(data: bytes) -> None:
     assert mine.session.busy == pure.session.busy
 
 
-def _forged(some: Decisions, both: Both, server: str, request: GetData, reply: DataReply) -> DataReply:
-    """What several servers may agree upon that nobody wrote, with seals that are right."""
+def _forged(some: Decisions, both: Pair, server: str, request: GetData, reply: DataReply) -> DataReply:
+    """With seals that are right."""
+    assert both.forged is not None
     tag, length, size = both.forged
     index = some.below(len(SERVERS)) if some.rarely() else SERVER_IDS.index(server) if both.configuration.dap == "ec" else 0
     element = sealed(both.configuration.id, request.object, tag, index, length, (b"f" * size,)) if length >= 0 else None
     return DataReply(reply.call, (tag,), length, TAG_ZERO, element, None)
 
 
-def _answer_oddly(some: Decisions, both: Both) -> None:
+def _answer_oddly(some: Decisions, both: Pair) -> None:
     """Replies with other tags and elements than the server has, or whose bytes are others."""
     both.post()
     server = some.one(SERVERS).id
