@@ -316,4 +316,4 @@ def checked_key(key: str) -> ObjectName:
         raise BadInput(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}")
     if key.startswith(RESERVED):
         raise BadInput("keys that begin with a NUL character are reserved")
-    return ObjectName(key)
+    return ObjectName(str.__str__(key))  # a subclass, such as an enumeration's, cannot be encoded

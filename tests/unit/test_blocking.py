@@ -3,6 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def test_objects(settings: Settings) -> None:
         store.delete("objects/b")
         with pytest.raises(ares.ObjectNotFound):
             store.read("objects/b")
+        store.write(StrEnum("Key", {"A": "objects/a"}).A, b"of an enumeration")
+        assert store.read("objects/a") == b"of an enumeration"
         with pytest.raises(ares.BadInput):
             store.write("", b"")
         assert store.configuration.n == 3
