@@ -92,7 +92,8 @@ $(CORE): $(STAMP) $(wildcard core/src/*.rs) core/Cargo.toml core/Cargo.lock
 		timeout $(CORE_SECONDS) cargo build --quiet --locked --release --features extension-module \
 			--manifest-path core/Cargo.toml --target-dir core/target && \
 		cp core/target/release/libares_core.so ares/_core$$($$PYO3_PYTHON -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))') || \
-		echo "make: building failed, see above (Rust 1.85 or newer is needed), or took more than $(CORE_SECONDS) s: all goes on in Python, only slower. \`make core\` tries again" >&2; \
+		echo "make: building failed, see above, or took more than $(CORE_SECONDS) s (Rust 1.85 or newer is needed): all goes on in Python, only slower." \
+			"\`make core\` tries again" >&2; \
 		touch $@
 
 $(BENCH_STAMP): $(STAMP) | $(CORE)
