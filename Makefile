@@ -83,15 +83,17 @@ $(STAMP): pyproject.toml
 		echo "make: the installation failed, see above. It needs the Python package index (pip's settings for proxies and mirrors apply)"; exit 1; } >&2
 	@touch $@
 
-# Without cargo there is nothing to do. What cannot be built, or not in time, is not tried again until the crate changes: ares runs without it.
+# One that was built from another state of the crate is never kept. Without cargo there is nothing more to do. What cannot be built, or not in time, is
+# not tried again until the crate changes: ares runs without it.
 $(CORE): $(STAMP) $(wildcard core/src/*.rs) core/Cargo.toml core/Cargo.lock
-	@command -v cargo >/dev/null || exit 0; rm -f ares/_core*.so; \
+	@rm -f ares/_core*.so; command -v cargo >/dev/null || exit 0; \
 		echo "building the compiled core, which takes half a minute the first time"; \
 		export PYO3_PYTHON=$(abspath $(VENV)/bin/python); \
 		timeout $(CORE_SECONDS) cargo build --quiet --locked --release --features extension-module \
 			--manifest-path core/Cargo.toml --target-dir core/target && \
 		cp core/target/release/libares_core.so ares/_core$$($$PYO3_PYTHON -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))') || \
-		echo "make: building failed, see above, or took more than $(CORE_SECONDS) s: all goes on in Python, only slower. \`make core\` tries again" >&2; \
+		echo "make: building failed, see above, or took more than $(CORE_SECONDS) s (Rust 1.85 or newer is needed): all goes on in Python, only slower." \
+			"\`make core\` tries again" >&2; \
 		touch $@
 
 $(BENCH_STAMP): $(STAMP) | $(CORE)

@@ -101,7 +101,11 @@ class Runner:
         progress: Callable[[Any], None] | None = None,
         recording: Recording | None = None,
     ) -> Result:
-        """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not."""
+        """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not.
+
+        Raises :class:`BadInput` on another event loop than that of the connection.
+        """
+        self.check_loop()
         if self._closed:
             raise ConnectionClosed
         if self._tracer is not None and recording is None and (traced := self._tracer.begin(label)) is not None:

@@ -110,6 +110,7 @@ class ObjectStore(Domain):
     async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         if self._small is not None:
+            self._runner.check_loop()
             future: asyncio.Future[Tag] | None
             future = self._small.write(key, value, None, monotonic(), self._timeout_s if timeout_s is None else self._timeout(timeout_s))
             if future is not None:
@@ -130,6 +131,7 @@ class ObjectStore(Domain):
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
         value: Answered | None = None
         if self._small is not None:
+            self._runner.check_loop()
             future = self._small.read(key, None, monotonic(), self._timeout_s if timeout_s is None else self._timeout(timeout_s))
             if future is not None:
                 try:
@@ -316,4 +318,4 @@ def checked_key(key: str) -> ObjectName:
         raise BadInput(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}")
     if key.startswith(RESERVED):
         raise BadInput("keys that begin with a NUL character are reserved")
-    return ObjectName(key)
+    return ObjectName(str.__str__(key))  # a subclass, such as an enumeration's, cannot be encoded

@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ares.model.version import VERSION
+
 if TYPE_CHECKING:
     from ares._core import Client
 
@@ -18,9 +20,10 @@ def _loaded() -> ModuleType | None:
     if os.environ.get(PURE, "0") not in ("", "0"):
         return None
     try:
-        return import_module("ares._core")
+        core = import_module("ares._core")
     except ImportError:
         return None
+    return core if core.RELEASE == VERSION else None  # a checkout may have one that was built of another release
 
 
 CORE = _loaded()

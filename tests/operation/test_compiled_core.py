@@ -3,8 +3,11 @@
 import os
 import shutil
 import subprocess
+import sys
+import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +17,7 @@ from ares.machine.compiled import PYTHON, RUST
 from ares.machine.interpreter import python
 from ares.machine.metrics import LAG_S, Histogram
 from ares.model.messages import Description
+from ares.model.version import VERSION
 from ares.server.host import Host
 from ares.server.prometheus import of_process, render
 from tests.journal.serving import plain, requests
@@ -52,6 +56,17 @@ def test_status_says_which_servers_have_which_core():
 
     assert _cores({"s0": said(RUST), "s1": said(PYTHON), "s2": None, "s3": said(RUST), "s4": said("")}) == "core: python (s1), rust (s0, s3)"
     assert _cores({"s0": None, "s1": said("")}) == ""
+
+
+def test_the_crate_is_of_the_same_release():
+    assert tomllib.loads((CHECKOUT / "core/Cargo.toml").read_text(encoding="utf-8"))["package"]["version"] == VERSION
+
+
+def test_a_core_of_another_release_is_left_aside(monkeypatch):
+    monkeypatch.delenv(compiled.PURE, raising=False)
+    for release, loaded in ((VERSION, True), ("0.0.1", False)):
+        monkeypatch.setitem(sys.modules, "ares._core", SimpleNamespace(RELEASE=release))
+        assert (compiled._loaded() is not None) == loaded
 
 
 def test_the_crate_stays_small():

@@ -1,8 +1,10 @@
 """The library without asyncio, over a small real cluster; and the names that a program finds in `ares`."""
 
+import asyncio
 import subprocess
 import threading
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,8 @@ def test_objects(settings: Settings) -> None:
         store.delete("objects/b")
         with pytest.raises(ares.ObjectNotFound):
             store.read("objects/b")
+        store.write(StrEnum("Key", {"A": "objects/a"}).A, b"of an enumeration")
+        assert store.read("objects/a") == b"of an enumeration"
         with pytest.raises(ares.BadInput):
             store.write("", b"")
         assert store.configuration.n == 3
@@ -204,3 +208,17 @@ def test_the_lazy_names_are_all_there() -> None:
 def test_importing_the_protocol_loads_no_transport(module: str) -> None:
     program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
     assert subprocess.run(python("-c", program), check=False, timeout=240).returncode == 0
+
+
+@pytest.mark.process
+async def test_another_event_loop_is_refused_before_anything_is_sent(settings: Settings) -> None:
+    async with ares.connect(str(settings.path)) as store:
+        await store.write("here", b"value")
+
+        async def elsewhere() -> None:
+            for operation in (store.write("here", b"other"), store.read("here"), store.stat("here"), store.delete("here")):
+                with pytest.raises(ares.BadInput, match="event loop where it was made"):
+                    await operation
+
+        await asyncio.to_thread(asyncio.run, elsewhere())
+        assert await store.read("here") == b"value"
