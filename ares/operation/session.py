@@ -138,7 +138,8 @@ class Session:
         """As :meth:`cancel`, for what the core began, whose result ``done`` is called with."""
         if self.core is not None:
             self.core.surrender_for(self, done)
-        for job in [job for job in self._jobs if job.begun_for is done]:
+        job = next((job for job in self._jobs if job.begun_for is done), None)
+        if job is not None:
             self.cancel(job)
 
     def take_over(self, handed: "Handed") -> None:

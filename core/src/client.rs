@@ -326,7 +326,7 @@ pub struct Handed {
 pub struct Client {
     state: Mutex<State>,
     decode_replies: Held,
-    decode_requests: Held,
+    decode_own: Held,
     tag: Held,
     found: Held,
     tombstone: Held,
@@ -763,7 +763,7 @@ impl Client {
         Ok(Client {
             state: Mutex::default(),
             decode_replies: codec.getattr("decode_replies")?.unbind(),
-            decode_requests: codec.getattr("decode_requests")?.unbind(),
+            decode_own: codec.getattr("decode_own")?.unbind(),
             tag: py.import("ares.model.tag")?.getattr("Tag")?.unbind(),
             found: py.import("ares.dap.primitives")?.getattr("Found")?.unbind(),
             tombstone: py.import("ares.model.value")?.getattr("TOMBSTONE")?.unbind(),
@@ -924,7 +924,9 @@ impl Client {
 
     /// As `surrender`, for the operation that `done` is of.
     fn surrender_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
-        self.surrender_those(session, |operation| operation.done.is(done))
+        let wanted = |operation: &Operation| operation.done.is(done);
+        let call = locked(&self.state).operations.values().find(|operation| wanted(operation)).map(|operation| operation.call);
+        call.map_or_else(|| self.surrender_those(session, wanted), |call| self.surrender(session, call))
     }
 
     /// Begin no more.
@@ -947,7 +949,7 @@ impl Client {
 
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
         let py = messages.py();
-        let more = self.decode_requests.bind(py).call1(((frame,),))?;
+        let more = self.decode_own.bind(py).call1((frame,))?;
         messages.call_method1(intern!(py, "extend"), (more,))?;
         Ok(())
     }

@@ -262,6 +262,22 @@ def test_most_operations_are_the_cores_from_beginning_to_end():
     assert all(error == "None" for _, _, error in both.twins[0].ends)
 
 
+@pytest.mark.parametrize(("kind", "count", "size"), [("read", 4097, 0), ("write", 4200, 8000)])
+@pytest.mark.parametrize("precedes", [False, True])
+def test_more_than_a_batch_has_room_for(kind, count, size, precedes):
+    both = Both(CONFIGURATIONS[0])
+    for number in range(count):
+        both.start(kind, ObjectName(f"many {number}"), bytes(size))
+    for round in range(2):
+        if precedes:
+            both.start("delete", NAMES[1], b"")
+        both.post()
+        for number in range(N if round == 0 else 0):
+            both.answer(number, 4096)
+            both.answer(number, 4096)
+    both.compare()
+
+
 @pytest.mark.parametrize("harm", [lambda frame: frame[:-1], lambda frame: frame + b"\0", lambda frame: b"\2" + frame[1:], lambda frame: b"\1\xc1"])
 def test_nothing_of_a_bad_batch_is_used(harm):
     both = Both(CONFIGURATIONS[0])
