@@ -47,7 +47,7 @@ _of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
 )
 _of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Reply | ChainReply | ConsensusReply], _bound])
-_of_own: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[GetTag | GetData | PutData])  # type: ignore[arg-type]
+_of_own: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[GetTag | GetData | PutData])
 _of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[AnyMessage], _bound])
 
 Frame = bytes
