@@ -543,12 +543,15 @@ impl Client {
     fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<bool> {
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
-        if let Some(write) = &mut operation.write {
-            write.taken = Some(objects.tags.bind(py).call_method1(intern!(py, "begin"), (&operation.object,))?.unbind());
-        }
-        let order = objects.order(py, &operation.place, operation.write.is_none())?;
         let session = objects.session.bind(py);
-        let call = next_call(session)?;
+        let begun = objects.order(py, &operation.place, operation.write.is_none()).and_then(|order| {
+            let call = next_call(session)?;
+            if let Some(write) = &mut operation.write {
+                write.taken = Some(objects.tags.bind(py).call_method1(intern!(py, "begin"), (&operation.object,))?.unbind());
+            }
+            Ok((order, call))
+        });
+        let Ok((order, call)) = begun else { return self.hand_over(session, operation).map(|()| true) };
         operation.fresh_round(if operation.write.is_none() { Phase::GetData } else { Phase::GetTag }, call, now, RESEND_S);
         operation.unasked = !order.spared.is_empty();
         operation.order = Some(order.clone());
@@ -681,9 +684,9 @@ impl Client {
         operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
         let queue = queue.clone();
         operation.write = None;
-        self.leave(session, &queue, now)?;
+        let left = self.leave(session, &queue, now);
         finish(&operation, result)?;
-        Ok(None)
+        left.map(|()| None)
     }
 
     /// A write of the object has ended: let the next one begin.
