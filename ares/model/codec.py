@@ -11,7 +11,20 @@ import msgspec
 
 from ares.model.errors import BadMessage
 from ares.model.log_messages import ChainReply, ChainRequest
-from ares.model.messages import AnyMessage, Bring, ConsensusReply, ConsensusRequest, DataReply, Element, PutData, Reply, Request, Upkeep
+from ares.model.messages import (
+    AnyMessage,
+    Bring,
+    ConsensusReply,
+    ConsensusRequest,
+    DataReply,
+    Element,
+    GetData,
+    GetTag,
+    PutData,
+    Reply,
+    Request,
+    Upkeep,
+)
 
 VERSION = 1
 DETACHED_BYTES_MIN = 8 * 1024
@@ -34,6 +47,7 @@ _of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
 )
 _of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Reply | ChainReply | ConsensusReply], _bound])
+_of_own: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[GetTag | GetData | PutData])
 _of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[AnyMessage], _bound])
 
 Frame = bytes
@@ -62,6 +76,11 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
 def decode_requests(frames: Sequence[Frame]) -> list[AnyMessage]:
     """The messages of a batch to a server or a consensus member, as :func:`decode`. A reply in it makes it a bad batch, and is not read."""
     return _decode(frames, _of_requests, "requests")
+
+
+def decode_own(header: Frame) -> list[AnyMessage]:
+    """Small requests of this process, which were encoded before they were cut into batches: as many as there are."""
+    return _of_own.decode(memoryview(header)[1:])
 
 
 def decode_replies(frames: Sequence[Frame]) -> list[AnyMessage]:

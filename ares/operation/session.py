@@ -138,18 +138,19 @@ class Session:
         """As :meth:`cancel`, for what the core began, whose result ``done`` is called with."""
         if self.core is not None:
             self.core.surrender_for(self, done)
-        for job in [job for job in self._jobs if job.begun_for is done]:
+        job = next((job for job in self._jobs if job.begun_for is done), None)
+        if job is not None:
             self.cancel(job)
 
     def take_over(self, handed: "Handed") -> None:
-        """Go on with an operation of the core from where it is; with a write that waits for its turn, when its turn comes."""
+        """Go on with an operation of the core from where it is; with one that has not begun, at once, and with a write when its turn comes."""
         job = job_of(handed)
         self._jobs[job] = None
+        queue = [job] if job.key is None else self._queues.setdefault(job.key, [])
         if job.key is not None:
-            queue = self._queues.setdefault(job.key, [])
             queue.append(job)
-            if not handed.call and queue[0] is job:
-                self._step(job, None)
+        if not handed.call and queue[0] is job:
+            self._step(job, None)
         if handed.call:
             job.call = handed.call
             self._rounds[job.call] = round_of(handed, job, self.readiness)

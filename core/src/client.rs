@@ -326,7 +326,7 @@ pub struct Handed {
 pub struct Client {
     state: Mutex<State>,
     decode_replies: Held,
-    decode_requests: Held,
+    decode_own: Held,
     tag: Held,
     found: Held,
     tombstone: Held,
@@ -533,12 +533,15 @@ impl Client {
     fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<bool> {
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
-        if let Some(write) = &mut operation.write {
-            write.taken = Some(objects.tags.bind(py).call_method1(intern!(py, "begin"), (&operation.object,))?.unbind());
-        }
-        let order = objects.order(py, &operation.place, operation.write.is_none())?;
         let session = objects.session.bind(py);
-        let call = next_call(session)?;
+        let begun = objects.order(py, &operation.place, operation.write.is_none()).and_then(|order| {
+            let call = next_call(session)?;
+            if let Some(write) = &mut operation.write {
+                write.taken = Some(objects.tags.bind(py).call_method1(intern!(py, "begin"), (&operation.object,))?.unbind());
+            }
+            Ok((order, call))
+        });
+        let Ok((order, call)) = begun else { return self.hand_over(session, operation).map(|()| true) };
         operation.fresh_round(if operation.write.is_none() { Phase::GetData } else { Phase::GetTag }, call, now, RESEND_S);
         operation.unasked = !order.spared.is_empty();
         operation.order = Some(order.clone());
@@ -671,9 +674,9 @@ impl Client {
         operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
         let queue = queue.clone();
         operation.write = None;
-        self.leave(session, &queue, now)?;
+        let left = self.leave(session, &queue, now);
         finish(&operation, result)?;
-        Ok(None)
+        left.map(|()| None)
     }
 
     /// A write of the object has ended: let the next one begin.
@@ -753,7 +756,7 @@ impl Client {
         Ok(Client {
             state: Mutex::default(),
             decode_replies: codec.getattr("decode_replies")?.unbind(),
-            decode_requests: codec.getattr("decode_requests")?.unbind(),
+            decode_own: codec.getattr("decode_own")?.unbind(),
             tag: py.import("ares.model.tag")?.getattr("Tag")?.unbind(),
             found: py.import("ares.dap.primitives")?.getattr("Found")?.unbind(),
             tombstone: py.import("ares.model.value")?.getattr("TOMBSTONE")?.unbind(),
@@ -914,7 +917,9 @@ impl Client {
 
     /// As `surrender`, for the operation that `done` is of.
     fn surrender_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
-        self.surrender_those(session, |operation| operation.done.is(done))
+        let wanted = |operation: &Operation| operation.done.is(done);
+        let call = locked(&self.state).operations.values().find(|operation| wanted(operation)).map(|operation| operation.call);
+        call.map_or_else(|| self.surrender_those(session, wanted), |call| self.surrender(session, call))
     }
 
     /// Begin no more.
@@ -937,7 +942,7 @@ impl Client {
 
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
         let py = messages.py();
-        let more = self.decode_requests.bind(py).call1(((frame,),))?;
+        let more = self.decode_own.bind(py).call1((frame,))?;
         messages.call_method1(intern!(py, "extend"), (more,))?;
         Ok(())
     }

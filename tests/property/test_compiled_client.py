@@ -303,6 +303,49 @@ def test_most_operations_are_the_cores_from_beginning_to_end():
     assert all(error == "None" for _, _, error in both.twins[0].ends)
 
 
+@pytest.mark.parametrize(("kind", "count", "size"), [("read", 4097, 0), ("write", 4200, 8000)])
+@pytest.mark.parametrize("precedes", [False, True])
+def test_more_than_a_batch_has_room_for(kind, count, size, precedes):
+    both = Both(CONFIGURATIONS[0])
+    for number in range(count):
+        both.start(kind, ObjectName(f"many {number}"), bytes(size))
+    for round in range(2):
+        if precedes:
+            both.start("delete", NAMES[1], b"")
+        both.post()
+        for number in range(N if round == 0 else 0):
+            both.answer(number, 4096)
+            both.answer(number, 4096)
+    both.compare()
+
+
+@pytest.mark.parametrize(("kind", "begun"), [("read", 0), ("write", 0), ("write", 1)])
+def test_what_cannot_begin_in_the_core_is_the_sessions(kind, begun):
+    both = Both(CONFIGURATIONS[0])
+    [twin, _] = both.twins
+    for _ in range(begun):
+        twin.start("write", NAMES[0], b"before", both.now)
+    if begun:
+        twin.start(kind, NAMES[0], b"value", both.now)
+    readiness, order = twin.session.readiness, twin.session.readiness.order
+
+    def failing_once(*arguments):
+        readiness.order = order
+        raise MemoryError
+
+    letters = twin.session.take_outbox()
+    readiness.order = failing_once
+    if not begun:
+        twin.start(kind, NAMES[0], b"value", both.now)
+    for _ in range(8):
+        for server, messages in (letters or twin.session.take_outbox()).items():
+            twin.session.receive_frames(server, encode([both.replicas[server].handle(each) for each in messages]), both.now)
+        letters = {}
+    assert len(twin.ends) == 2 + begun
+    assert all(error == "None" for _, _, error in twin.ends)
+    assert not twin.session.busy
+
+
 @pytest.mark.parametrize("harm", [lambda frame: frame[:-1], lambda frame: frame + b"\0", lambda frame: b"\2" + frame[1:], lambda frame: b"\1\xc1"])
 def test_nothing_of_a_bad_batch_is_used(harm):
     both = Both(CONFIGURATIONS[0])
