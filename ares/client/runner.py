@@ -34,6 +34,9 @@ from ares.tracing.tracer import Tracer
 if TYPE_CHECKING:
     from ares._core import Objects
 
+MANY = 8
+"""With so many operations under way, replies to some of them come while others begin."""
+
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3
 """An operation that no server can answer any more ends when it has no hint, and the consensus service may be electing a leader just then."""
@@ -184,10 +187,13 @@ class Runner:
             self.schedule()
 
     def schedule(self) -> None:
-        """See soon to what the session wants done."""
+        """See soon to what the session wants done; where many operations are under way two turns of the loop later, so that more leaves together."""
         if not self._pumping:
             self._pumping = True
-            self._loop.call_soon(self._pump)
+            if self.session.under_way < MANY:
+                self._loop.call_soon(self._pump)
+            else:
+                self._loop.call_soon(self._loop.call_soon, self._loop.call_soon, self._pump)
 
     def _pump(self) -> None:
         self._pumping = False

@@ -84,7 +84,12 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return bool(self._jobs) or (self.core is not None and self.core.busy)
+        return self.under_way > 0
+
+    @property
+    def under_way(self) -> int:
+        """How many operations were begun and have not ended, those aside that wait for another one on their object."""
+        return len(self._jobs) + (self.core.under_way if self.core is not None else 0)
 
     @property
     def has_orders(self) -> bool:

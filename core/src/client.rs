@@ -30,6 +30,8 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// As in ares/model/codec.py.
 const HEADER_BYTES_MAX: usize = 32 * 1024 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
+/// Of the room for what is to be sent to a server, once that was sent.
+const CHUNK_KEPT_BYTES: usize = 64 * 1024;
 /// Servers of a configuration are counted in the bits of a number.
 const SERVERS_MAX: usize = 64;
 /// Lengths of values whose fragments' headers are kept.
@@ -232,6 +234,7 @@ impl Slot {
         wire::put_array(&mut frame, self.count);
         frame.extend_from_slice(&self.chunk);
         self.chunk.clear();
+        self.chunk.shrink_to(CHUNK_KEPT_BYTES);
         self.count = 0;
         PyBytes::new(py, &frame)
     }
@@ -786,8 +789,8 @@ impl Client {
     }
 
     #[getter]
-    fn busy(&self) -> bool {
-        !locked(&self.state).operations.is_empty()
+    fn under_way(&self) -> usize {
+        locked(&self.state).operations.len()
     }
 
     /// Replies that came in one batch. What is for the session goes to its `take`; raises what its decoder raises, before anything is used.
