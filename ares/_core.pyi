@@ -51,6 +51,13 @@ class Server:
     ) -> Served | None: ...
 
 class Handed:
+    """An operation that the session is to go on with: what ``make(object, value)`` gives, of whoever waits for ``done``.
+
+    Its round has the number ``call`` and began at ``started``; 0: it has not begun, another write of the object is under way. ``answers``: of the
+    round so far. ``unasked``: the spared servers of ``order`` were not asked. Of a write: ``taken``, as ``TagSource.begin`` gave it, with the number
+    ``before``; ``highest``: the number that its get-tag found, once it puts. ``settle(done, result, error)`` is called at its end; None: ``done`` is.
+    """
+
     make: Callable[[ObjectName, bytes | None], Operation[Any]]
     settle: Callable[[Any, Any, BaseException | None], None] | None
     domain: DomainName
@@ -70,10 +77,24 @@ class Handed:
     highest: int | None
 
 class Objects:
+    """Where small reads and writes of one domain begin.
+
+    ``read`` and ``write`` return None for what the core does not run: the caller starts it in the session. Otherwise ``done``, or the future that was
+    made for it, by which it is known from then on.
+    """
+
     def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> Any: ...
     def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> Any: ...
 
 class Client:
+    """The small operations of one session, and what is to be sent for them. ``under_way``: how many have begun and have not ended.
+
+    ``feed`` takes a batch of replies. ``take`` puts what is to be sent into an outbox, encoded where the session has nothing for that server, and
+    says which call each server is ``sent`` last; ``precede`` puts what is here for a server behind the session's ``messages``, before more is added.
+    ``age`` lets time pass for the round of a call. What ``surrender`` and its kin give up goes to ``Session.take_over``: the operation of a call, the
+    write of an object, those past their deadline, what ``done`` names.
+    """
+
     under_way: int
     def objects(self, session: Any, view: Any, make: Callable[[ObjectName, bytes | None], Operation[Any]], shell: Any, /) -> Objects: ...
     def feed(self, session: Any, server: ServerId, frames: Sequence[Frame], now: float, /) -> None: ...

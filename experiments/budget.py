@@ -4,7 +4,8 @@
     .venv/bin/python -m experiments.budget --dap ec
     .venv/bin/python -m experiments.budget --durability fsync
 
-First without any I/O: the client's session and operations, the codec of both sides, and all servers' state machines, in this process. Then a real
+First without any I/O: the client's session and operations, the codec of both sides, and all servers' state machines, in this process; what the
+compiled core does has no codec of its own (ARES_PURE=1 shows the Python path). Then a real
 cluster with everything on this machine, journals too if there are any: what client and servers used in all. The difference is the event loop, the
 transport, the kernel, caches that went cold between two processes, and the disk. Processor time suffers less from other work on the machine than
 rates do; it is not free of it.
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ares.client.connect import connect
-from ares.machine.compiled import client_core
+from ares.machine import compiled
 from ares.machine.loop import run
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
@@ -49,7 +50,9 @@ class Layers:
         made = Configuration.ec(servers, K) if dap == "ec" else Configuration.abd(servers)
         initial = made.at(DEFAULT_DOMAIN, 0)
         self._replicas = {server.id: Replica(server.id, server.identity, initial) for server in servers}
-        self._session = Session(core=client_core())
+        core = compiled.CORE
+        self._cores = {} if core is None else {server: core.Server(replica.hosted) for server, replica in self._replicas.items()}
+        self._session = Session(core=compiled.client_core())
         self._view = View(ClientId(7), initial, Switches(), self._session.readiness)
         self._small = small_objects(self._session, self._view)
         self._done = 0
@@ -90,6 +93,12 @@ class Layers:
         self._charge("client")
         answers = {}
         for server, letter in letters.items():
+            if isinstance(letter, bytes) and self._cores:
+                served = self._cores[server].serve([[letter]], True)
+                self._charge("servers")
+                if served is not None and served.reply is not None:
+                    answers[server] = [served.reply]
+                    continue
             requests = decode([letter] if isinstance(letter, bytes) else encode(letter))
             self._charge("codec")
             replies = [reply for request in requests if (reply := self._replicas[server].handle(request)) is not None]  # type: ignore[arg-type]
@@ -152,6 +161,7 @@ def main() -> None:
     parser.add_argument("--durability", choices=("memory", "fsync"), default="memory", help="of the real cluster")
     arguments = parser.parse_args()
     dap = arguments.dap
+    print(f"core: {compiled.NAME}")
     print(f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together")
     layers(dap)
     with local_cluster(N, dap, K if dap == "ec" else None, durability=arguments.durability) as file:

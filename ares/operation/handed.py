@@ -42,6 +42,8 @@ def round_of(handed: "Handed", job: Job, readiness: Readiness) -> Round:
 
 
 def _gone_through(handed: "Handed", job: Job, readiness: Readiness) -> Gather:
+    """The round that the generator waits for. Of the get-tag before a put-data only its outcome is known, the highest number: one reply that says so
+    stands for all."""
     assert handed.order is not None, "it has begun"
     with readiness.recalled(handed.configuration, handed.order):
         effect = job.generator.send(None)
