@@ -8,8 +8,8 @@ from msgspec import Raw
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName, ServerId
-from ares.model.messages import AnyMessage
-from ares.model.tag import Taken
+from ares.model.messages import AnyMessage, Element
+from ares.model.tag import Tag, Taken
 from ares.net.port import Came
 from ares.operation.effects import Operation
 from ares.operation.readiness import Order
@@ -38,6 +38,9 @@ class Served:
     fact_bytes: int
     waiting: Sequence[tuple[Unsynced, Sequence[Raw], int, int, int]] | None
     asked: Sequence[tuple[ConfigurationId, int]]
+
+class Entry(tuple[Tag, Element, int]):
+    """What the core puts into ``Versions.entries``, and makes of small tuples there: to Python the same."""
 
 class Server:
     """Answers small reads and writes of what is in ``hosted``, and leaves everything unusual to the Python path.

@@ -15,7 +15,9 @@ from ares.model.messages import DELETED, Element
 from ares.model.tag import TAG_ZERO, Tag
 
 Entry = tuple[Tag, Element, int]
-"""A version that a server has: its tag, the element, and the place in the server's journal that tells it (0 where there is no journal)."""
+"""A version that a server has: its tag, the element, and the place in the server's journal that tells it (0 where there is no journal).
+
+The compiled core keeps small ones in a form of its own (core/src/table.rs), which is read as the tuple: each look makes new objects."""
 
 
 def _descending(entry: Entry) -> tuple[int, int]:

@@ -19,5 +19,7 @@ pub mod core_module {
     #[pymodule_export]
     use crate::server::{Served, Server};
     #[pymodule_export]
+    use crate::table::Entry;
+    #[pymodule_export]
     const RELEASE: &str = env!("CARGO_PKG_VERSION");
 }

@@ -7,8 +7,15 @@ const TURN_MESSAGES_MAX: usize = 512;
 
 pub enum Asked<'a> {
     Tag,
-    Data { element: bool, wanted: Option<Tag>, held: Option<Tag> },
-    Put { tag: Tag, element: Element<'a> },
+    /// Small elements come whether they are asked for or not.
+    Data {
+        wanted: Option<Tag>,
+        held: Option<Tag>,
+    },
+    Put {
+        tag: Tag,
+        element: Element<'a>,
+    },
 }
 
 pub struct Request<'a> {
@@ -28,10 +35,10 @@ fn parsed_request<'a>(cursor: &mut Cursor<'a>) -> Option<Request<'a>> {
     let asked = match (kind, fields) {
         (GET_TAG, 5) => Asked::Tag,
         (GET_DATA, 9) => {
-            let element = cursor.boolean()?;
+            cursor.boolean()?;
             let wanted = optional_tag(cursor)?;
             cursor.nil()?;
-            Asked::Data { element, wanted, held: optional_tag(cursor)? }
+            Asked::Data { wanted, held: optional_tag(cursor)? }
         }
         (PUT_DATA, 7) => Asked::Put { tag: cursor.tag()?, element: cursor.element()? },
         _ => return None,

@@ -6,14 +6,12 @@
 
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
-use crate::table::{
-    Commit, Found, Home, Known, List, Looked, Unusual, entry_at, length_of, look_at_element, parts_of, size_in, tag_in, tell_trimmed, usual, write_element,
-};
+use crate::table::{Commit, Entry, Found, Home, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
 use crate::wire::{ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_boolean, put_nil, put_signed, put_tag, put_unsigned};
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -53,8 +51,6 @@ pub struct Server {
     hosted: Py<PyDict>,
     known: Mutex<HashMap<Vec<u8>, Arc<Known>>>,
     at_hand: Option<Py<PyAny>>,
-    tag: Py<PyAny>,
-    element: Py<PyAny>,
     versions: Py<PyAny>,
     trimmed: Py<PyAny>,
     raw: Py<PyAny>,
@@ -70,8 +66,6 @@ impl Server {
             hosted,
             known: Mutex::default(),
             at_hand,
-            tag: named("ares.model.tag", "Tag")?,
-            element: named("ares.model.messages", "Element")?,
             versions: named("ares.dap.list", "Versions")?,
             trimmed: named("ares.replica.facts", "TagsTrimmed")?,
             raw: named("msgspec", "Raw")?,
@@ -166,9 +160,9 @@ impl<'py> Turn<'_, 'py> {
             let found = self.find(request)?;
             match &request.asked {
                 Asked::Tag => (),
-                Asked::Data { element, wanted, .. } => {
+                Asked::Data { .. } => {
                     rows += self.homes[found.home].known.capacity;
-                    self.look_at_read(&found, *element, *wanted)?;
+                    usual(found.list.as_ref().is_none_or(|list| !list.entries.is_empty()))?;
                 }
                 Asked::Put { tag, element } => {
                     usual(writes)?;
@@ -201,28 +195,7 @@ impl<'py> Turn<'_, 'py> {
         let object = PyString::new(self.py, request.object);
         let list = self.homes[home].known.objects.bind(self.py).get_item(&object)?.map(List::of).transpose()?;
         let characters = if request.object.is_ascii() { request.object.len() } else { request.object.chars().count() };
-        let newest = match &list {
-            Some(list) if !list.entries.is_empty() => {
-                let entry = entry_at(&list.entries, 0)?;
-                let tag = tag_in(&entry)?;
-                Some((entry, tag))
-            }
-            _ => None,
-        };
-        Ok(Found { home, object, characters, list, newest })
-    }
-
-    /// What is put in the same call is small, and whole: it is enough to look at what is there.
-    fn look_at_read(&self, found: &Found<'py>, asked_for: bool, wanted: Option<Tag>) -> Looked<()> {
-        let Some(list) = &found.list else { return Ok(()) };
-        let (newest, tag) = found.newest.as_ref().ok_or(Unusual::Left)?;
-        match wanted {
-            Some(wanted) if wanted != *tag => match list.entry_of(wanted)? {
-                None => Ok(()),
-                Some(entry) => look_at_element(&*entry.get_borrowed_item(1)?, asked_for),
-            },
-            _ => look_at_element(&*newest.get_borrowed_item(1)?, asked_for),
-        }
+        Ok(Found { home, object, characters, list })
     }
 
     fn look_at_put(&self, request: &Request, found: &Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
@@ -232,14 +205,7 @@ impl<'py> Turn<'_, 'py> {
         usual(element.index == home.known.index && DELETED <= element.length && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most))?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
         let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
-        usual(sealed == Some(element.checksum))?;
-        let (Some(list), Some((_, newest))) = (&found.list, &found.newest) else { return Ok(()) };
-        if tag > *newest {
-            return Ok(());
-        }
-        let Some(held) = list.entry_of(tag)? else { return Ok(()) };
-        let held = held.get_borrowed_item(1)?;
-        usual(size_in(&parts_of(&held)?)? > 0 || length_of(&held)? <= 0)
+        usual(sealed == Some(element.checksum))
     }
 
     // -- doing it ----------------------------------------------------------------------------------------------------------
@@ -317,7 +283,7 @@ impl<'py> Turn<'_, 'py> {
                 put_nil(&mut self.out);
                 Ok(1)
             }
-            Asked::Data { element, wanted, held } => self.answer_data(request.call, found, *element, *wanted, *held),
+            Asked::Data { wanted, held } => self.answer_data(request.call, found, *wanted, *held),
             Asked::Put { tag, element } => {
                 self.put(request, found, *tag, element)?;
                 begin_reply(&mut self.out, 4, ACK, request.call);
@@ -329,7 +295,7 @@ impl<'py> Turn<'_, 'py> {
     }
 
     /// `Hosting.get_data`. Without a successor nothing came after it, so all that is here was here before.
-    fn answer_data(&mut self, call: u64, found: &Found<'py>, asked_for: bool, wanted: Option<Tag>, held: Option<Tag>) -> Looked<usize> {
+    fn answer_data(&mut self, call: u64, found: &Found<'py>, wanted: Option<Tag>, held: Option<Tag>) -> Looked<usize> {
         let out = &mut self.out;
         begin_reply(out, 9, DATA_REPLY, call);
         let Some(list) = &found.list else {
@@ -346,21 +312,13 @@ impl<'py> Turn<'_, 'py> {
         put_array(out, count);
         put_tag(out, newest);
         for position in 1..count {
-            put_tag(out, tag_in(&entry_at(&list.entries, position)?)?);
+            put_tag(out, list.entry(position)?.get().tag);
         }
-        let entry = entry_at(&list.entries, 0)?;
-        let length = length_of(&*entry.get_borrowed_item(1)?)?;
-        put_signed(out, length);
+        put_signed(out, list.entry(0)?.get().length);
         put_tag(out, list.trimmed()?);
-        let shown = match wanted {
-            Some(tag) if tag != newest => list.entry_of(tag)?,
-            _ => Some(entry),
-        };
-        match shown {
-            Some(entry) if held.is_none_or(|held| wanted.unwrap_or(newest) > held) => {
-                let element = entry.get_borrowed_item(1)?;
-                write_element(out, &element, length_of(&element)?, asked_for)?;
-            }
+        let shown = wanted.unwrap_or(newest);
+        match list.position(shown)? {
+            Ok(position) if held.is_none_or(|held| shown > held) => list.entry(position)?.get().write(self.py, out),
             _ => put_nil(out),
         }
         put_nil(out);
@@ -374,19 +332,10 @@ impl<'py> Turn<'_, 'py> {
         let (py, capacity) = (self.py, self.homes[found.home].known.capacity);
         let mut position = 0;
         match &found.list {
-            Some(list) if !list.entries.is_empty() && tag <= found.newest()? => {
-                while position < list.entries.len() {
-                    let held = tag_in(&entry_at(&list.entries, position)?)?;
-                    if held == tag {
-                        return Ok(());
-                    }
-                    if tag > held {
-                        break;
-                    }
-                    position += 1;
-                }
-            }
-            Some(_) => (),
+            Some(list) => match list.position(tag)? {
+                Ok(_) => return Ok(()),
+                Err(place) => position = place,
+            },
             None => {
                 let versions = self.server.versions.bind(py).call0()?;
                 self.homes[found.home].known.objects.bind(py).as_any().set_item(&found.object, &versions)?;
@@ -397,22 +346,15 @@ impl<'py> Turn<'_, 'py> {
         if position == capacity {
             return self.trim(request, found, list, tag, element);
         }
-        let parts = match element.data {
-            None => PyTuple::empty(py),
-            Some(data) => PyTuple::new(py, [PyBytes::new(py, data)])?,
-        };
-        let stored = self.server.element.bind(py).call1((element.index, element.length, element.checksum, parts))?;
-        list.entries.insert(position, (self.new_tag(tag)?, stored, self.place).into_pyobject(py)?)?;
+        let (index, length, checksum) = (element.index, element.length, element.checksum);
+        let data = element.data.map(|data| PyBytes::new(py, data).unbind());
+        list.entries.insert(position, Bound::new(py, Entry { tag, index, length, checksum, data, place: self.place })?)?;
         self.count_put(found, list, element.bytes().len() as i64)?;
         if self.journaled {
             let fact = self.server.raw.bind(py).call1((PyBytes::new(py, request.bytes),))?;
             self.note(found, fact, fact_bytes_max(found.characters, element))?;
         }
         Ok(())
-    }
-
-    fn new_tag(&self, tag: Tag) -> PyResult<Bound<'py, PyAny>> {
-        self.server.tag.bind(self.py).call1((tag.number, tag.writer))
     }
 
     /// Drop what is beyond the List's capacity after one was put in, and count.
@@ -428,20 +370,20 @@ impl<'py> Turn<'_, 'py> {
             home.elements += 1;
             return Ok(());
         }
-        let lost = entry_at(&list.entries, last)?;
+        let lost_entry = list.entry(last)?;
         list.entries.del_item(last)?;
-        let lost_size = size_in(&parts_of(&*lost.get_borrowed_item(1)?)?)? as i64;
+        let lost = lost_entry.get();
+        let lost_size = lost.size(self.py) as i64;
         home.bytes -= lost_size;
         let before = list.trimmed()?;
-        let is_trimmed = tag_in(&lost)? > before;
+        let is_trimmed = lost.tag > before;
         if is_trimmed {
-            list.trim(&*lost.get_borrowed_item(0)?)?;
+            list.trim(&python_tag(self.py, lost.tag)?)?;
         }
         if self.journaled {
-            let lost_place = lost.get_borrowed_item(2)?.extract()?;
-            home.account(lost_place, -(PUT_BYTES + characters + lost_size));
+            home.account(lost.place, -(PUT_BYTES + characters + lost_size));
             if is_trimmed {
-                tell_trimmed(home, &list.versions, characters, lost_place, before)?;
+                tell_trimmed(home, &list.versions, characters, lost.place, before)?;
             }
         }
         Ok(())
@@ -453,7 +395,7 @@ impl<'py> Turn<'_, 'py> {
         if tag <= before {
             return Ok(());
         }
-        let trimmed = self.new_tag(tag)?;
+        let trimmed = python_tag(self.py, tag)?;
         list.trim(&trimmed)?;
         if self.journaled {
             let (home, place) = (&mut self.homes[found.home], self.place);

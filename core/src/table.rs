@@ -1,13 +1,13 @@
 //! The table of a server: the Python objects (ares/replica/hosting.py, ares/dap/list.py, ares/model/messages.py), read and written as Python does it.
 
-use crate::wire::{DETACHED_BYTES_MIN, Element, Tag, put_element, put_nil};
+use crate::wire::{DETACHED_BYTES_MIN, Element, Tag, put_element};
+use pyo3::exceptions::PyIndexError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
 use std::sync::Arc;
 
-/// As in ares/replica/hosting.py: larger elements come only if they are asked for.
-const INLINE_BYTES_MAX: usize = 8 * 1024;
 /// In the journal: ares/replica/facts.py.
 const TRIMMED_BYTES: i64 = 48;
 
@@ -25,6 +25,12 @@ impl From<PyErr> for Unusual {
 
 impl From<pyo3::CastError<'_, '_>> for Unusual {
     fn from(_: pyo3::CastError<'_, '_>) -> Self {
+        Unusual::Left
+    }
+}
+
+impl From<pyo3::CastIntoError<'_>> for Unusual {
+    fn from(_: pyo3::CastIntoError<'_>) -> Self {
         Unusual::Left
     }
 }
@@ -52,7 +58,7 @@ impl Known {
         let hosting = hosted.get_item(&id)?.ok_or(Unusual::Left)?;
         Ok(Known {
             id: id.unbind(),
-            objects: hosting.getattr("_objects")?.cast_into().map_err(|_| Unusual::Left)?.unbind(),
+            objects: hosting.getattr("_objects")?.cast_into()?.unbind(),
             index: hosting.getattr("_element_index")?.extract()?,
             capacity: hosting.getattr("_capacity")?.extract()?,
             k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
@@ -130,8 +136,8 @@ impl<'py> Commit<'py> {
     pub fn of(unsynced: Bound<'py, PyAny>) -> Looked<Self> {
         let py = unsynced.py();
         Ok(Commit {
-            objects: unsynced.getattr(intern!(py, "objects"))?.cast_into().map_err(|_| Unusual::Left)?,
-            pointers: unsynced.getattr(intern!(py, "pointers"))?.cast_into().map_err(|_| Unusual::Left)?,
+            objects: unsynced.getattr(intern!(py, "objects"))?.cast_into()?,
+            pointers: unsynced.getattr(intern!(py, "pointers"))?.cast_into()?,
             unsynced,
             replies: Vec::new(),
             rows: 0,
@@ -141,26 +147,94 @@ impl<'py> Commit<'py> {
     }
 }
 
-/// The table's row that a request is about. `newest`: its newest entry when it was looked at, and the tag of that.
+/// A small version as it is put here: what it is to Python, the tuple of its tag, its element, and its place in the journal (ares/dap/list.py), is made
+/// when Python looks at it.
+#[pyclass(frozen, sequence, module = "ares._core")]
+pub struct Entry {
+    pub tag: Tag,
+    pub index: i64,
+    pub length: i64,
+    pub checksum: u64,
+    pub data: Option<Py<PyBytes>>,
+    pub place: i64,
+}
+
+#[pymethods]
+impl Entry {
+    fn __len__(&self) -> usize {
+        3
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
+        static ELEMENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        match position {
+            0 => python_tag(py, self.tag),
+            1 => {
+                let parts = PyTuple::new(py, self.data.iter())?;
+                ELEMENT.import(py, "ares.model.messages", "Element")?.call1((self.index, self.length, self.checksum, parts))
+            }
+            2 => Ok(self.place.into_pyobject(py)?.into_any()),
+            _ => Err(PyIndexError::new_err(position)),
+        }
+    }
+}
+
+impl Entry {
+    pub fn size(&self, py: Python) -> usize {
+        self.data.as_ref().map_or(0, |data| data.as_bytes(py).len())
+    }
+
+    /// The same as a tuple that Python made, if it is small and whole.
+    fn of(given: &Bound<PyTuple>) -> Looked<Option<Self>> {
+        let py = given.py();
+        let element = given.get_borrowed_item(1)?;
+        let parts: Bound<PyTuple> = element.getattr(intern!(py, "parts"))?.cast_into()?;
+        let data = match parts.len() {
+            0 => None,
+            1 if parts.get_borrowed_item(0)?.is_instance_of::<PyBytes>() => Some(parts.get_item(0)?.cast_into()?.unbind()),
+            _ => return Ok(None),
+        };
+        let entry = Entry {
+            tag: tag_of(&*given.get_borrowed_item(0)?)?,
+            index: element.getattr(intern!(py, "index"))?.extract()?,
+            length: element.getattr(intern!(py, "length"))?.extract()?,
+            checksum: element.getattr(intern!(py, "checksum"))?.extract()?,
+            data,
+            place: given.get_borrowed_item(2)?.extract()?,
+        };
+        let size = entry.size(py);
+        Ok(if size < DETACHED_BYTES_MIN && (size > 0 || entry.length <= 0) { Some(entry) } else { None })
+    }
+
+    pub fn write(&self, py: Python, out: &mut Vec<u8>) {
+        let data = self.data.as_ref().map(|data| data.as_bytes(py));
+        put_element(out, &Element { index: self.index, length: self.length, checksum: self.checksum, data });
+    }
+}
+
+pub fn python_tag(py: Python, tag: Tag) -> PyResult<Bound<PyAny>> {
+    static TAG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    TAG.import(py, "ares.model.tag", "Tag")?.call1((tag.number, tag.writer))
+}
+
+fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
+    let py = tag.py();
+    Ok(Tag { number: tag.getattr(intern!(py, "number"))?.extract()?, writer: tag.getattr(intern!(py, "writer"))?.extract()? })
+}
+
+/// The table's row that a request is about.
 pub struct Found<'py> {
     pub home: usize,
     pub object: Bound<'py, PyString>,
     pub characters: usize,
     pub list: Option<List<'py>>,
-    pub newest: Option<(Bound<'py, PyTuple>, Tag)>,
 }
 
-impl<'py> Found<'py> {
-    /// The newest tag as it is now: most entries are still the same.
+impl Found<'_> {
     pub fn newest(&self) -> Looked<Tag> {
-        let Some(list) = &self.list else { return Ok(Tag::default()) };
-        if list.entries.is_empty() {
-            return Ok(Tag::default());
-        }
-        let entry = entry_at(&list.entries, 0)?;
-        match &self.newest {
-            Some((before, tag)) if entry.is(before) => Ok(*tag),
-            _ => tag_in(&entry),
+        match &self.list {
+            Some(list) if !list.entries.is_empty() => Ok(list.entry(0)?.get().tag),
+            _ => Ok(Tag::default()),
         }
     }
 }
@@ -172,9 +246,21 @@ pub struct List<'py> {
 }
 
 impl<'py> List<'py> {
+    /// All of its versions are small and whole; those that Python put are made entries, which are the same to Python.
     pub fn of(versions: Bound<'py, PyAny>) -> Looked<Self> {
-        let entries = versions.getattr(intern!(versions.py(), "entries"))?.cast_into().map_err(|_| Unusual::Left)?;
+        let py = versions.py();
+        let entries: Bound<PyList> = versions.getattr(intern!(py, "entries"))?.cast_into()?;
+        for position in 0..entries.len() {
+            let entry = entries.get_item(position)?;
+            if !entry.is_exact_instance_of::<Entry>() {
+                entries.set_item(position, Bound::new(py, Entry::of(entry.cast()?)?.ok_or(Unusual::Left)?)?)?;
+            }
+        }
         Ok(List { versions, entries })
+    }
+
+    pub fn entry(&self, position: usize) -> Looked<Bound<'py, Entry>> {
+        Ok(self.entries.get_item(position)?.cast_into()?)
     }
 
     pub fn trimmed(&self) -> PyResult<Tag> {
@@ -185,78 +271,16 @@ impl<'py> List<'py> {
         self.versions.setattr(intern!(self.versions.py(), "trimmed"), tag)
     }
 
-    /// The entry of this tag.
-    pub fn entry_of(&self, tag: Tag) -> Looked<Option<Bound<'py, PyTuple>>> {
+    /// Where the version of this tag is, or else where it would be.
+    pub fn position(&self, tag: Tag) -> Looked<Result<usize, usize>> {
         for position in 0..self.entries.len() {
-            let entry = entry_at(&self.entries, position)?;
-            if tag_in(&entry)? == tag {
-                return Ok(Some(entry));
+            let held = self.entry(position)?.get().tag;
+            if held <= tag {
+                return Ok(if held == tag { Ok(position) } else { Err(position) });
             }
         }
-        Ok(None)
+        Ok(Err(self.entries.len()))
     }
-}
-
-pub fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
-    let py = tag.py();
-    Ok(Tag { number: tag.getattr(intern!(py, "number"))?.extract()?, writer: tag.getattr(intern!(py, "writer"))?.extract()? })
-}
-
-pub fn entry_at<'py>(entries: &Bound<'py, PyList>, position: usize) -> Looked<Bound<'py, PyTuple>> {
-    entries.get_item(position)?.cast_into().map_err(|_| Unusual::Left)
-}
-
-pub fn tag_in(entry: &Bound<PyTuple>) -> Looked<Tag> {
-    Ok(tag_of(&*entry.get_borrowed_item(0)?)?)
-}
-
-pub fn parts_of<'py>(element: &Bound<'py, PyAny>) -> Looked<Bound<'py, PyTuple>> {
-    element.getattr(intern!(element.py(), "parts"))?.cast_into().map_err(|_| Unusual::Left)
-}
-
-pub fn size_in(parts: &Bound<PyTuple>) -> Looked<usize> {
-    let mut size = 0;
-    for part in parts.iter_borrowed() {
-        size += match part.cast::<PyBytes>() {
-            Ok(part) => part.as_bytes().len(),
-            Err(_) => part.len()?,
-        };
-    }
-    Ok(size)
-}
-
-pub fn length_of(element: &Bound<PyAny>) -> PyResult<i64> {
-    element.getattr(intern!(element.py(), "length"))?.extract()
-}
-
-/// Nothing of a read's answer must be verified, or travels in frames of its own.
-pub fn look_at_element(element: &Bound<PyAny>, asked_for: bool) -> Looked<()> {
-    let parts = parts_of(element)?;
-    let size = size_in(&parts)?;
-    if size > INLINE_BYTES_MAX && !asked_for {
-        return Ok(());
-    }
-    usual(size < DETACHED_BYTES_MIN && parts.len() <= 1 && (size > 0 || length_of(element)? <= 0))?;
-    usual(parts.is_empty() || parts.get_borrowed_item(0)?.is_instance_of::<PyBytes>())
-}
-
-/// Of a whole value of `length` bytes; nil, if it is large and nobody asked for it.
-pub fn write_element(out: &mut Vec<u8>, element: &Bound<PyAny>, length: i64, asked_for: bool) -> Looked<()> {
-    let py = element.py();
-    let parts = parts_of(element)?;
-    if !asked_for && size_in(&parts)? > INLINE_BYTES_MAX {
-        put_nil(out);
-        return Ok(());
-    }
-    let data = if parts.is_empty() { None } else { Some(parts.get_item(0)?) };
-    let written = Element {
-        index: element.getattr(intern!(py, "index"))?.extract()?,
-        length,
-        checksum: element.getattr(intern!(py, "checksum"))?.extract()?,
-        data: data.as_ref().map(|part| part.cast::<PyBytes>().map(|part| part.as_bytes())).transpose()?,
-    };
-    put_element(out, &written);
-    Ok(())
 }
 
 /// `Share.tell_trimmed`

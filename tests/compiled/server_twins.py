@@ -137,7 +137,7 @@ class Half:
 
 def _table(hosting):
     rows = {
-        name: (versions.trimmed, versions.trimmed_place if hosting._journaled else None, versions.entries)
+        name: (versions.trimmed, versions.trimmed_place if hosting._journaled else None, list(map(tuple, versions.entries)))
         for name, versions in hosting.objects.items()
     }
     return hosting.describe(), hosting.elements, hosting.bytes, hosting._following, list(hosting.objects), rows
