@@ -1,21 +1,15 @@
 //! The requests that small reads and writes consist of, as they come over the wire. No Python in it: it is read before anything is known to be usual.
 
-use crate::wire::{BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, PUT_DATA, Tag, VERSION};
+use crate::wire::{BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, NIL, PUT_DATA, Tag, VERSION};
 
 /// As many end a client's turn: TURN_MESSAGES_MAX in ares/net/batching.py.
 const TURN_MESSAGES_MAX: usize = 512;
 
+/// Small elements come whether they are asked for or not. `carried`: the bytes of a successor.
 pub enum Asked<'a> {
     Tag,
-    /// Small elements come whether they are asked for or not.
-    Data {
-        wanted: Option<Tag>,
-        held: Option<Tag>,
-    },
-    Put {
-        tag: Tag,
-        element: Element<'a>,
-    },
+    Data { wanted: Option<Tag>, carried: Option<&'a [u8]>, held: Option<Tag> },
+    Put { tag: Tag, element: Element<'a> },
 }
 
 pub struct Request<'a> {
@@ -36,9 +30,10 @@ fn parsed_request<'a>(cursor: &mut Cursor<'a>) -> Option<Request<'a>> {
         (GET_TAG, 5) => Asked::Tag,
         (GET_DATA, 9) => {
             cursor.boolean()?;
-            let wanted = optional_tag(cursor)?;
-            cursor.nil()?;
-            Asked::Data { wanted, held: optional_tag(cursor)? }
+            let (wanted, at) = (optional_tag(cursor)?, cursor.at);
+            cursor.skip()?;
+            let carried = Some(&cursor.data[at..cursor.at]).filter(|bytes| *bytes != [NIL]);
+            Asked::Data { wanted, carried, held: optional_tag(cursor)? }
         }
         (PUT_DATA, 7) => Asked::Put { tag: cursor.tag()?, element: cursor.element()? },
         _ => return None,

@@ -4,6 +4,7 @@
 //! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and
 //! the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
 
+use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
 use crate::table::{Commit, Entry, Found, Home, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
@@ -13,7 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// More is the beginning of something large, mostly, and is not copied to be looked at.
 const READ_BYTES_MAX: usize = 64 * 1024;
@@ -95,12 +96,12 @@ impl Server {
 impl Server {
     /// A configuration that is hosted once stays.
     fn known(&self, py: Python, id: &[u8]) -> Looked<Arc<Known>> {
-        let seen = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let seen = locked(&self.known).get(id).cloned();
         if let Some(known) = seen {
             return Ok(known);
         }
         let known = Arc::new(Known::of(self.hosted.bind(py), id)?);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_vec(), known.clone());
+        locked(&self.known).insert(id.to_vec(), known.clone());
         Ok(known)
     }
 
@@ -160,7 +161,13 @@ impl<'py> Turn<'_, 'py> {
             let found = self.find(request)?;
             match &request.asked {
                 Asked::Tag => (),
-                Asked::Data { .. } => {
+                Asked::Data { carried, .. } => {
+                    let home = &mut self.homes[found.home];
+                    if let Some(carried) = carried {
+                        usual(home.successor.as_ref().is_some_and(|(bytes, _)| bytes.as_slice() == *carried))?; // it is known
+                        home.carried += 1;
+                        home.asked -= 1;
+                    }
                     rows += self.homes[found.home].known.capacity;
                     usual(found.list.as_ref().is_none_or(|list| !list.entries.is_empty()))?;
                 }
@@ -250,15 +257,10 @@ impl<'py> Turn<'_, 'py> {
         if self.replies == 0 {
             return Ok(None);
         }
-        let mut head = vec![VERSION];
-        put_array(&mut head, self.replies);
-        let (divide, size) = (head.len(), head.len() + self.out.len());
-        let reply = PyBytes::new_with(self.py, size, |room| {
-            room[..divide].copy_from_slice(&head);
-            room[divide..].copy_from_slice(&self.out);
-            Ok(())
-        })?;
-        Ok(Some(reply.unbind()))
+        let mut batch = vec![VERSION];
+        put_array(&mut batch, self.replies);
+        batch.extend_from_slice(&self.out);
+        Ok(Some(PyBytes::new(self.py, &batch).unbind()))
     }
 
     fn waiting(&self) -> PyResult<Option<Py<PyList>>> {
@@ -279,31 +281,31 @@ impl<'py> Turn<'_, 'py> {
             Asked::Tag => {
                 begin_reply(&mut self.out, 5, TAG_REPLY, request.call);
                 put_tag(&mut self.out, found.newest()?);
-                put_nil(&mut self.out);
+                self.homes[found.home].put_successor(&mut self.out);
                 put_nil(&mut self.out);
                 Ok(1)
             }
-            Asked::Data { wanted, held } => self.answer_data(request.call, found, *wanted, *held),
+            Asked::Data { wanted, held, .. } => self.answer_data(request.call, found, *wanted, *held),
             Asked::Put { tag, element } => {
                 self.put(request, found, *tag, element)?;
                 begin_reply(&mut self.out, 4, ACK, request.call);
-                put_nil(&mut self.out);
+                self.homes[found.home].put_successor(&mut self.out);
                 put_nil(&mut self.out);
                 Ok(1)
             }
         }
     }
 
-    /// `Hosting.get_data`. Without a successor nothing came after it, so all that is here was here before.
+    /// `Hosting.get_data`
     fn answer_data(&mut self, call: u64, found: &Found<'py>, wanted: Option<Tag>, held: Option<Tag>) -> Looked<usize> {
-        let out = &mut self.out;
+        let (out, home) = (&mut self.out, &self.homes[found.home]);
         begin_reply(out, 9, DATA_REPLY, call);
         let Some(list) = &found.list else {
             put_array(out, 0);
             put_signed(out, -1);
             put_tag(out, Tag::default());
             put_nil(out);
-            put_nil(out);
+            home.put_successor(out);
             put_boolean(out, false);
             put_nil(out);
             return Ok(1);
@@ -321,8 +323,9 @@ impl<'py> Turn<'_, 'py> {
             Ok(position) if held.is_none_or(|held| shown > held) => list.entry(position)?.get().write(self.py, out),
             _ => put_nil(out),
         }
-        put_nil(out);
-        put_boolean(out, true);
+        home.put_successor(out);
+        let follows = home.successor.as_ref().map_or(Ok(false), |(_, following)| following.contains(&found.object))?;
+        put_boolean(out, home.order_known && !follows);
         put_nil(out);
         Ok(1 + count)
     }
@@ -331,6 +334,9 @@ impl<'py> Turn<'_, 'py> {
     fn put(&mut self, request: &Request, found: &mut Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
         let (py, capacity) = (self.py, self.homes[found.home].known.capacity);
         let mut position = 0;
+        if let Some((_, following)) = &self.homes[found.home].successor {
+            following.add(&found.object)?;
+        }
         match &found.list {
             Some(list) => match list.position(tag)? {
                 Ok(_) => return Ok(()),

@@ -1,12 +1,15 @@
 //! The table of a server: the Python objects (ares/replica/hosting.py, ares/dap/list.py, ares/model/messages.py), read and written as Python does it.
 
-use crate::wire::{DETACHED_BYTES_MIN, Element, Tag, put_element};
+use crate::client::locked;
+use crate::wire::{DETACHED_BYTES_MIN, Element, NIL, Tag, put_element};
 use pyo3::exceptions::PyIndexError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+type Bytes = Arc<Vec<u8>>;
 
 /// In the journal: ares/replica/facts.py.
 const TRIMMED_BYTES: i64 = 48;
@@ -49,6 +52,7 @@ pub struct Known {
     pub index: i64,
     pub k: i64,
     pub capacity: usize,
+    told: Mutex<Option<(Py<PyAny>, Bytes)>>,
 }
 
 impl Known {
@@ -63,7 +67,25 @@ impl Known {
             capacity: hosting.getattr("_capacity")?.extract()?,
             k: hosting.getattr("configuration")?.getattr("k")?.extract()?,
             hosting: hosting.unbind(),
+            told: Mutex::default(),
         })
+    }
+
+    /// The bytes of the successor, if there is one. One that is finalized withholds data.
+    fn successor(&self, py: Python) -> Looked<Option<Bytes>> {
+        static ENCODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let successor = self.hosting.bind(py).getattr(intern!(py, "successor"))?;
+        if successor.is_none() {
+            return Ok(None);
+        }
+        usual(!successor.getattr(intern!(py, "finalized"))?.is_truthy()?)?;
+        let told = locked(&self.told).as_ref().filter(|(known, _)| known.is(&successor)).map(|(_, bytes)| bytes.clone());
+        if told.is_some() {
+            return Ok(told);
+        }
+        let bytes: Bytes = Arc::new(ENCODE.import(py, "msgspec.msgpack", "encode")?.call1((&successor,))?.extract()?);
+        *locked(&self.told) = Some((successor.unbind(), bytes.clone()));
+        Ok(Some(bytes))
     }
 }
 
@@ -71,7 +93,11 @@ impl Known {
 pub struct Home<'py> {
     pub known: Arc<Known>,
     pub id: Bound<'py, PyBytes>,
+    /// Its bytes, and the objects that something was put of since it is known.
+    pub successor: Option<(Bytes, Bound<'py, PySet>)>,
+    pub order_known: bool,
     pub asked: usize,
+    pub carried: i64,
     pub elements: i64,
     pub bytes: i64,
     /// Of the journal, by place: what is needed there from now on, and what is needed there no more.
@@ -80,15 +106,18 @@ pub struct Home<'py> {
 }
 
 impl<'py> Home<'py> {
-    /// Only while there is no successor, and so nothing was collected.
+    /// Only while no successor is finalized, and so nothing was collected.
     pub fn of(py: Python<'py>, known: Arc<Known>, commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
-        usual(known.hosting.bind(py).getattr(intern!(py, "successor"))?.is_none())?;
+        let hosting = known.hosting.bind(py);
+        let order_known = hosting.getattr(intern!(py, "_order_known"))?.is_truthy()?;
+        let told = known.successor(py)?;
+        let successor = told.map(|bytes| Looked::Ok((bytes, hosting.getattr(intern!(py, "_following"))?.cast_into()?))).transpose()?;
         let id = known.id.bind(py).clone();
         let mut pointed = [false; 2];
         for (shown, commit) in pointed.iter_mut().zip(commits) {
             *shown = commit.as_ref().map_or(Ok(false), |commit| commit.pointers.contains(&id))?;
         }
-        Ok(Home { known, id, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
+        Ok(Home { known, id, successor, order_known, carried: 0, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
     }
 
     /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
@@ -101,9 +130,14 @@ impl<'py> Home<'py> {
         *(if bytes > 0 { &mut row.1 } else { &mut row.2 }) += bytes;
     }
 
+    pub fn put_successor(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.successor.as_ref().map_or(&[NIL], |(bytes, _)| bytes));
+    }
+
     pub fn settle(&self, py: Python<'py>) -> PyResult<()> {
         let hosting = self.known.hosting.bind(py);
-        for (name, more) in [(intern!(py, "elements"), self.elements), (intern!(py, "bytes"), self.bytes)] {
+        let counts = [(intern!(py, "elements"), self.elements), (intern!(py, "bytes"), self.bytes), (intern!(py, "carried"), self.carried)];
+        for (name, more) in counts {
             if more != 0 {
                 let sum: i64 = hosting.getattr(name)?.extract()?;
                 hosting.setattr(name, sum + more)?;
@@ -161,10 +195,6 @@ pub struct Entry {
 
 #[pymethods]
 impl Entry {
-    fn __len__(&self) -> usize {
-        3
-    }
-
     fn __getitem__<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
         static ELEMENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         match position {

@@ -17,7 +17,7 @@ pub const DATA_REPLY: u64 = 33;
 pub const ACK: u64 = 34;
 
 const DEPTH_MAX: u32 = 32;
-const NIL: u8 = 0xc0;
+pub const NIL: u8 = 0xc0;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Tag {
