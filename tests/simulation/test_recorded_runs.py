@@ -27,6 +27,7 @@ class Recorded:
             return start(session, operation, label, *arguments, **more, recording=self.recordings[-1])
 
         monkeypatch.setattr(Session, "start", recorded)
+        monkeypatch.setattr("ares.testing.sim.simulated_client.client_core", lambda: None)  # what is recorded is not run in the compiled core
 
     def _clock(self) -> float:
         self._now += 1
