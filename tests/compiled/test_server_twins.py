@@ -201,7 +201,7 @@ def test_what_rotted(journaled):
 
 @pytest.mark.parametrize("journaled", [False, True])
 def test_a_domain_that_moves(journaled):
-    """A pending successor is told with every reply, those that carry it are movers, and what came after it is known. A finalized one withholds data."""
+    """A pending successor is told with every reply; who carries it moves data; what came after it is known. A finalized one withholds data."""
     compiled, pure = twins(journaled)
     successor = successors(INITIAL)
     for half in (compiled, pure):
