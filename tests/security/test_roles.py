@@ -157,6 +157,7 @@ class HalfWritten:
             return answer(request)
 
         host.replica.answer = answered  # type: ignore[method-assign]
+        host._core = None  # which would not ask the replica
 
     def __exit__(self, *_: object) -> None:
         for id, host in self._hosts.items():

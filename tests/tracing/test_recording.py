@@ -118,8 +118,8 @@ def test_without_a_context_servers_are_told_nothing():
 def test_what_was_computed_belongs_to_the_primitive_that_needed_it():
     rig = Traced()
     rig.run(write(rig.view, "x", b"value"))
-    encode = rig.view.dap(EC)._coding.encode
-    rig.view.dap(EC)._coding = type("Timed", (), {"k": 3, "encode": lambda self, value: rig.computed.append(("encode", 4.0, 4.0)) or encode(value)})()
+    encode = rig.view.dap(EC).coding.encode
+    rig.view.dap(EC).coding = type("Timed", (), {"k": 3, "encode": lambda self, value: rig.computed.append(("encode", 4.0, 4.0)) or encode(value)})()
     rig.computed.append(("encode", 0.0, 0.0))  # of somebody else, before this goes on
     rig.answer()
     assert [name for name in rig.names() if name.endswith("encode")] == ["write/write_above/propagate/put_data/encode"]
