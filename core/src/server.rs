@@ -313,8 +313,8 @@ impl<'py> Turn<'_, 'py> {
         let (newest, count) = (found.newest()?, list.entries.len());
         put_array(out, count);
         put_tag(out, newest);
-        for position in 1..count {
-            put_tag(out, list.entry(position)?.get().tag);
+        for entry in list.entries.iter().skip(1) {
+            put_tag(out, entry.cast::<Entry>()?.get().tag);
         }
         put_signed(out, list.entry(0)?.get().length);
         put_tag(out, list.trimmed()?);

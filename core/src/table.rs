@@ -280,8 +280,7 @@ impl<'py> List<'py> {
     pub fn of(versions: Bound<'py, PyAny>) -> Looked<Self> {
         let py = versions.py();
         let entries: Bound<PyList> = versions.getattr(intern!(py, "entries"))?.cast_into()?;
-        for position in 0..entries.len() {
-            let entry = entries.get_item(position)?;
+        for (position, entry) in entries.iter().enumerate() {
             if !entry.is_exact_instance_of::<Entry>() {
                 entries.set_item(position, Bound::new(py, Entry::of(entry.cast()?)?.ok_or(Unusual::Left)?)?)?;
             }
@@ -290,7 +289,7 @@ impl<'py> List<'py> {
     }
 
     pub fn entry(&self, position: usize) -> Looked<Bound<'py, Entry>> {
-        Ok(self.entries.get_item(position)?.cast_into()?)
+        Ok(self.entries.iter().nth(position).ok_or(Unusual::Left)?.cast_into()?)
     }
 
     pub fn trimmed(&self) -> PyResult<Tag> {
@@ -303,8 +302,8 @@ impl<'py> List<'py> {
 
     /// Where the version of this tag is, or else where it would be.
     pub fn position(&self, tag: Tag) -> Looked<Result<usize, usize>> {
-        for position in 0..self.entries.len() {
-            let held = self.entry(position)?.get().tag;
+        for (position, entry) in self.entries.iter().enumerate() {
+            let held = entry.cast::<Entry>()?.get().tag;
             if held <= tag {
                 return Ok(if held == tag { Ok(position) } else { Err(position) });
             }
