@@ -804,8 +804,8 @@ impl Client {
             (Some(found), _) => found,
             (None, None) => return Ok(()),
             (None, Some(decoded)) => {
-                let calls = decoded.try_iter()?.map(|message| message?.getattr(intern!(py, "call"))?.extract());
-                let calls = calls.collect::<PyResult<Vec<u64>>>()?;
+                let call = |message: PyResult<Any<'_>>| Ok(message?.getattr(intern!(py, "call"))?.extract().unwrap_or(0)); // a negative one is nobody's
+                let calls = decoded.try_iter()?.map(call).collect::<PyResult<Vec<u64>>>()?;
                 calls.into_iter().map(|call| Message { call, reply: Reply::Other, bytes: &[] }).collect()
             }
         };

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,6 +88,8 @@ def odd(reply, kind, name, configuration):
         case "refused" | "full" | "unknown":
             reason = {"refused": Reason.BAD_REQUEST, "full": Reason.STORAGE, "unknown": Reason.UNKNOWN_CONFIGURATION}[kind]
             return Refused(reply.call, reason, "no")
+        case "nobody's":
+            return msgspec.structs.replace(reply, call=CallId(-7))
         case "refused all":
             return Refused(CallId(0), Reason.BAD_REQUEST, "what?")
         case "other":
@@ -112,7 +115,7 @@ def odd(reply, kind, name, configuration):
     return reply
 
 
-ODD = ["refused", "full", "unknown", "refused all", "other", "traced", "pending", "finalized", "bare", "rotten", "strange", "huge"]
+ODD = ["refused", "full", "unknown", "refused all", "other", "traced", "pending", "finalized", "bare", "rotten", "strange", "huge", "nobody's"]
 EVENTS = st.one_of(
     st.tuples(st.just("start"), st.sampled_from(["read", "write", "write", "delete"]), st.sampled_from(NAMES), st.sampled_from(VALUES)),
     st.tuples(st.just("post")),
