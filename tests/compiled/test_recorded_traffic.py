@@ -1,0 +1,159 @@
+"""What really travelled is given to the compiled core and to the Python path: they send the same bytes, and then know the same."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from ares.machine.compiled import CORE, client_core
+from ares.model.codec import decode_replies, decode_requests
+from ares.model.configuration import Status
+from ares.model.errors import BadMessage
+from ares.model.messages import (
+    DELETED,
+    Ack,
+    CollectConfig,
+    DataReply,
+    Describe,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    Reason,
+    Refused,
+    TagReply,
+    WriteConfig,
+)
+from tests.compiled import recorded_clients, recorded_servers
+from tests.compiled.recorded_clients import Twin
+from tests.compiled.traffic import record
+
+pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
+
+KINDS = {"usual": {}, "recorded without the core": {"core": False}, "keys": {"keyed": True}, "fsync": {"durable": True}}
+
+TOLD_BY = (TagReply, DataReply, Ack)
+"""What says that a successor is there."""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def recording(request, tmp_path_factory):
+    return record(tmp_path_factory.mktemp("recorded"), **KINDS[request.param])
+
+
+@pytest.fixture(scope="module")
+def usual_recording(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def _still(monkeypatch):
+    """What descriptions say of a process is the same whenever they are asked for."""
+    monkeypatch.setattr("ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr("ares.server.host.memory_bytes", lambda: 0)
+
+
+@pytest.mark.usefixtures("_still")
+def test_servers(recording):
+    reads = quick = 0
+    for course in recording.courses:
+        compiled, pure = course.half(True), course.half(False)
+        recorded_servers.replay(course, compiled, pure)
+        assert recorded_servers.holds(pure.replica) == recording.held[course], "it is not what was recorded"
+        reads, quick = reads + len(course.reads), quick + compiled.quick
+        assert pure.quick == 0
+    assert reads > 500
+    assert quick > reads / 3, "the core took too little for this to say anything"
+
+
+def test_clients(recording):
+    operations = small = quick = letters = 0
+    for session in recording.sessions:
+        compiled, pure = Twin(session, client_core()), Twin(session)
+        recorded_clients.replay(session, compiled, pure)
+        operations, small, quick = operations + len(pure.ends), small + compiled.small, quick + compiled.quick
+        letters += sum(len(event[1]) for event in session.course if event[0] == "post")
+        assert (pure.small, pure.quick) == (0, 0)
+    assert operations > 400
+    assert small > operations / 3, "the core began too little for this to say anything"
+    assert quick > letters / 10, "the core sent too little for this to say anything"
+
+
+@pytest.mark.usefixtures("_still")
+def test_what_was_recorded_is_of_every_kind(recording):
+    requests, replies = [], []
+    for course in recording.courses:
+        for frames in [frames for batches in course.reads for frames in batches]:
+            try:
+                requests += decode_requests(frames)
+            except BadMessage:
+                requests.append(BadMessage)
+        half = course.half(False)
+        for frames in recorded_servers.replay(course, half, course.half(False)):
+            replies += decode_replies(frames) if isinstance(frames, list) else []
+    assert {type(request) for request in requests} >= {
+        *(GetTag, GetData, PutData, ReadConfig, WriteConfig, ListObjects, Introduce, Describe, CollectConfig),
+    }
+    puts = [request.element for request in requests if isinstance(request, PutData)]
+    assert any(element.size > 8192 for element in puts)
+    assert any(element.length == DELETED for element in puts)
+    assert any(isinstance(request, GetData) and request.successor is not None for request in requests), "a mover's"
+    assert any(isinstance(request, GetData) and request.held is not None for request in requests), "of who knows the value"
+    told = {
+        (type(reply), reply.successor.status) for reply in replies if isinstance(reply, TagReply | DataReply | Ack) and reply.successor is not None
+    }
+    assert told >= {(kind, Status.PENDING) for kind in TOLD_BY}
+    assert {status for _, status in told} == {Status.PENDING, Status.FINALIZED}
+    assert any(isinstance(reply, DataReply) and reply.element is not None and reply.element.size > 8192 for reply in replies)
+    refused = {reply.reason for reply in replies if isinstance(reply, Refused)}
+    if recording.courses[0].admission is not None:
+        assert Reason.NOT_AUTHORIZED in refused
+    else:
+        assert Reason.UNKNOWN_CONFIGURATION in refused
+        assert BadMessage in requests
+    if recording.courses[0].journaled:
+        assert "disk" in recording.courses[0].events
+
+
+class _Miswritten:
+    """A server's core that changes the last byte of a reply."""
+
+    def __init__(self, core) -> None:
+        self._core = core
+
+    def serve(self, *came):
+        served = self._core.serve(*came)
+        if served is None or served.reply is None:
+            return served
+        said = {name: getattr(served, name) for name in dir(served) if not name.startswith("_")}
+        return SimpleNamespace(**said | {"reply": served.reply[:-1] + bytes([served.reply[-1] ^ 1])})
+
+
+class _Misposted:
+    """A client's core that changes the last byte of a letter."""
+
+    def __init__(self) -> None:
+        self._core = client_core()
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def take(self, letters, sent) -> None:
+        self._core.take(letters, sent)
+        for server, letter in letters.items():
+            if isinstance(letter, bytes):
+                letters[server] = letter[:-1] + bytes([letter[-1] ^ 1])
+
+
+@pytest.mark.usefixtures("_still")
+def test_a_byte_of_a_reply_is_noticed(usual_recording):
+    course = usual_recording.courses[0]
+    with pytest.raises(AssertionError):
+        recorded_servers.replay(course, course.half(True, _Miswritten), course.half(False))
+
+
+def test_a_byte_of_a_request_is_noticed(usual_recording):
+    session = max(usual_recording.sessions, key=lambda session: len(session.course))
+    with pytest.raises(AssertionError, match="not what was recorded"):
+        recorded_clients.replay(session, Twin(session, _Misposted()), Twin(session))
