@@ -1,11 +1,15 @@
 """What came to servers that listen on loopback, in the order in which it came; and the same done to twins (tests/compiled/server_twins.py)."""
 
 import asyncio
+from collections import defaultdict
 from functools import partial
 
+from ares.model.codec import decode_replies
+from ares.model.messages import Description
 from ares.net.native import ZmtpListener
 from ares.replica.replica import Replica
 from ares.server.host import Host
+from ares.store.journal.log import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
 
 LONG = 2
@@ -13,25 +17,26 @@ LONG = 2
 
 
 class ServerCourse:
-    """``events``: what one read brought as (client, batches, whether they came as they are), or the name of what else went on: "loop", "disk"."""
+    """``events``: what one read brought as (client, batches, whether they came as they are), or the name of what else went on: "loop", "disk".
+    ``sent``: what the server answered, batch by batch."""
 
     def __init__(self, server, initial, admission=None, journaled=False) -> None:
         self.server = server
         self.initial = initial
         self.admission = admission
         self.journaled = journaled
-        self.events = []
+        self.events, self.sent = [], []
 
     @property
     def reads(self):
-        """What was read from clients at a time, each as its batches."""
-        return [event[1] for event in self.events if not isinstance(event, str)]
+        """What was read from a client at a time, as (client, batches)."""
+        return [event[:2] for event in self.events if not isinstance(event, str)]
 
     def replica(self) -> Replica:
         return Replica(self.server.id, self.server.identity, self.initial, journaled=self.journaled)
 
     def half(self, compiled, server=None) -> Half:
-        return Half(compiled, self.replica(), self.admission, server)
+        return Half(compiled, self.replica(), self.admission, server, SEGMENT_BYTES)
 
 
 class RecordedListener(ZmtpListener):
@@ -50,6 +55,10 @@ class RecordedListener(ZmtpListener):
     def _receive(self, sender, came) -> None:
         self._course.events.append((sender, [list(map(bytes, frames)) for frames in came], False))
         super()._receive(sender, came)
+
+    def _send_batch(self, sender, frames) -> None:
+        self._course.sent.append((sender, list(map(bytes, frames))))
+        super()._send_batch(sender, frames)
 
 
 def _divided(read):
@@ -104,15 +113,15 @@ def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None
 
 
 def replay(course: ServerCourse, compiled: Half, pure: Half):
-    """To both halves; after each event they have sent the same, and in the end they hold the same. Returns what was sent."""
+    """To both halves; after each event they have sent the same, and in the end they hold the same. Returns what was sent, as (client, frames)."""
     sent = []
     for event in course.events:
         for half in (compiled, pure):
             match event:
                 case "loop":
-                    half.loop.take()
+                    half.loop.step()
                 case "disk":
-                    half.disk.take()
+                    half.disk.step()
                 case sender, batches, raw:
                     half.receive_batches(sender, batches, raw)
         assert compiled.sent == pure.sent, f"after event {len(sent)}"
@@ -121,7 +130,16 @@ def replay(course: ServerCourse, compiled: Half, pure: Half):
     for half in (compiled, pure):
         half.take_steps()
     assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
-    return [batch for batches in [*sent, pure.sent] for _, batch in batches]
+    return [batch for batches in [*sent, pure.sent] for batch in batches]
+
+
+def answers(sent):
+    """The replies to each client, in order, but for those that tell how a process is, and what is told of a batch that is none."""
+    replies = defaultdict(list)
+    for sender, frames in sent:
+        if isinstance(frames, list):
+            replies[sender] += [reply for reply in decode_replies(frames) if not isinstance(reply, Description) and reply.call != 0]
+    return replies
 
 
 def holds(replica):

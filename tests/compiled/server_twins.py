@@ -54,10 +54,15 @@ class Steps:
     def time(self) -> float:
         return 0.0
 
+    def step(self) -> None:
+        """The next one, if any."""
+        if self._waiting:
+            self._waiting.pop(0)()
+
     def take(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for callback in waiting:
-            callback()
+        """All that wait now."""
+        for _ in range(len(self._waiting)):
+            self.step()
 
 
 class _Recording(MemoryJournal):

@@ -20,6 +20,8 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import GetTag
 from ares.net import batching
 from ares.net.native import ZmtpConnections, ZmtpListener
+from ares.operation.jobs import RESEND_S
+from ares.operation.session import TICK_S
 from ares.server.process import certifying, guard_of
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
@@ -48,6 +50,7 @@ class Cluster:
     def __init__(self, directory, keyed, durable, recording: Recording) -> None:
         security, durability = "curve" if keyed else "none", "fsync" if durable else "memory"
         self.settings = create(directory / "cluster", Plan(consensus=1, security=security, durability=durability, base_port=0))
+        self.listeners = []
         self._directory = directory
         self._durable = durable
         self._recording = recording
@@ -62,6 +65,7 @@ class Cluster:
             host = recorded_host(course, listener, self._journal(server))
             await listener.serve(host.handler)
             self._recording.courses.append(course)
+            self.listeners.append(listener)
             self._closing.callback(lambda course=course, host=host: self._recording.held.update({course: holds(host.replica)}))
             self._closing.push_async_callback(listener.close)
             self._closing.push_async_callback(host.finish)
@@ -96,10 +100,10 @@ class Cluster:
         await self._closing.aclose()
 
 
-async def _use(stores, rng) -> None:
+async def _use(stores, rng, steps=STEPS) -> None:
     """One client's operations, one after the other."""
     versions = {}
-    for _ in range(STEPS):
+    for _ in range(steps):
         store, key = rng.choice(stores), rng.choice(list(SIZES))
         value = rng.randbytes(rng.choice(SIZES[key]))
         with contextlib.suppress(ObjectNotFound):
@@ -120,7 +124,8 @@ async def _move(stores) -> None:
     """Of each domain once, from ABD to EC or back, while others use it."""
     default, photos, notes = stores
     await photos.reconfigure(Configuration.abd(SERVERS[:3]))
-    await notes.reconfigure(Configuration.ec(SERVERS, 3))
+    await notes.write("moved", bytes(LARGE[-1]))
+    await notes.reconfigure(Configuration.ec(SERVERS, 3), transfer="servers")
     await default.reconfigure(Configuration.ec(SERVERS, 2))
     assert {key async for key in photos.list()} <= SIZES.keys()
 
@@ -148,12 +153,29 @@ async def _refused(cluster) -> None:
     await connections.close()
 
 
+async def _stall(cluster, users) -> None:
+    """More servers than a quorum can miss read nothing until all was asked again; meanwhile operations begin, and some are given up."""
+    for listener in cluster.listeners[-2:]:
+        listener.pause()
+    default = users[0][0]
+    given_up = [asyncio.ensure_future(operation) for operation in (default.read("key-1"), default.write("key-2", b"late"), default.delete("key-3"))]
+    jobs = [asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE)) for number, stores in enumerate(users)]
+    await asyncio.sleep(RESEND_S + 2 * TICK_S)
+    for operation in given_up:
+        operation.cancel()
+    for listener in cluster.listeners:
+        listener.resume()
+    await asyncio.gather(*jobs)
+    assert all(operation.cancelled() for operation in given_up)
+
+
 async def _work(cluster: Cluster) -> None:
     await _refused(cluster)
     mover, *users = [await _domains(await cluster.client()) for _ in range(4)]
     jobs = [_use(stores, random.Random(number * 10 + place)) for number, stores in enumerate(users) for place in range(SIDE_BY_SIDE)]
     async with asyncio.timeout(WAIT_S_MAX):
         await asyncio.gather(*jobs, _move(mover))
+        await _stall(cluster, users)
 
 
 async def _recorded(directory, keyed, durable, recording: Recording) -> None:
