@@ -107,7 +107,7 @@ class RecordedJournal:
 def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None) -> Host:
     """A host that is as it is made in a process, but for what its course is told."""
     recorded = None if journal is None else RecordedJournal(journal, course)
-    host = Host(course.replica(), recorded, listener.reply, admission=course.admission, loop=RecordedLoop(course), sites=["here"], throttle=listener)
+    host = Host(course.replica(), recorded, listener.reply, admission=course.admission, loop=RecordedLoop(course), sites=["here"])
     listener.seen, listener.core = host.users.seen, host.core
     return host
 

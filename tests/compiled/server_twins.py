@@ -150,7 +150,7 @@ def _table(hosting):
         name: (versions.trimmed, versions.trimmed_place if hosting._journaled else None, list(map(tuple, versions.entries)))
         for name, versions in hosting.objects.items()
     }
-    return hosting.describe(), hosting.elements, hosting.bytes, hosting._following, list(hosting.objects), rows
+    return hosting.describe(), hosting.elements, hosting.bytes, hosting.carried, hosting._following, list(hosting.objects), rows
 
 
 def twins(journaled=False, keyed=False, server=None) -> tuple[Half, Half]:

@@ -20,13 +20,12 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import GetTag
 from ares.net import batching
 from ares.net.native import ZmtpConnections, ZmtpListener
-from ares.operation.jobs import RESEND_S
-from ares.operation.session import TICK_S
 from ares.server.process import certifying, guard_of
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
 from tests.compiled.recorded_clients import record_sessions
 from tests.compiled.recorded_servers import RecordedListener, ServerCourse, holds, recorded_host
+from tests.transport.wires import until
 
 SERVERS = [f"s{number}" for number in range(5)]
 SMALL, LARGE = [0, 10, 300, 3000, 8000], [9_000, 40_000]
@@ -160,7 +159,7 @@ async def _stall(cluster, users) -> None:
     default = users[0][0]
     given_up = [asyncio.ensure_future(operation) for operation in (default.read("key-1"), default.write("key-2", b"late"), default.delete("key-3"))]
     jobs = [asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE)) for number, stores in enumerate(users)]
-    await asyncio.sleep(RESEND_S + 2 * TICK_S)
+    await until(lambda: default._runner.session.readiness.suspects)  # as they are from when they are asked again
     for operation in given_up:
         operation.cancel()
     for listener in cluster.listeners:
