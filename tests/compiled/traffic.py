@@ -169,6 +169,7 @@ async def _stall(cluster, users) -> None:
     given_up = [asyncio.ensure_future(operation) for operation in (default.read("key-1"), default.write("key-2", b"late"), default.delete("key-3"))]
     jobs = [asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE)) for number, stores in enumerate(users)]
     await until(lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:]))  # as they are from when they are asked again
+    await asyncio.sleep(2 * TICK_S)  # an operation that began a moment later is asked again at the next tick
     for operation in given_up:
         operation.cancel()
     for listener in cluster.listeners:
