@@ -1,5 +1,7 @@
 """Two hosts that are given the same bytes: one through the compiled core wherever that takes them, the other through the Python path only."""
 
+from operator import length_hint
+
 import msgspec
 
 from ares.machine.compiled import CORE
@@ -52,10 +54,15 @@ class Steps:
     def time(self) -> float:
         return 0.0
 
+    def step(self) -> None:
+        """The next one, if any."""
+        if self._waiting:
+            self._waiting.pop(0)()
+
     def take(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for callback in waiting:
-            callback()
+        """All that wait now."""
+        for _ in range(len(self._waiting)):
+            self.step()
 
 
 class _Recording(MemoryJournal):
@@ -77,28 +84,29 @@ class _Recording(MemoryJournal):
 class Half:
     """One of the two. ``sent``: what its replies are on the wire, in the order in which they left; ``quick``: batches that the core took."""
 
-    def __init__(self, compiled: bool, journaled: bool, keyed: bool, place_bytes: int = 1 << 16, server=None) -> None:
+    def __init__(self, compiled: bool, replica: Replica, admission: Admission | None, server=None, place_bytes: int = 1 << 16) -> None:
         self.loop, self.disk = Steps(), Steps()
-        self.journal = _Recording(Kept(), self.disk.call_soon, place_bytes) if journaled else None
-        self.replica = Replica(ME.id, ME.identity, INITIAL, journaled=journaled)
+        self.journal = _Recording(Kept(), self.disk.call_soon, place_bytes) if replica.journaled else None
+        self.replica = replica
         self.sent = []
         self.quick = 0
-        admission = Admission(_Everybody(), lambda configuration: True) if keyed else None
         self.host = Host(self.replica, self.journal, self._respond, admission=admission, loop=self.loop, sites=["here"])
         if not compiled:
             self.host._core = None
         elif server is not None:
             self.host._core = server(self.host._core)
         self._handle = self.host.handler
-        self.host.handle(None, [Introduce(1, configuration) for configuration in HOSTED[1:]])
-        self.take_steps()
 
     def _respond(self, sender, replies) -> None:
         self.sent.append((sender, [bytes(frame) for frame in encode(replies)]))
 
     def receive(self, sender, frames, raw=False) -> None:
         """Batches of one frame each that came at a time; ``raw``: as one read of a connection."""
-        came = memoryview(b"".join(head(len(frame)) + frame for frame in frames)) if raw else [[frame] for frame in frames]
+        self.receive_batches(sender, [[frame] for frame in frames], raw)
+
+    def receive_batches(self, sender, batches, raw) -> None:
+        """As :meth:`receive`, with all frames of each batch."""
+        came = memoryview(b"".join(head(len(frame)) + frame for [frame] in batches)) if raw else batches
         served = self.host.serve(sender, came)
         if served is not None:
             self.quick += 1
@@ -106,13 +114,15 @@ class Half:
                 self.sent.append((sender, [served.reply]))
             return
         requests = []
-        for frame in frames:
+        for frames in batches:
             try:
-                requests += decode_requests([frame])
+                requests += decode_requests(frames)
             except BadMessage as error:
                 self.sent.append((sender, type(error)))
-        if replies := self._handle(sender, iter(requests)):
-            self._respond(sender, replies)
+        rest = iter(requests)
+        while length_hint(rest):  # a turn may end before all is taken
+            if replies := self._handle(sender, rest):
+                self._respond(sender, replies)
 
     def take_steps(self) -> None:
         """Until every commit is done."""
@@ -140,9 +150,14 @@ def _table(hosting):
         name: (versions.trimmed, versions.trimmed_place if hosting._journaled else None, list(map(tuple, versions.entries)))
         for name, versions in hosting.objects.items()
     }
-    return hosting.describe(), hosting.elements, hosting.bytes, hosting._following, list(hosting.objects), rows
+    return hosting.describe(), hosting.elements, hosting.bytes, hosting.carried, hosting._following, list(hosting.objects), rows
 
 
 def twins(journaled=False, keyed=False, server=None) -> tuple[Half, Half]:
     assert CORE is not None
-    return Half(True, journaled, keyed, server=server), Half(False, journaled, keyed)
+    admission = Admission(_Everybody(), lambda configuration: True) if keyed else None
+    halves = [Half(compiled, Replica(ME.id, ME.identity, INITIAL, journaled=journaled), admission, server) for compiled in (True, False)]
+    for half in halves:
+        half.host.handle(None, [Introduce(1, configuration) for configuration in HOSTED[1:]])
+        half.take_steps()
+    return halves[0], halves[1]

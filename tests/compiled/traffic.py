@@ -1,0 +1,204 @@
+"""A cluster of real listeners on loopback with clients at work, recorded: every read that came to a server, and all that happened to a session."""
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+from msgspec import structs
+
+import ares
+from ares.client.connect import with_key
+from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_keys import authorise
+from ares.consensus.local import LocalConsensus
+from ares.consensus.member_host import ConsensusHost
+from ares.machine import compiled
+from ares.model.configuration import Configuration
+from ares.model.errors import NotAuthorized, ObjectNotFound
+from ares.model.identity import CallId, ConfigurationId, ObjectName
+from ares.model.messages import GetTag
+from ares.net import batching
+from ares.net.native import ZmtpConnections, ZmtpListener
+from ares.operation.session import TICK_S
+from ares.server.process import certifying, guard_of
+from ares.store.journal.log import open_journal
+from ares.store.journal.segments import Owner
+from tests.compiled.recorded_clients import record_sessions
+from tests.compiled.recorded_servers import RecordedListener, ServerCourse, holds, recorded_host
+from tests.transport.wires import until
+
+SERVERS = [f"s{number}" for number in range(5)]
+SMALL, LARGE = [0, 10, 300, 3000, 8000], [9_000, 40_000]
+SIZES = {f"key-{number}": SMALL for number in range(4)} | {"ü" * 20: SMALL, "large": LARGE, "either": SMALL + LARGE}
+"""Of the values of each object."""
+
+STEPS, SIDE_BY_SIDE = 60, 4
+WAIT_S_MAX = 60.0
+
+
+class Recording:
+    """``courses``: of the servers; ``held``: what each server had in the end, by its course; ``sessions``: of the clients."""
+
+    def __init__(self) -> None:
+        self.courses, self.held, self.sessions = [], {}, []
+
+
+class Cluster:
+    """Five servers and a consensus member, all on this event loop."""
+
+    def __init__(self, directory, keyed, durable, recording: Recording) -> None:
+        security, durability = "curve" if keyed else "none", "fsync" if durable else "memory"
+        self.settings = create(directory / "cluster", Plan(consensus=1, security=security, durability=durability, base_port=0))
+        self.listeners = []
+        self._directory = directory
+        self._durable = durable
+        self._recording = recording
+        self._closing = contextlib.AsyncExitStack()
+
+    async def __aenter__(self):
+        settings = self.settings
+        for server in settings.servers.values():
+            guard = guard_of(settings, server.id, server.public_key)
+            course = ServerCourse(server, settings.initial, guard.admission, self._durable)
+            listener = RecordedListener(server.address, guard.lock, course)
+            host = recorded_host(course, listener, self._journal(server))
+            await listener.serve(host.handler)
+            self._recording.courses.append(course)
+            self.listeners.append(listener)
+            self._closing.callback(lambda course=course, host=host: self._recording.held.update({course: holds(host.replica)}))
+            self._closing.push_async_callback(listener.close)
+            self._closing.push_async_callback(host.finish)
+        [member] = settings.members.values()
+        guard, certified = guard_of(settings, member.id, member.public_key), certifying(settings)
+        consensus, listener = LocalConsensus(), ZmtpListener(member.address, guard.lock)
+        service = ConsensusHost(certified(consensus) if certified is not None else consensus, listener, guard.admission)
+        await service.start()
+        self._closing.push_async_callback(service.close)
+        return self
+
+    def _journal(self, server):
+        if not self._durable:
+            return None
+        journal = open_journal(self._directory / f"{server.id}.store", Owner(self.settings.initial.cluster_id, server.id, server.identity))
+        assert not list(journal.recover()), "it is new"
+        self._closing.callback(journal.close)
+        return journal
+
+    async def client(self, role="reconfigure"):
+        settings = self.settings
+        if settings.security is not None:
+            name = f"{role}-{len(self._recording.sessions)}"
+            authorise(settings.security, name, role)
+            settings = with_key(settings, settings.security.secret_path(name))
+        client = settings.client
+        store = await ares.connect(structs.replace(settings, client=structs.replace(client, timeout_s=WAIT_S_MAX)))
+        self._closing.push_async_callback(store.close)
+        return store
+
+    async def __aexit__(self, *_) -> None:
+        await self._closing.aclose()
+
+
+async def _use(stores, rng, steps=STEPS) -> None:
+    """One client's operations, one after the other."""
+    versions = {}
+    for _ in range(steps):
+        store, key = rng.choice(stores), rng.choice(list(SIZES))
+        value = rng.randbytes(rng.choice(SIZES[key]))
+        with contextlib.suppress(ObjectNotFound):
+            match rng.choice(["read"] * 4 + ["write"] * 4 + ["delete", "stat", "if", "if"]):
+                case "read":
+                    await store.read(key)
+                case "write":
+                    await store.write(key, value)
+                case "delete":
+                    await store.delete(key)
+                case "stat":
+                    await store.stat(key)
+                case "if":
+                    versions[store, key] = (await store.write_versioned(key, value, versions.get((store, key)))).version
+
+
+async def _move(stores) -> None:
+    """Of each domain once, from ABD to EC or back, while others use it."""
+    default, photos, notes = stores
+    await photos.reconfigure(Configuration.abd(SERVERS[:3]))
+    await notes.write("moved", bytes(LARGE[-1]))
+    await notes.reconfigure(Configuration.ec(SERVERS, 3), transfer="servers")
+    await default.reconfigure(Configuration.ec(SERVERS, 2))
+    assert {key async for key in photos.list()} <= SIZES.keys()
+
+
+async def _domains(store):
+    coded, copied = Configuration.ec(SERVERS, 3), Configuration.abd(SERVERS[1:4])
+    return [store, await store.domain("photos", create=coded), await store.domain("notes", create=copied)]
+
+
+async def _refused(cluster) -> None:
+    """By a stranger what no client of ares sends, or by a client that may not what only others may."""
+    if cluster.settings.security is not None:
+        reader = await cluster.client("read")
+        with pytest.raises(NotAuthorized):
+            await reader.write("key-1", b"mine")
+        return
+    server, came = cluster.settings.servers[SERVERS[0]], asyncio.Queue()
+    connections = ZmtpConnections()
+    connections.open(lambda server, messages: came.put_nowait(messages))
+    connections.learn(server.id, server.address)
+    connections.post(server.id, [GetTag(CallId(1), ConfigurationId(b"unknown"), ObjectName("a"))])
+    await came.get()
+    connections.post_frame(server.id, b"\x01\x91\x00")
+    await came.get()
+    await connections.close()
+
+
+async def _hiccups(cluster) -> None:
+    """One server after the other reads nothing for a while, and then knows less than others."""
+    for listener in cluster.listeners:
+        listener.pause()
+        await asyncio.sleep(2 * TICK_S)
+        listener.resume()
+
+
+async def _stall(cluster, users) -> None:
+    """More servers than a quorum can miss read nothing until all was asked again; meanwhile operations begin, and some are given up."""
+    for listener in cluster.listeners[-2:]:
+        listener.pause()
+    default = users[0][0]
+    given_up = [asyncio.ensure_future(operation) for operation in (default.read("key-1"), default.write("key-2", b"late"), default.delete("key-3"))]
+    jobs = [asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE)) for number, stores in enumerate(users)]
+    await until(lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:]))  # as they are from when they are asked again
+    await asyncio.sleep(2 * TICK_S)  # an operation that began a moment later is asked again at the next tick
+    for operation in given_up:
+        operation.cancel()
+    for listener in cluster.listeners:
+        listener.resume()
+    await asyncio.gather(*jobs)
+    assert all(operation.cancelled() for operation in given_up)
+
+
+async def _work(cluster: Cluster) -> None:
+    await _refused(cluster)
+    mover, *users = [await _domains(await cluster.client()) for _ in range(4)]
+    jobs = [_use(stores, random.Random(number * 10 + place)) for number, stores in enumerate(users) for place in range(SIDE_BY_SIDE)]
+    async with asyncio.timeout(WAIT_S_MAX):
+        await asyncio.gather(*jobs, _hiccups(cluster), _move(mover))
+        await _stall(cluster, users)
+
+
+async def _recorded(directory, keyed, durable, recording: Recording) -> None:
+    async with Cluster(directory, keyed, durable, recording) as cluster:
+        await _work(cluster)
+
+
+def record(directory, keyed=False, durable=False, core=True) -> Recording:
+    """``core``: whether the programs that were recorded had it."""
+    recording = Recording()
+    with pytest.MonkeyPatch.context() as patch:
+        if not core:
+            patch.setattr(compiled, "CORE", None)
+        patch.setattr(batching, "TURN_S", WAIT_S_MAX)  # what came together is answered together, as it will be in replays
+        recording.sessions = record_sessions(patch)
+        asyncio.run(_recorded(directory, keyed, durable, recording))
+    return recording
