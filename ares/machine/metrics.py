@@ -108,7 +108,10 @@ class Traffic:
         requests[PutData] += served.puts
         self.received_bytes += served.received_bytes
         self.batches.add(seconds)
-        self.count_waited(seconds, served.reads, served.writes)
+        if reads := served.reads:
+            self.reading.add(seconds, reads)
+        if writes := served.writes:
+            self.writing.add(seconds, writes)
 
     def count_waited(self, seconds: float, reads: int, writes: int) -> None:
         """So many tags or values, and acknowledgements, that took as long, for instance since they waited for the disk."""

@@ -9,6 +9,7 @@ import ctypes
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
@@ -50,8 +51,7 @@ _VERSION_AT, _MECHANISM_BYTES = 10, 20
 _COMMAND_BYTES_MAX = 64 * 1024
 _HANDSHAKE_BYTES_MAX = 4 * 1024
 _HEADER_BYTES_MAX = 9
-_SHORT_HEADS = tuple(tuple(bytes((more, size)) for size in range(SHORT_MAX + 1)) for more in (0, MORE))
-_LONG_HEADS = (bytes((LONG,)), bytes((MORE | LONG,)))
+_HEADS_KEPT = 1024
 _FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
 _FLAGS_SEALED = frozenset({0, LONG})
 """Of what is sealed, the other flags are inside."""
@@ -193,9 +193,10 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
     return found
 
 
+@lru_cache(_HEADS_KEPT)
 def head(size: int, more: int = 0) -> bytes:
     """What precedes a frame of ``size`` bytes; ``more``: MORE if another one of the same message follows."""
-    return _SHORT_HEADS[more][size] if size <= SHORT_MAX else _LONG_HEADS[more] + size.to_bytes(8, "big")
+    return bytes((more, size)) if size <= SHORT_MAX else bytes((more | LONG,)) + size.to_bytes(8, "big")
 
 
 def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
