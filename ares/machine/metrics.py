@@ -103,9 +103,12 @@ class Traffic:
     def count_served(self, served: "Served", seconds: float) -> None:
         """What the compiled core did with what came: :meth:`count_batch` and :meth:`count_turn`."""
         requests = self.requests
-        requests[GetTag] += served.tags
-        requests[GetData] += served.datas
-        requests[PutData] += served.puts
+        if tags := served.tags:
+            requests[GetTag] += tags
+        if datas := served.datas:
+            requests[GetData] += datas
+        if puts := served.puts:
+            requests[PutData] += puts
         self.received_bytes += served.received_bytes
         self.batches.add(seconds)
         if reads := served.reads:
