@@ -8,8 +8,10 @@ The session's time is that of the machine's monotonic clock, as the loop's is; b
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,6 +47,17 @@ Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
+_forks = 0
+"""Between this process and the first: a child that was forked has what its parent had, and none of it is the child's to use."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
 
 class Runner:
     """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none.
@@ -65,6 +78,7 @@ class Runner:
         self._connections = connections
         self._consensus = consensus
         self._loop = asyncio.get_running_loop()
+        self._thread, self._forks = get_ident(), _forks
         self.create_future = self._loop.create_future
         self.look_near: Callable[[DomainName], Awaitable[Configuration | None]] | None = None
         self._closed = False
@@ -154,8 +168,9 @@ class Runner:
         return future
 
     def check_loop(self) -> None:
-        """Raises :class:`BadInput` if this is not the loop on which it was made."""
-        if asyncio._get_running_loop() is not self._loop:
+        """Raises :class:`BadInput` if this is not the loop on which it was made. asyncio, asked for the loop that runs, asks the kernel each time
+        which process this is."""
+        if not (self._loop.is_running() and get_ident() == self._thread and self._forks == _forks):
             raise BadInput("a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent")
 
     async def close(self) -> None:
@@ -178,12 +193,12 @@ class Runner:
 
     def _deliver(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         self._whole.receive(server, messages, monotonic())
-        if self._whole.has_orders:
+        if not self._pumping and self._whole.has_orders:
             self.schedule()
 
     def _deliver_frames(self, server: ServerId, frames: Sequence[Frame]) -> None:
         self.session.receive_frames(server, frames, monotonic())
-        if self.session.has_orders:
+        if not self._pumping and self.session.has_orders:
             self.schedule()
 
     def schedule(self) -> None:
@@ -210,20 +225,23 @@ class Runner:
                     self._framed.post_frame(server, letter)
                 else:
                     self._framed.post(server, letter)
-        asks, session.asks = session.asks, []
-        for what, task in asks:
-            self._help(self._consult(what, task))
-        hints, session.hints = session.hints, []
-        for domain in hints:
-            self._help(self._hint(domain))
-        if self._whole.busy and not self._ticking:
+        if session.asks:
+            asks, session.asks = session.asks, []
+            for what, task in asks:
+                self._help(self._consult(what, task))
+        if session.hints:
+            hints, session.hints = session.hints, []
+            for domain in hints:
+                self._help(self._hint(domain))
+        if not self._ticking and self._whole.busy:
             self._ticking = True
             self._loop.call_later(TICK_S, self._tick)
-        self._set_alarm(session.wakes_at)
+        if (at := session.wakes_at) is not None:
+            self._set_alarm(at)
 
-    def _set_alarm(self, at: float | None) -> None:
+    def _set_alarm(self, at: float) -> None:
         """For the next pause: an operation that pauses goes on when its pause ends, and not some steps at a time with every tick."""
-        if at is not None and (self._alarm is None or at < self._alarm_at):
+        if self._alarm is None or at < self._alarm_at:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_at = at

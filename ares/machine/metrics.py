@@ -103,12 +103,18 @@ class Traffic:
     def count_served(self, served: "Served", seconds: float) -> None:
         """What the compiled core did with what came: :meth:`count_batch` and :meth:`count_turn`."""
         requests = self.requests
-        requests[GetTag] += served.tags
-        requests[GetData] += served.datas
-        requests[PutData] += served.puts
+        if tags := served.tags:
+            requests[GetTag] += tags
+        if datas := served.datas:
+            requests[GetData] += datas
+        if puts := served.puts:
+            requests[PutData] += puts
         self.received_bytes += served.received_bytes
         self.batches.add(seconds)
-        self.count_waited(seconds, served.reads, served.writes)
+        if reads := served.reads:
+            self.reading.add(seconds, reads)
+        if writes := served.writes:
+            self.writing.add(seconds, writes)
 
     def count_waited(self, seconds: float, reads: int, writes: int) -> None:
         """So many tags or values, and acknowledgements, that took as long, for instance since they waited for the disk."""

@@ -287,11 +287,12 @@ class ZmtpListener(BatchListener):
 
     def _served(self, sender: Sender, came: Came) -> bool:
         """Whether the compiled core did all that is needed."""
-        if self.core is None or (self._lines and sender in self._lines):
+        core = self.core
+        if core is None or (self._lines and sender in self._lines):
             return False
         begin_s = time.perf_counter()
         try:
-            served = self.core(sender, came)
+            served = core(sender, came)
             if served is None:
                 return False
             self._traffic.count_served(served, time.perf_counter() - begin_s)

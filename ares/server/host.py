@@ -247,7 +247,7 @@ class Host:
             served = core.serve(came, writes, gathering, syncing, rows_left)
             if served is not None:
                 self._commit_served(sender, served)
-        if served is not None and self.users.counts(sender):
+        if served is not None and self.users.any and self.users.counts(sender):
             for id, number in served.asked:
                 self.users.count(sender, id, number)
         return served

@@ -29,7 +29,10 @@ _PER_S = math.log(2) / HALF_LIFE_S
 
 
 class Users:
-    """Counts what clients at ``sites`` ask of the configurations in ``hosted``. ``clock``: seconds. ``chance``: a number from 0 to 1, below 1."""
+    """Counts what clients at ``sites`` ask of the configurations in ``hosted``. ``clock``: seconds. ``chance``: a number from 0 to 1, below 1.
+
+    ``any``: whether there are sites, and anybody is counted.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Users:
         self._clock = clock
         self._chance = chance
         self._counts: dict[str, dict[ConfigurationId, float]] = {site: {} for site in sites}
+        self.any = bool(self._counts)
         self._pairs = 0
         self._decayed_at = clock()
 
@@ -50,7 +54,7 @@ class Users:
 
         With keys, nothing of a client is read before its key was found to be known. What moves data carries a successor, and is not counted.
         """
-        if not self.counts(sender) or not messages:
+        if not (self.any and self.counts(sender) and messages):
             return
         number = len(messages)
         message: Any = messages[int(self._chance() * number)]

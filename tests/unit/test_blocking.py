@@ -1,6 +1,7 @@
 """The library without asyncio, over a small real cluster; and the names that a program finds in `ares`."""
 
 import asyncio
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -221,4 +222,20 @@ async def test_another_event_loop_is_refused_before_anything_is_sent(settings: S
                     await operation
 
         await asyncio.to_thread(asyncio.run, elsewhere())
+        assert await store.read("here") == b"value"
+
+
+@pytest.mark.process
+async def test_a_forked_child_is_refused_its_parents_connection(settings: Settings) -> None:
+    async with ares.connect(str(settings.path)) as store:
+        await store.write("here", b"value")
+        child = os.fork()
+        if child == 0:
+            try:
+                with pytest.raises(ares.BadInput, match="event loop where it was made"):
+                    store.read("here").send(None)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0
         assert await store.read("here") == b"value"

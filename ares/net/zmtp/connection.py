@@ -47,7 +47,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         taken: Callable[[], None] = lambda: None,
         holds: Callable[[int], None] = lambda _: None,
         careful: bool = False,
-        quick: Callable[["ZmtpConnection", memoryview], bool] = lambda connection, read: False,
+        quick: Callable[["ZmtpConnection", memoryview], bool] | None = None,
     ) -> None:
         self.key = self.site = ""
         self.slow = False
@@ -88,7 +88,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         incoming = self._incoming
-        if incoming.plain and not incoming.held_bytes and self._quick(self, incoming.scratch[:nbytes]):
+        if self._quick is not None and incoming.plain and not incoming.held_bytes and self._quick(self, incoming.scratch[:nbytes]):
             return
         try:
             messages = incoming.filled(nbytes)

@@ -9,6 +9,7 @@ import ctypes
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
@@ -50,8 +51,7 @@ _VERSION_AT, _MECHANISM_BYTES = 10, 20
 _COMMAND_BYTES_MAX = 64 * 1024
 _HANDSHAKE_BYTES_MAX = 4 * 1024
 _HEADER_BYTES_MAX = 9
-_SHORT_HEADS = tuple(tuple(bytes((more, size)) for size in range(SHORT_MAX + 1)) for more in (0, MORE))
-_LONG_HEADS = (bytes((LONG,)), bytes((MORE | LONG,)))
+_HEADS_KEPT = 1024
 _FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
 _FLAGS_SEALED = frozenset({0, LONG})
 """Of what is sealed, the other flags are inside."""
@@ -193,9 +193,10 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
     return found
 
 
+@lru_cache(_HEADS_KEPT)
 def head(size: int, more: int = 0) -> bytes:
     """What precedes a frame of ``size`` bytes; ``more``: MORE if another one of the same message follows."""
-    return _SHORT_HEADS[more][size] if size <= SHORT_MAX else _LONG_HEADS[more] + size.to_bytes(8, "big")
+    return bytes((more, size)) if size <= SHORT_MAX else bytes((more | LONG,)) + size.to_bytes(8, "big")
 
 
 def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
@@ -272,12 +273,25 @@ class Incoming:
             if self._large_at == len(self.large.view):
                 self._end_large(self.large, messages)
             return messages
-        start = 0
+        start, scratch = 0, self.scratch
         if self.plain and not self.held_bytes:
-            start = self._take_whole(count, messages)
+            while count - start >= _HEADER_BYTES_MAX:  # the usual case: messages of one frame, as long as whole ones are there
+                flags = scratch[start]
+                if flags == 0:
+                    body = start + 2
+                    end = body + scratch[start + 1]
+                elif flags == LONG:
+                    body = start + _HEADER_BYTES_MAX
+                    end = body + int.from_bytes(scratch[start + 1 : body], "big")
+                else:
+                    break
+                if end > count:
+                    break
+                messages.append([scratch[body:end].tobytes()])
+                start = end
             if start == count:
                 return messages
-        read = self.scratch[start:count]
+        read = scratch[start:count]
         view = memoryview(bytearray(self._rest) + read) if self._rest else read
         start = 0 if self._greeted else self._greet(view)
         if self._greeted:
@@ -285,25 +299,6 @@ class Incoming:
         self._rest = bytes(view[start:])
         self.held_bytes = self._message_bytes + (len(self._rest) if self.large is None else len(self.large.view))
         return messages
-
-    def _take_whole(self, have: int, messages: list[list[Frame]]) -> int:
-        """The usual case: take messages of one frame, as long as such are there; returns where the rest begins."""
-        view, start = self.scratch, 0
-        while have - start >= _HEADER_BYTES_MAX:
-            flags = view[start]
-            if flags == 0:
-                body = start + 2
-                end = body + view[start + 1]
-            elif flags == LONG:
-                body = start + _HEADER_BYTES_MAX
-                end = body + int.from_bytes(view[start + 1 : body], "big")
-            else:
-                break
-            if end > have:
-                break
-            messages.append([view[body:end].tobytes()])
-            start = end
-        return start
 
     def _greet(self, view: memoryview) -> int:
         """Where the peer's greeting ends; 0 as long as it is not here."""
