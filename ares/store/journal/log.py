@@ -24,7 +24,7 @@ from typing import Any
 
 from ares.chain.facts_of_log import BatchPlace
 from ares.machine.unhindered_clock import UnhinderedClock
-from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.codec import DETACHED_BYTES_MIN, Encoded
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
@@ -32,7 +32,6 @@ from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (
     FRAME_BYTES_MAX,
     PREFIX_BYTES,
-    Batch,
     Damage,
     decode_batch,
     encode_batch,
@@ -43,7 +42,7 @@ from ares.store.journal.format import (
 )
 from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import Encoded, Stored, Use
+from ares.store.port import Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -248,7 +247,7 @@ class LogJournal:
     # -- facts ----------------------------------------------------------------------------------------------------------
 
     def append(self, fact: Stored, bytes: int) -> None:
-        self.extend((fact,), bytes)
+        self._gather(fact, bytes)
         if bytes >= DETACHED_BYTES_MIN:
             self._gathered_large = True
 
@@ -257,13 +256,16 @@ class LogJournal:
         needed = bytes + 2 * FRAME_BYTES_MAX + self._left[Use.DATA]
         return head.number if head is not None and self._spare_bytes and head.taken + needed <= head.allocated else None
 
-    def extend(self, facts: Sequence[Stored | Encoded], bytes: int) -> None:
+    def extend(self, facts: Encoded, bytes: int) -> None:
+        self._gather(facts, bytes)
+
+    def _gather(self, facts: Stored | Encoded, bytes: int) -> None:
         head = self._head
         assert head is not None, "room is reserved before a fact is appended"
         if not self._gathered:
             head.taken += FRAME_BYTES_MAX
         head.taken += bytes
-        self._gathered.extend(facts)
+        self._gathered.append(facts)
 
     def commit(self, done: Done) -> None:
         self._encode()
@@ -294,7 +296,7 @@ class LogJournal:
         if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(head.allocated, head.size):
             return  # what is discarded is told with the next facts
         sequence, facts = self._next, self._gathered
-        buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)), self._gathered_large)
+        buffers = encode_batch(sequence, self._synced, head.head.salt, facts, self._discards, self._gathered_large)
         end = head.end + sum(map(len, buffers))
         assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
         if self._gathered_large:
