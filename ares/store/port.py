@@ -69,7 +69,7 @@ class Journal(Protocol):
         """:meth:`reserve` for several facts of small data, if the room is there already; None: nothing is known, and nothing was done."""
 
     def extend(self, facts: Encoded, bytes: int) -> None:
-        """:meth:`append`, of several without large elements that take so many bytes together; a put as it was sent, which is the fact's MessagePack."""
+        """:meth:`append`, of several without large elements, which take so many bytes together; a put as it was sent, for that is the fact."""
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
         """Make everything appended so far durable; several commits end in order. ``done(error, moved)`` is not called before this returns.

@@ -17,13 +17,14 @@ import asyncio
 import re
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ares.chain.facts_of_log import BatchPlace
-from ares.machine.unhindered_clock import UnhinderedClock
+from ares.machine.processor_waits import ProcessorWaits
 from ares.model.codec import DETACHED_BYTES_MIN, Encoded
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
@@ -377,5 +378,5 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     fitting = max(SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN)))
-    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, UnhinderedClock(), UnhinderedClock())
+    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits())
     return LogJournal(directory, owner, background, disk, segment_bytes or fitting)
