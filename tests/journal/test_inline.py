@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 import time
 
 import pytest
@@ -10,6 +11,8 @@ from ares.machine import processor_waits
 from ares.machine.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
+from ares.store.journal.format import ALIGNMENT
+from ares.store.journal.log import SMALL_BYTES, STRETCH_SHARE
 from ares.store.journal.segments import SHORT_BYTES_MAX
 from ares.store.journal.writer import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter, WriterThread
 
@@ -309,6 +312,43 @@ def test_a_small_write_and_its_sync_are_short_and_nothing_else_is(tmp_path):
     assert not commit(put("a", 4, b"x")), "another begins"
     assert node.compact(place)
     assert not noting.shorts[-1], "a file goes"
+
+
+class Writes(ClosingDisk):
+    """``zeros``: how many each write ended with, beyond what pads a frame."""
+
+    def __init__(self):
+        super().__init__()
+        self.zeros = []
+
+    def write(self, descriptor, buffers, offset):
+        super().write(descriptor, buffers, offset)
+        self.zeros.append(len(buffers[-1]) if len(buffers[-1]) >= ALIGNMENT and not any(buffers[-1]) else 0)
+
+
+def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
+    disk, noting = Writes(), Noting()
+    node = Node(log_journal(tmp_path / "j", disk, segment_bytes=4096 * KIB, background=noting))
+
+    def commits(count, size):
+        """How many zeros were written in all, and how many stretches these commits filled."""
+        disk.zeros.clear()
+        end = node.journal._head.end if node.journal._head is not None else 0
+        for _ in range(count):
+            assert node.handle(put("a", next(numbers), bytes([1]) * size)) is not None
+            node.commit()
+            assert not (noting.shorts[-1] and any(disk.zeros[-2:])), "the event loop never does it"
+        return sum(disk.zeros), (node.journal._head.end - end) // stretch
+
+    numbers, stretch = itertools.count(1), 4096 * KIB // STRETCH_SHARE
+    assert commits(1, 10) == (0, 0), "not after a start"
+    zeros, stretches = commits(1000, 400)
+    assert stretches > 10
+    assert (stretches - 1) * stretch <= zeros <= stretches * stretch
+    commits(1, SMALL_BYTES * 3)  # small ones were in its stretch
+    assert commits(10, SMALL_BYTES * 3) == (0, 10 * SMALL_BYTES * 3 // stretch)
+    node.journal.close()
+    assert Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state == node.state
 
 
 async def test_the_same_is_recovered_whoever_waited(tmp_path):

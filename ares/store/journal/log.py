@@ -59,6 +59,12 @@ SPARE_SHARE = 2
 AHEAD_SHARE = 16
 """Room is allocated by this part of a segment at a time."""
 
+STRETCH_SHARE = 128
+"""After this part of a segment, a stretch, it is looked at how large batches are."""
+
+SMALL_BYTES = 16 * 1024
+"""While batches have no more in the mean, zeros are written ahead of them: room that was only allocated costs more to be written to."""
+
 SWITCH_S = 0.0005
 
 _LEFT_FOR_DISCARDING_BYTES = 1024
@@ -96,6 +102,8 @@ class LogJournal:
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = Work(self._disk, self._anchor)
+        self._stretch_end = self._stretch_batches = 0
+        self._stretch_bytes = segment_bytes  # as if batches had been large: the first commit waits for no zeros
         self.mark = BatchPlace(0, 0, 0)
         self._closed = False
 
@@ -242,6 +250,7 @@ class LogJournal:
                 self._settling.append(old)
             self._work.steps.append(BegunSegment(old, new, frame))
             self._head = new
+            self._stretch_end = 0
             return number
         return None
 
@@ -304,11 +313,23 @@ class LogJournal:
             self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
             self._gathered_large = False
         self.mark = BatchPlace(head.number, head.end, sequence)
-        self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence))
+        self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence, self._zeros(head, end)))
         for number in self._discards:
             self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
         head.end = head.taken = end
+
+    def _zeros(self, head: Segment, end: int) -> int:
+        """How many zeros are to be written behind the batch that ends there: a stretch of them, when the last one is full and had small batches."""
+        self._stretch_bytes += end - head.end
+        self._stretch_batches += 1
+        if end < self._stretch_end:
+            return 0
+        stretch = self._segment_bytes // STRETCH_SHARE
+        are_small = self._stretch_bytes <= SMALL_BYTES * self._stretch_batches
+        self._stretch_end = end + stretch
+        self._stretch_bytes = self._stretch_batches = 0
+        return max(0, min(stretch, head.allocated - end)) if are_small else 0
 
     # -- space ----------------------------------------------------------------------------------------------------------
 
