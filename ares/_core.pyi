@@ -33,7 +33,7 @@ class Served:
     writes: int
     facts: tuple[int, bytes] | None
     fact_bytes: int
-    waiting: Sequence[tuple[Unsynced, bytes, int, int, int]] | None
+    waiting: Sequence[tuple[Unsynced, bytes, int, int, int]]
     asked: Sequence[tuple[ConfigurationId, int]]
 
 class Entry(tuple[Tag, Element, int]):

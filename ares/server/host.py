@@ -257,7 +257,7 @@ class Host:
         if served.facts is not None:
             self._journal.extend(Encoded(*served.facts), served.fact_bytes)
             self._gather(served.fact_bytes)
-        for unsynced, replies, rows, reads, writes in served.waiting or ():
+        for unsynced, replies, rows, reads, writes in served.waiting:
             unsynced.keep_encoded(sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes)
 
     def _end_turn(self) -> None:

@@ -7,7 +7,7 @@
 use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
-use crate::table::{Commit, Entry, Found, Home, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
+use crate::table::{Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
 use crate::wire::{
     ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_binary, put_boolean, put_nil, put_signed, put_tag, put_text, put_unsigned,
 };
@@ -43,7 +43,7 @@ pub struct Served {
     writes: usize,
     facts: Option<(usize, Py<PyBytes>)>,
     fact_bytes: usize,
-    waiting: Option<Py<PyList>>,
+    waiting: Vec<Kept>,
     asked: Vec<(Py<PyBytes>, usize)>,
 }
 
@@ -241,7 +241,7 @@ impl<'py> Turn<'_, 'py> {
             writes,
             facts: (self.fact_count > 0).then(|| (self.fact_count, PyBytes::new(self.py, &self.facts).unbind())),
             fact_bytes: self.fact_bytes,
-            waiting: self.waiting()?,
+            waiting: self.commits.iter().flatten().filter(|commit| commit.rows > 0).map(Commit::kept).collect(),
             asked: self.homes.iter().map(|home| (home.id.clone().unbind(), home.asked)).collect(),
         })
     }
@@ -254,15 +254,6 @@ impl<'py> Turn<'_, 'py> {
         put_array(&mut batch, self.replies);
         batch.extend_from_slice(&self.out);
         Ok(Some(PyBytes::new(self.py, &batch).unbind()))
-    }
-
-    fn waiting(&self) -> PyResult<Option<Py<PyList>>> {
-        let mut rows = Vec::new();
-        for commit in self.commits.iter().flatten().filter(|commit| !commit.replies.is_empty()) {
-            let replies = PyBytes::new(self.py, &commit.replies);
-            rows.push((&commit.unsynced, replies, commit.rows, commit.reads, commit.writes).into_pyobject(self.py)?);
-        }
-        Ok(if rows.is_empty() { None } else { Some(PyList::new(self.py, rows)?.unbind()) })
     }
 
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.

@@ -158,6 +158,9 @@ impl<'py> Home<'py> {
     }
 }
 
+/// Replies of so many rows that wait for a commit; how many are tags or values, and acknowledgements.
+pub type Kept = (Py<PyAny>, Py<PyBytes>, usize, usize, usize);
+
 /// One group commit (ares/replica/unsynced.py), and the replies that wait for it now.
 pub struct Commit<'py> {
     pub unsynced: Bound<'py, PyAny>,
@@ -181,6 +184,10 @@ impl<'py> Commit<'py> {
             reads: 0,
             writes: 0,
         })
+    }
+
+    pub fn kept(&self) -> Kept {
+        (self.unsynced.clone().unbind(), PyBytes::new(self.unsynced.py(), &self.replies).unbind(), self.rows, self.reads, self.writes)
     }
 }
 

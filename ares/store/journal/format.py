@@ -129,10 +129,12 @@ _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 def encode_frame(magic: bytes, sequence: int, synced: int, seed: int, body: bytes, parts: Sequence[Buffer] = ()) -> list[Buffer]:
     """The buffers of a frame, in order."""
     prefix = _prefix.pack(magic, sequence, synced, len(body), len(parts))
+    if not parts:
+        return [b"".join((prefix, _checked(prefix, b"", body, seed), body, bytes(-len(body) % ALIGNMENT)))]
     table = struct.pack(f"<{len(parts)}Q", *map(len, parts))
     check = _checked(prefix, table, body, seed)
     padding = bytes(-(len(body) + sum(map(len, parts))) % ALIGNMENT)
-    return [prefix + check + table + body, *parts, padding] if parts else [prefix + check + body + padding]
+    return [prefix + check + table + body, *parts, padding]
 
 
 def encode_head(head: Head) -> list[Buffer]:
