@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw
-
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName, ServerId
@@ -13,7 +11,6 @@ from ares.model.tag import Tag, Taken
 from ares.net.port import Came
 from ares.operation.effects import Operation
 from ares.operation.readiness import Order
-from ares.replica.facts import TagsTrimmed
 from ares.replica.hosting import Hosting
 from ares.replica.unsynced import Unsynced
 
@@ -23,8 +20,8 @@ class Served:
     """What became of what came from one client at a time. ``reply``: the batch that is due at once.
 
     ``tags``, ``datas``, ``puts``: how many requests of each kind there were, and ``asked`` about each configuration. ``reads``, ``writes``: how
-    many were answered at once. ``facts``: for the journal, of at most ``fact_bytes``. ``waiting``: commits, the replies that wait for each, of how
-    many rows, and how many of them are tags or values, and acknowledgements.
+    many were answered at once. ``facts``: so many for the journal, one after another, of at most ``fact_bytes``. ``waiting``: commits, the replies
+    that wait for each, of how many rows, and how many of them are tags or values, and acknowledgements.
     """
 
     reply: bytes | None
@@ -34,9 +31,9 @@ class Served:
     received_bytes: int
     reads: int
     writes: int
-    facts: Sequence[Raw | TagsTrimmed] | None
+    facts: tuple[int, bytes] | None
     fact_bytes: int
-    waiting: Sequence[tuple[Unsynced, Sequence[Raw], int, int, int]] | None
+    waiting: Sequence[tuple[Unsynced, bytes, int, int, int]]
     asked: Sequence[tuple[ConfigurationId, int]]
 
 class Entry(tuple[Tag, Element, int]):

@@ -52,8 +52,25 @@ _of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[lis
 
 Frame = bytes
 
-Outgoing = AnyMessage | msgspec.Raw
-"""A message; or one that is encoded already, with all its data."""
+
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """So many messages, or facts, each with all its data: their MessagePack, one after another."""
+
+    count: int
+    bytes: Frame
+
+
+Outgoing = AnyMessage | Encoded
+
+
+def encode_array(items: Sequence[Any]) -> Frame:
+    """The MessagePack of a list; what is encoded already is as many members as it has."""
+    count = sum([item.count if type(item) is Encoded else 0 for item in items])
+    if not count:
+        return _encoder.encode(items)
+    count += sum([type(item) is not Encoded for item in items])
+    head = bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2) if count < 1 << 16 else b"\xdd" + count.to_bytes(4)
+    return head + b"".join([item.bytes if type(item) is Encoded else _encoder.encode(item) for item in items])
 
 
 def encode(messages: Sequence[Outgoing]) -> list[Frame]:
@@ -69,7 +86,7 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
                 empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), len(frames))
                 wire[position] = msgspec.structs.replace(message, element=empty)
                 frames.extend(element.parts)
-    frames[0] = _PREFIX + _encoder.encode(messages if wire is None else wire)
+    frames[0] = _PREFIX + encode_array(messages if wire is None else wire)
     return frames
 
 

@@ -1,11 +1,11 @@
 """What a group commit changes, and which replies show it: those wait until it is durable (ares/server/host.py)."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Raw, Struct, structs
+from msgspec import Struct, structs
 
-from ares.model.codec import Outgoing
+from ares.model.codec import BATCH_MESSAGES_MAX, Encoded, Outgoing
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import (
     OF_OBJECTS,
@@ -30,6 +30,10 @@ from ares.replica.facts import Fact, Pointed
 ROWS_MAX = 262_144
 """Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
 
+ENCODED_MAX = 512
+"""Requests of one client that the compiled core takes at a time: TURN_MESSAGES_MAX in core/src/requests.rs."""
+
+_PORTION = BATCH_MESSAGES_MAX // ENCODED_MAX
 _READ = frozenset({TagReply, DataReply})
 
 
@@ -72,12 +76,11 @@ class Unsynced:
     """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts.
 
     ``waited``: when the requests of so many tags or values, and of so many acknowledgements, came, by the host's clock. ``traced``: those of the
-    replies that were traced, by the sender and their place. Some replies are encoded already.
+    replies that were traced, by the sender and their place. ``objects``: those of each configuration that it changes.
     """
 
     def __init__(self) -> None:
-        self.objects: set[tuple[ConfigurationId, ObjectName]] = set()
-        self.listings: set[ConfigurationId] = set()
+        self.objects: dict[ConfigurationId, set[ObjectName]] = {}
         self.pointers: set[ConfigurationId] = set()
         self.replies: dict[Hashable, list[Outgoing]] = {}
         self.waited: list[tuple[float, int, int]] = []
@@ -91,8 +94,7 @@ class Unsynced:
         if isinstance(fact, Pointed):
             self.pointers.add(fact.configuration.id)
         else:
-            self.objects.add((fact.configuration, fact.object))
-            self.listings.add(fact.configuration)
+            self.objects.setdefault(fact.configuration, set()).add(fact.object)
 
     def keep(self, sender: Hashable, reply: Reply, came_s: float, served: Served | None = None) -> None:
         """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
@@ -109,22 +111,31 @@ class Unsynced:
         """How many more are kept for this client."""
         return ROWS_MAX - self._rows.get(sender, 0)
 
-    def keep_encoded(self, sender: Hashable, replies: Sequence[Raw], rows: int, came_s: float, reads: int, writes: int) -> None:
-        """:meth:`keep`, of several that are encoded, and of no more rows than are left."""
+    def keep_encoded(self, sender: Hashable, replies: Encoded, rows: int, came_s: float, reads: int, writes: int) -> None:
+        """:meth:`keep`, of at most ENCODED_MAX that are encoded, and of no more rows than are left."""
         self._rows[sender] = self._rows.get(sender, 0) + rows
-        self.replies.setdefault(sender, []).extend(replies)
+        self.replies.setdefault(sender, []).append(replies)
         self.waited.append((came_s, reads, writes))
+
+    def portions(self) -> Iterator[tuple[Hashable, Sequence[Outgoing]]]:
+        """The replies to each sender, no more at a time than a batch may have."""
+        for sender, replies in self.replies.items():
+            if self._rows[sender] <= BATCH_MESSAGES_MAX:
+                yield sender, replies
+            else:
+                for begin in range(0, len(replies), _PORTION):
+                    yield sender, replies[begin : begin + _PORTION]
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
         told: Any = request
         if type(request) in OF_OBJECTS:
-            return (told.configuration, told.object) in self.objects or told.configuration in self.pointers
+            return told.object in self.objects.get(told.configuration, ()) or told.configuration in self.pointers
         shows = REQUESTS[type(request)].shows
         if shows is Shown.EVERYTHING:
             return self.appended
         id = told.configuration.id if type(request) is Introduce else told.configuration
-        return id in self.pointers or (shows is Shown.LISTING and id in self.listings)
+        return id in self.pointers or (shows is Shown.LISTING and id in self.objects)
 
 
 def _rows(reply: Reply) -> int:

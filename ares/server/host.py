@@ -25,7 +25,7 @@ from ares.machine import compiled
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
-from ares.model.codec import Outgoing
+from ares.model.codec import Encoded, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
 from ares.model.messages import (
@@ -255,10 +255,10 @@ class Host:
     def _commit_served(self, sender: Sender, served: "CoreServed") -> None:
         """What the core changed is to be durable, and replies wait for it."""
         if served.facts is not None:
-            self._journal.extend(served.facts, served.fact_bytes)
+            self._journal.extend(Encoded(*served.facts), served.fact_bytes)
             self._gather(served.fact_bytes)
-        for unsynced, replies, rows, reads, writes in served.waiting or ():
-            unsynced.keep_encoded(sender, replies, rows, self._batch_s, reads, writes)
+        for unsynced, replies, rows, reads, writes in served.waiting:
+            unsynced.keep_encoded(sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes)
 
     def _end_turn(self) -> None:
         account = self.replica.account
@@ -430,7 +430,7 @@ class Host:
             for sender, place, served in synced.traced:
                 reply: Any = synced.replies[sender][place]
                 synced.replies[sender][place] = served.answered(reply, time.perf_counter() - served.batch_s)
-            for sender, replies in synced.replies.items():
+            for sender, replies in synced.portions():
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)
         if synced is not None:

@@ -4,19 +4,17 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding
+from ares.model.codec import Encoded
 from ares.model.identity import DomainName
 from ares.model.messages import PutData
-from ares.replica.facts import Fact, TagsTrimmed
+from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
 
 Stored = Fact | LogFact | LogStanding
 """What a journal keeps: a server has one for its objects, and one for each log."""
-
-Encoded = Raw | TagsTrimmed
-"""What the compiled core leaves: a put of a small element as it was sent, for its MessagePack is that of the fact."""
 
 
 class Use(enum.IntEnum):
@@ -70,8 +68,8 @@ class Journal(Protocol):
     def at_hand(self, bytes: int) -> int | None:
         """:meth:`reserve` for several facts of small data, if the room is there already; None: nothing is known, and nothing was done."""
 
-    def extend(self, facts: Sequence[Encoded], bytes: int) -> None:
-        """:meth:`append`, of several without large elements that take so many bytes together."""
+    def extend(self, facts: Encoded, bytes: int) -> None:
+        """:meth:`append`, of several without large elements, which take so many bytes together; a put as it was sent, for that is the fact."""
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
         """Make everything appended so far durable; several commits end in order. ``done(error, moved)`` is not called before this returns.
@@ -147,7 +145,7 @@ class NoJournal:
     def at_hand(self, bytes: int) -> int:
         return 0
 
-    def extend(self, facts: Sequence[Encoded], bytes: int) -> None: ...
+    def extend(self, facts: Encoded, bytes: int) -> None: ...
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None: ...
 

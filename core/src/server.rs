@@ -7,10 +7,11 @@
 use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
-use crate::table::{Commit, Entry, Found, Home, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
-use crate::wire::{ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_boolean, put_nil, put_signed, put_tag, put_unsigned};
+use crate::table::{Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
+use crate::wire::{
+    ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_binary, put_boolean, put_nil, put_signed, put_tag, put_text, put_unsigned,
+};
 use pyo3::buffer::PyBuffer;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString};
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ const DELETED: i64 = -1;
 /// Putting objects whose names begin so takes another role than writing: `_OF_DOMAINS` in ares/security/roles.py.
 const OF_DOMAINS: [&str; 2] = ["\0domain/", "\0follow/"];
 /// In the journal: ares/replica/facts.py.
+const TAGS_TRIMMED: u64 = 129;
 const PUT_BYTES: i64 = 80;
 const PUT_BYTES_MAX: usize = 176;
 const PART_BYTES_MAX: usize = 16;
@@ -39,9 +41,9 @@ pub struct Served {
     received_bytes: usize,
     reads: usize,
     writes: usize,
-    facts: Option<Py<PyList>>,
+    facts: Option<(usize, Py<PyBytes>)>,
     fact_bytes: usize,
-    waiting: Option<Py<PyList>>,
+    waiting: Vec<Kept>,
     asked: Vec<(Py<PyBytes>, usize)>,
 }
 
@@ -53,8 +55,6 @@ pub struct Server {
     known: Mutex<HashMap<Vec<u8>, Arc<Known>>>,
     at_hand: Option<Py<PyAny>>,
     versions: Py<PyAny>,
-    trimmed: Py<PyAny>,
-    raw: Py<PyAny>,
 }
 
 #[pymethods]
@@ -62,15 +62,8 @@ impl Server {
     #[new]
     #[pyo3(signature = (hosted, at_hand = None))]
     fn new(py: Python, hosted: Py<PyDict>, at_hand: Option<Py<PyAny>>) -> PyResult<Self> {
-        let named = |module: &str, name: &str| PyResult::Ok(py.import(module)?.getattr(name)?.unbind());
-        Ok(Server {
-            hosted,
-            known: Mutex::default(),
-            at_hand,
-            versions: named("ares.dap.list", "Versions")?,
-            trimmed: named("ares.replica.facts", "TagsTrimmed")?,
-            raw: named("msgspec", "Raw")?,
-        })
+        let versions = py.import("ares.dap.list")?.getattr("Versions")?.unbind();
+        Ok(Server { hosted, known: Mutex::default(), at_hand, versions })
     }
 
     /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of
@@ -130,8 +123,8 @@ impl Server {
         let commits = [gathering.map(Commit::of).transpose()?, syncing.map(Commit::of).transpose()?];
         let journaled = self.at_hand.is_some();
         usual(journaled == commits[0].is_some())?;
-        let mut turn =
-            Turn { server: self, py, journaled, homes: Vec::new(), commits, place: 0, out: Vec::new(), replies: 0, facts: Vec::new(), fact_bytes: 0 };
+        let (homes, out, facts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut turn = Turn { server: self, py, journaled, homes, commits, place: 0, out, replies: 0, facts, fact_count: 0, fact_bytes: 0 };
         let found = turn.look(&requests, writes, rows_max)?;
         turn.apply(&requests, found, &frames)
     }
@@ -147,7 +140,8 @@ struct Turn<'a, 'py> {
     place: i64,
     out: Vec<u8>,
     replies: usize,
-    facts: Vec<Bound<'py, PyAny>>,
+    facts: Vec<u8>,
+    fact_count: usize,
     fact_bytes: usize,
 }
 
@@ -237,7 +231,6 @@ impl<'py> Turn<'_, 'py> {
         for home in &self.homes {
             home.settle(self.py)?;
         }
-        let facts = if self.facts.is_empty() { None } else { Some(PyList::new(self.py, &self.facts)?.unbind()) };
         Ok(Served {
             reply: self.reply()?,
             tags,
@@ -246,9 +239,9 @@ impl<'py> Turn<'_, 'py> {
             received_bytes: frames.iter().map(|frame| frame.len()).sum(),
             reads,
             writes,
-            facts,
+            facts: (self.fact_count > 0).then(|| (self.fact_count, PyBytes::new(self.py, &self.facts).unbind())),
             fact_bytes: self.fact_bytes,
-            waiting: self.waiting()?,
+            waiting: self.commits.iter().flatten().filter(|commit| commit.rows > 0).map(Commit::kept).collect(),
             asked: self.homes.iter().map(|home| (home.id.clone().unbind(), home.asked)).collect(),
         })
     }
@@ -261,15 +254,6 @@ impl<'py> Turn<'_, 'py> {
         put_array(&mut batch, self.replies);
         batch.extend_from_slice(&self.out);
         Ok(Some(PyBytes::new(self.py, &batch).unbind()))
-    }
-
-    fn waiting(&self) -> PyResult<Option<Py<PyList>>> {
-        let mut rows = Vec::new();
-        for commit in self.commits.iter().flatten().filter(|commit| !commit.replies.is_empty()) {
-            let replies = PyList::new(self.py, &commit.replies)?;
-            rows.push((&commit.unsynced, replies, commit.rows, commit.reads, commit.writes).into_pyobject(self.py)?);
-        }
-        Ok(if rows.is_empty() { None } else { Some(PyList::new(self.py, rows)?.unbind()) })
     }
 
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.
@@ -357,8 +341,8 @@ impl<'py> Turn<'_, 'py> {
         list.entries.insert(position, Bound::new(py, Entry { tag, index, length, checksum, data, place: self.place })?)?;
         self.count_put(found, list, element.bytes().len() as i64)?;
         if self.journaled {
-            let fact = self.server.raw.bind(py).call1((PyBytes::new(py, request.bytes),))?;
-            self.note(found, fact, fact_bytes_max(found.characters, element))?;
+            self.facts.extend_from_slice(request.bytes);
+            self.note(found, element)?;
         }
         Ok(())
     }
@@ -401,27 +385,32 @@ impl<'py> Turn<'_, 'py> {
         if tag <= before {
             return Ok(());
         }
-        let trimmed = python_tag(self.py, tag)?;
-        list.trim(&trimmed)?;
+        list.trim(&python_tag(self.py, tag)?)?;
         if self.journaled {
             let (home, place) = (&mut self.homes[found.home], self.place);
             tell_trimmed(home, &list.versions, found.characters as i64, place, before)?;
-            let fact = self.server.trimmed.bind(self.py).call1((&home.id, request.object, trimmed))?;
-            self.note(found, fact, fact_bytes_max(found.characters, element))?;
+            put_array(&mut self.facts, 4);
+            put_unsigned(&mut self.facts, TAGS_TRIMMED);
+            put_binary(&mut self.facts, request.configuration);
+            put_text(&mut self.facts, request.object);
+            put_tag(&mut self.facts, tag);
+            self.note(found, element)?;
         }
         Ok(())
     }
 
     // -- what waits for a commit -------------------------------------------------------------------------------------------
 
-    /// `Unsynced.note`
-    fn note(&mut self, found: &Found<'py>, fact: Bound<'py, PyAny>, bytes: usize) -> Looked<()> {
-        self.facts.push(fact);
-        self.fact_bytes += bytes;
-        let id = &self.homes[found.home].id;
+    /// `Unsynced.note`, of the fact that was written last.
+    fn note(&mut self, found: &Found<'py>, element: &Element) -> Looked<()> {
+        self.fact_count += 1;
+        self.fact_bytes += fact_bytes_max(found.characters, element);
+        let home = &mut self.homes[found.home];
         if let Some(commit) = &self.commits[0] {
-            commit.objects.add((id, &found.object))?;
-            commit.unsynced.getattr(intern!(self.py, "listings"))?.cast::<PySet>()?.add(id)?;
+            match &home.noted[0] {
+                Some(objects) => objects.add(&found.object)?,
+                None => commit.objects.set_item(&home.id, &*home.noted[0].insert(PySet::new(self.py, [&found.object])?))?,
+            }
         }
         Ok(())
     }
@@ -429,18 +418,16 @@ impl<'py> Turn<'_, 'py> {
     /// `Host._waits`: whether the reply that begins at `start` waits for a commit; then it is kept.
     fn keep(&mut self, found: &Found<'py>, start: usize, rows: usize, is_write: bool) -> Looked<bool> {
         let home = &self.homes[found.home];
-        let key = (&home.id, &found.object).into_pyobject(self.py)?;
-        for (commit, pointed) in self.commits.iter_mut().zip(home.pointed) {
-            if let Some(commit) = commit {
-                if pointed || commit.objects.contains(&key)? {
-                    let reply = PyBytes::new(self.py, &self.out[start..]);
-                    commit.replies.push(self.server.raw.bind(self.py).call1((reply,))?);
-                    commit.rows += rows;
-                    commit.reads += usize::from(!is_write);
-                    commit.writes += usize::from(is_write);
-                    self.out.truncate(start);
-                    return Ok(true);
-                }
+        for (place, commit) in self.commits.iter_mut().enumerate() {
+            let Some(commit) = commit else { continue };
+            let noted = home.noted[place].as_ref().map_or(Ok(false), |objects| objects.contains(&found.object))?;
+            if noted || home.pointed[place] {
+                commit.replies.extend_from_slice(&self.out[start..]);
+                commit.rows += rows;
+                commit.reads += usize::from(!is_write);
+                commit.writes += usize::from(is_write);
+                self.out.truncate(start);
+                return Ok(true);
             }
         }
         Ok(false)

@@ -102,7 +102,9 @@ pub struct Home<'py> {
     pub bytes: i64,
     /// Of the journal, by place: what is needed there from now on, and what is needed there no more.
     pub live: Vec<(i64, i64, i64)>,
+    /// Of each commit: whether it changes the pointer, and the objects that it changes.
     pub pointed: [bool; 2],
+    pub noted: [Option<Bound<'py, PySet>>; 2],
 }
 
 impl<'py> Home<'py> {
@@ -113,11 +115,12 @@ impl<'py> Home<'py> {
         let told = known.successor(py)?;
         let successor = told.map(|bytes| Looked::Ok((bytes, hosting.getattr(intern!(py, "_following"))?.cast_into()?))).transpose()?;
         let id = known.id.bind(py).clone();
-        let mut pointed = [false; 2];
-        for (shown, commit) in pointed.iter_mut().zip(commits) {
-            *shown = commit.as_ref().map_or(Ok(false), |commit| commit.pointers.contains(&id))?;
+        let (mut pointed, mut noted) = ([false; 2], [None, None]);
+        for (place, commit) in commits.iter().enumerate().filter_map(|(place, commit)| Some((place, commit.as_ref()?))) {
+            pointed[place] = commit.pointers.contains(&id)?;
+            noted[place] = commit.objects.get_item(&id)?.map(|objects| objects.cast_into()).transpose()?;
         }
-        Ok(Home { known, id, successor, order_known, carried: 0, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed })
+        Ok(Home { known, id, successor, order_known, carried: 0, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed, noted })
     }
 
     /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
@@ -155,12 +158,15 @@ impl<'py> Home<'py> {
     }
 }
 
+/// Replies of so many rows that wait for a commit; how many are tags or values, and acknowledgements.
+pub type Kept = (Py<PyAny>, Py<PyBytes>, usize, usize, usize);
+
 /// One group commit (ares/replica/unsynced.py), and the replies that wait for it now.
 pub struct Commit<'py> {
     pub unsynced: Bound<'py, PyAny>,
-    pub objects: Bound<'py, PySet>,
+    pub objects: Bound<'py, PyDict>,
     pub pointers: Bound<'py, PySet>,
-    pub replies: Vec<Bound<'py, PyAny>>,
+    pub replies: Vec<u8>,
     pub rows: usize,
     pub reads: usize,
     pub writes: usize,
@@ -178,6 +184,10 @@ impl<'py> Commit<'py> {
             reads: 0,
             writes: 0,
         })
+    }
+
+    pub fn kept(&self) -> Kept {
+        (self.unsynced.clone().unbind(), PyBytes::new(self.unsynced.py(), &self.replies).unbind(), self.rows, self.reads, self.writes)
     }
 }
 

@@ -1,11 +1,12 @@
 """Two hosts that are given the same bytes: one through the compiled core wherever that takes them, the other through the Python path only."""
 
+from collections import defaultdict
 from operator import length_hint
 
 import msgspec
 
 from ares.machine.compiled import CORE
-from ares.model.codec import decode_requests, encode
+from ares.model.codec import Encoded, decode_requests, encode, encode_array
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
 from ares.model.identity import DEFAULT_DOMAIN
@@ -66,19 +67,24 @@ class Steps:
 
 
 class _Recording(MemoryJournal):
-    """``told``: the bytes of every fact, and where it is."""
+    """``told``: the bytes of all facts, by where they are; ``count``: how many they are."""
 
     def __init__(self, *arguments, **named) -> None:
         super().__init__(*arguments, **named)
-        self.told = []
+        self.told = defaultdict(bytes)
+        self.count = 0
 
     def append(self, fact, bytes):
-        self.told.append((self._place, _encode(fact)))
+        self._tell(Encoded(1, _encode(fact)))
         super().append(fact, bytes)
 
     def extend(self, facts, bytes):
-        self.told += [(self._place, _encode(fact)) for fact in facts]
+        self._tell(facts)
         super().extend(facts, bytes)
+
+    def _tell(self, facts):
+        self.told[self._place] += facts.bytes
+        self.count += facts.count
 
 
 class Half:
@@ -138,9 +144,9 @@ class Half:
             {id: _table(hosting) for id, hosting in self.replica.hosted.items()},
             dict(self.replica.account.live) if self.journal is not None else None,
             (self.replica.account.died, self.replica.account.repaired, self.replica.account.hollows) if self.journal is not None else None,
-            (self.journal.told, self.journal._sizes) if self.journal is not None else None,
-            [(commit.objects, commit.listings, commit.pointers, commit.appended, commit.bytes, commit._rows) for commit in commits],
-            [{sender: [_encode(reply) for reply in replies] for sender, replies in commit.replies.items()} for commit in commits],
+            (self.journal.told, self.journal.count, self.journal._sizes) if self.journal is not None else None,
+            [(commit.objects, commit.pointers, commit.appended, commit.bytes, commit._rows) for commit in commits],
+            [{sender: encode_array(replies) for sender, replies in commit.replies.items()} for commit in commits],
             [[sum(numbers) for numbers in list(zip(*commit.waited, strict=True))[1:]] for commit in commits],
         )
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from msgspec import Raw
 from msgspec.msgpack import Decoder
 
+from ares.model.codec import Encoded, encode_array
 from ares.model.element import intact, is_hollow
 from ares.model.messages import PutData
-from ares.replica.facts import Fact, fact_bytes_max
-from ares.store.port import Encoded, Use, Verdict
+from ares.replica.facts import Fact, TagsTrimmed, fact_bytes_max
+from ares.store.port import Use, Verdict
 
-_decode = Decoder(PutData).decode
+_decode = Decoder(list[PutData | TagsTrimmed]).decode
 
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
@@ -58,9 +58,9 @@ class MemoryJournal:
         fits = self._place != 0 and self._sizes[self._place] + bytes <= self._place_bytes
         return self._place if fits and self.bytes_on_disk + bytes + self._left[Use.DATA] <= self._kept.room else None
 
-    def extend(self, facts: Sequence[Encoded], bytes: int) -> None:
+    def extend(self, facts: Encoded, bytes: int) -> None:
         self._sizes[self._place] += bytes
-        self._appended.extend((self._place, _decode(fact) if isinstance(fact, Raw) else fact) for fact in facts)
+        self._appended.extend((self._place, fact) for fact in _decode(encode_array([facts])))
 
     def commit(self, done: Done) -> None:
         appended, self._appended = self._appended, []

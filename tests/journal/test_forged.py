@@ -13,7 +13,6 @@ from ares.store.journal.format import (
     BATCH,
     FORMAT,
     PREFIX_BYTES,
-    Batch,
     Damage,
     Head,
     encode_batch,
@@ -82,7 +81,7 @@ def damaged(head, kib):
     start = sum(map(len, encode_head(head)))
     for padding in range(8):
         facts = enumerate([put("a", 1, bytes(padding) + forged(kib * KIB)), put("b", 1)], FIRST)
-        batches = [buffer for number, fact in facts for buffer in encode_batch(number, 0, SALT, Batch([fact]))]
+        batches = [buffer for number, fact in facts for buffer in encode_batch(number, 0, SALT, [fact])]
         content = bytearray(b"".join([*encode_head(head), *batches]))
         if content.index(BATCH, start + 1) % ALIGNMENT == 0:
             content[start + 9] ^= 1

@@ -11,7 +11,6 @@ from ares.store.journal.format import (
     BATCH,
     FORMAT,
     PREFIX_BYTES,
-    Batch,
     Damage,
     Head,
     UnknownFormat,
@@ -41,7 +40,7 @@ def segment(synced=(0, 0, 0, 0), mark=None, first=5, batches=FACTS):
     """The bytes of the batches, numbered from ``first``, with what each says was synced; and where each ends."""
     data, ends = b"", []
     for number, facts in enumerate(batches):
-        data += b"".join(encode_batch(first + number, synced[number], SALT, Batch(list(facts))))
+        data += b"".join(encode_batch(first + number, synced[number], SALT, list(facts)))
         ends.append(len(data))
     if mark is not None:
         data += b"".join(encode_mark(mark, SALT))
@@ -91,7 +90,7 @@ def test_heads():
     with pytest.raises(UnknownFormat, match="use the release that wrote it"):
         decode_head(parse_frame(newer, 0, 7))
     with pytest.raises(Damage, match="not readable"):
-        decode_head(parse_frame(memoryview(b"".join(encode_batch(1, 0, 7, Batch([])))), 0, 7))
+        decode_head(parse_frame(memoryview(b"".join(encode_batch(1, 0, 7, []))), 0, 7))
 
 
 def test_a_tail_is_cut_at_every_place():
@@ -160,7 +159,7 @@ def test_what_a_client_wrote_does_not_pass_for_a_frame():
 
 
 def test_a_batch_out_of_turn_ends_the_row():
-    data = b"".join(b"".join(encode_batch(number, 0, SALT, Batch([]))) for number in (5, 7))
+    data = b"".join(b"".join(encode_batch(number, 0, SALT, [])) for number in (5, 7))
     assert [frame.sequence for frame in torn(data)[0]] == [5]
     assert torn(data, first=6)[0] == []
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import errno
-from types import SimpleNamespace
+import itertools
+import time
 
 import pytest
 
-from ares.machine import unhindered_clock
-from ares.machine.unhindered_clock import UnhinderedClock
+from ares.machine import processor_waits
+from ares.machine.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
+from ares.store.journal.format import ALIGNMENT
+from ares.store.journal.log import SMALL_BYTES, STRETCH_SHARE
 from ares.store.journal.segments import SHORT_BYTES_MAX
 from ares.store.journal.writer import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter, WriterThread
 
@@ -22,12 +25,13 @@ class Bench:
     """A writer, a thread that does its jobs when the test says so, a loop that calls when it does, and a disk that takes ``takes`` seconds."""
 
     def __init__(self):
-        self.now = 0.0
+        self.now = self.hindered_s = 0.0
         self.takes = QUICK
         self.thread = AtOnce(waiting=True)
         self.soon = []
         self.done = []
-        self.writer = InlineWriter(self.thread, lambda *call: self.soon.append(call), lambda: self.now, lambda: self.now)
+        waits = lambda: self.hindered_s  # noqa: E731
+        self.writer = InlineWriter(self.thread, lambda *call: self.soon.append(call), lambda: self.now, waits, waits)
 
     def sync(self):
         self.now += self.takes
@@ -169,6 +173,36 @@ def test_long_jobs_are_the_thread_s_whatever_they_take(quick):
     assert quick.jobs(1) == [False], "they say nothing about a sync"
 
 
+def test_a_wait_for_a_processor_is_not_the_disk_s(quick):
+    def hindered(job):
+        def wait():
+            job()
+            quick.now += SLOW
+            quick.hindered_s += SLOW
+
+        return wait
+
+    assert not any(quick.submit(hindered(quick.sync)) or quick.turn() for _ in range(100))
+    quick.takes = SLOW
+    assert not quick.submit(hindered(quick.sync))
+    quick.turn()
+    assert quick.submit(), "it was slow besides"
+    quick.turn()
+    quick.takes, quick.now = QUICK, quick.now + 2 * SLOW / SHARE
+    assert quick.submit(hindered(quick.sync)), "in the thread"
+    quick.turn()
+    assert not quick.submit(), "that was quick"
+
+
+def test_waits_are_looked_at_again_only_after_a_job_that_took_long():
+    bench, looks = Bench(), []
+    bench.writer = InlineWriter(bench.thread, lambda *call: bench.soon.append(call), lambda: bench.now, lambda: looks.append(1) or 0.0, lambda: 0.0)
+    bench.jobs(101)
+    assert len(looks) == 100
+    bench.jobs(1, 2 * QUICK_S)
+    assert len(looks) == 102
+
+
 def test_jobs_are_done_in_order(quick):
     order = []
     assert quick.submit(lambda: order.append("long"), short=False, name="long")
@@ -201,7 +235,7 @@ def test_nobody_is_told_after_it_was_closed(quick):
 
 
 def _inline():
-    return InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, lambda: 0.0, lambda: 0.0)
+    return InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, lambda: 0.0, lambda: 0.0, lambda: 0.0)
 
 
 @pytest.fixture(params=[WriterThread, _inline], ids=["thread", "inline"])
@@ -280,10 +314,47 @@ def test_a_small_write_and_its_sync_are_short_and_nothing_else_is(tmp_path):
     assert not noting.shorts[-1], "a file goes"
 
 
+class Writes(ClosingDisk):
+    """``zeros``: how many each write ended with, beyond what pads a frame."""
+
+    def __init__(self):
+        super().__init__()
+        self.zeros = []
+
+    def write(self, descriptor, buffers, offset):
+        super().write(descriptor, buffers, offset)
+        self.zeros.append(len(buffers[-1]) if len(buffers[-1]) >= ALIGNMENT and not any(buffers[-1]) else 0)
+
+
+def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
+    disk, noting = Writes(), Noting()
+    node = Node(log_journal(tmp_path / "j", disk, segment_bytes=4096 * KIB, background=noting))
+
+    def commits(count, size):
+        """How many zeros were written in all, and how many stretches these commits filled."""
+        disk.zeros.clear()
+        end = node.journal._head.end if node.journal._head is not None else 0
+        for _ in range(count):
+            assert node.handle(put("a", next(numbers), bytes([1]) * size)) is not None
+            node.commit()
+            assert not (noting.shorts[-1] and any(disk.zeros[-2:])), "the event loop never does it"
+        return sum(disk.zeros), (node.journal._head.end - end) // stretch
+
+    numbers, stretch = itertools.count(1), 4096 * KIB // STRETCH_SHARE
+    assert commits(1, 10) == (0, 0), "not after a start"
+    zeros, stretches = commits(1000, 400)
+    assert stretches > 10
+    assert (stretches - 1) * stretch <= zeros <= stretches * stretch
+    commits(1, SMALL_BYTES * 3)  # small ones were in its stretch
+    assert commits(10, SMALL_BYTES * 3) == (0, 10 * SMALL_BYTES * 3 // stretch)
+    node.journal.close()
+    assert Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state == node.state
+
+
 async def test_the_same_is_recovered_whoever_waited(tmp_path):
     """On a real disk, with the real clock."""
     loop = asyncio.get_running_loop()
-    background = InlineWriter(WriterThread(), loop.call_soon, UnhinderedClock(), UnhinderedClock())
+    background = InlineWriter(WriterThread(), loop.call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits())
     node = Node(log_journal(tmp_path / "j", Disk(), background=background))
     for number in range(1, 30):
         done = loop.create_future()
@@ -294,73 +365,16 @@ async def test_the_same_is_recovered_whoever_waited(tmp_path):
     assert Node(log_journal(tmp_path / "j", ClosingDisk())).state == node.state
 
 
-class Processor:
-    """A thread's processor time, its waits for a processor in a file like schedstat, and the time of both. ``waits_ns``: before and after each
-    reading of that time, from the last to the first; the thread runs for a microsecond at each."""
-
-    def __init__(self, path, waits_ns):
-        self.path, self.waits_ns = path, waits_ns
-        self.ran_ns = self.waited_ns = 0
-        self.readings = 0
-        self.wait(0)
-
-    def wait(self, wait_ns):
-        self.waited_ns += wait_ns
-        self.path.write_text(f"{self.ran_ns} {self.waited_ns} 7\n")
-
-    def perf_counter(self):
-        before_ns, after_ns = self.waits_ns.pop() if self.waits_ns else (0, 0)
-        self.readings += 1
-        self.ran_ns += 1000
-        self.wait(before_ns)
-        now_ns = self.ran_ns + self.waited_ns
-        self.wait(after_ns)
-        return now_ns * 1e-9
+def test_the_waits_of_a_thread_are_what_the_system_says(tmp_path, monkeypatch):
+    monkeypatch.setattr(processor_waits, "_OWN", str(tmp_path / "schedstat"))
+    (tmp_path / "schedstat").write_text("1000 2000000 7\n")
+    waits = ProcessorWaits()
+    assert waits() == pytest.approx(0.002)
+    (tmp_path / "schedstat").write_text("1000 5000000 8\n")
+    assert waits() == pytest.approx(0.005)
 
 
-@pytest.fixture
-def processor(tmp_path, monkeypatch):
-    def begin(*waits_ns):
-        processor = Processor(tmp_path / "schedstat", list(reversed(waits_ns)))
-        monkeypatch.setattr(unhindered_clock, "_OWN", str(processor.path))
-        monkeypatch.setattr(unhindered_clock, "time", SimpleNamespace(perf_counter=processor.perf_counter))
-        return processor
-
-    return begin
-
-
-MS = 1_000_000
-PREEMPTED = [(0, 0), (7 * MS, 0), (0, 0), (0, 5 * MS), (3 * MS, 2 * MS), (0, 0), (0, 0)]
-
-
-def _differences(processor):
-    """Of the clock and the time that the thread ran: none, of a clock that no wait can deceive."""
-    clock, differences = UnhinderedClock(), []
-    for _ in range(10):
-        shown_s = clock()
-        differences.append(shown_s - processor.ran_ns * 1e-9)
-    return differences
-
-
-def test_the_clock_shows_no_wait_for_a_processor_wherever_it_comes(processor):
-    assert _differences(processor(*PREEMPTED)) == pytest.approx([0.0] * 10, abs=1e-9)
-
-
-def test_a_single_reading_would_show_it(processor, monkeypatch):
-    monkeypatch.setattr(unhindered_clock, "_TRIES_MAX", 1)
-    assert max(map(abs, _differences(processor(*PREEMPTED)))) > 4e-3
-
-
-def test_the_clock_does_not_read_for_ever(processor):
-    thread = processor(*[(MS, 0)] * 1000)
-    differences = _differences(thread)
-    assert thread.readings <= 100
-    assert max(map(abs, differences)) < 1.1e-3, "then it shows one wait at most"
-
-
-def test_the_clock_goes_with_and_without_schedstat(monkeypatch):
-    clock = UnhinderedClock()
-    assert isinstance(clock(), float)
-    monkeypatch.setattr(unhindered_clock, "_OWN", "/nonexistent")
-    ordinary = UnhinderedClock()
-    assert ordinary() <= ordinary()
+def test_where_the_system_does_not_say_there_are_none(monkeypatch):
+    assert ProcessorWaits()() >= 0.0
+    monkeypatch.setattr(processor_waits, "_OWN", "/nonexistent")
+    assert ProcessorWaits()() == 0.0

@@ -22,9 +22,9 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
-from xxhash import xxh3_64
+from xxhash import xxh3_64_intdigest
 
-from ares.model.codec import DETACHED_BYTES_MIN
+from ares.model.codec import DETACHED_BYTES_MIN, Encoded, encode_array
 from ares.model.element import intact
 from ares.model.errors import AresError
 from ares.model.identity import ConfigurationId, ObjectName
@@ -116,6 +116,7 @@ class _EarlierBatch(Struct, frozen=True, array_like=True):
     discarded: tuple[int, ...] = ()
 
 
+_BATCH_FIELDS = b"\x92"
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
@@ -128,10 +129,12 @@ _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 def encode_frame(magic: bytes, sequence: int, synced: int, seed: int, body: bytes, parts: Sequence[Buffer] = ()) -> list[Buffer]:
     """The buffers of a frame, in order."""
     prefix = _prefix.pack(magic, sequence, synced, len(body), len(parts))
+    if not parts:
+        return [b"".join((prefix, _checked(prefix, b"", body, seed), body, bytes(-len(body) % ALIGNMENT)))]
     table = struct.pack(f"<{len(parts)}Q", *map(len, parts))
     check = _checked(prefix, table, body, seed)
     padding = bytes(-(len(body) + sum(map(len, parts))) % ALIGNMENT)
-    return [prefix + check + table + body, *parts, padding] if parts else [prefix + check + body + padding]
+    return [prefix + check + table + body, *parts, padding]
 
 
 def encode_head(head: Head) -> list[Buffer]:
@@ -142,27 +145,26 @@ def encode_mark(synced: int, salt: int) -> list[Buffer]:
     return encode_frame(MARK, 0, synced, salt, b"")
 
 
-def encode_batch(sequence: int, synced: int, salt: int, batch: Batch, large: bool = True) -> list[Buffer]:
-    """The frame of a batch; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
-    if not large:
-        return encode_frame(BATCH, sequence, synced, salt, _encode(batch))
-    facts: list[Stored] = []
+def encode_batch(
+    sequence: int, synced: int, salt: int, facts: Sequence[Stored | Encoded], discarded: Sequence[int] = (), large: bool = True
+) -> list[Buffer]:
+    """The frame of a :class:`Batch`; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
     parts: list[Buffer] = []
-    for fact in batch.facts:
-        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
-            element = fact.element
-            parts.extend(element.parts)
-            empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), len(parts) - len(element.parts))
-            fact = msgspec.structs.replace(fact, element=empty)
-        facts.append(fact)
-    return encode_frame(BATCH, sequence, synced, salt, _encode(Batch(facts, batch.discarded)), parts)
+    if large:
+        facts = [_without_data(fact, parts) if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN else fact for fact in facts]
+    return encode_frame(BATCH, sequence, synced, salt, _BATCH_FIELDS + encode_array(facts) + _encode(discarded), parts)
+
+
+def _without_data(put: PutData, parts: list[Buffer]) -> PutData:
+    """What is written of a large one in the body; its data join ``parts``."""
+    element, first = put.element, len(parts)
+    parts.extend(element.parts)
+    empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), first)
+    return msgspec.structs.replace(put, element=empty)
 
 
 def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
-    digest = xxh3_64(prefix, seed=seed)
-    digest.update(table)
-    digest.update(body)
-    return _check.pack(digest.intdigest())
+    return _check.pack(xxh3_64_intdigest(b"".join((prefix, table, body)), seed))
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------

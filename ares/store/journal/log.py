@@ -17,14 +17,15 @@ import asyncio
 import re
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ares.chain.facts_of_log import BatchPlace
-from ares.machine.unhindered_clock import UnhinderedClock
-from ares.model.codec import DETACHED_BYTES_MIN
+from ares.machine.processor_waits import ProcessorWaits
+from ares.model.codec import DETACHED_BYTES_MIN, Encoded
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
@@ -32,7 +33,6 @@ from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (
     FRAME_BYTES_MAX,
     PREFIX_BYTES,
-    Batch,
     Damage,
     decode_batch,
     encode_batch,
@@ -43,7 +43,7 @@ from ares.store.journal.format import (
 )
 from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
-from ares.store.port import Encoded, Stored, Use
+from ares.store.port import Stored, Use
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
@@ -58,6 +58,12 @@ SPARE_SHARE = 2
 
 AHEAD_SHARE = 16
 """Room is allocated by this part of a segment at a time."""
+
+STRETCH_SHARE = 128
+"""After this part of a segment, a stretch, it is looked at how large batches are."""
+
+SMALL_BYTES = 16 * 1024
+"""While batches have no more in the mean, zeros are written ahead of them: room that was only allocated costs more to be written to."""
 
 SWITCH_S = 0.0005
 
@@ -96,6 +102,8 @@ class LogJournal:
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = Work(self._disk, self._anchor)
+        self._stretch_end = self._stretch_batches = 0
+        self._stretch_bytes = segment_bytes  # as if batches had been large: the first commit waits for no zeros
         self.mark = BatchPlace(0, 0, 0)
         self._closed = False
 
@@ -242,13 +250,14 @@ class LogJournal:
                 self._settling.append(old)
             self._work.steps.append(BegunSegment(old, new, frame))
             self._head = new
+            self._stretch_end = 0
             return number
         return None
 
     # -- facts ----------------------------------------------------------------------------------------------------------
 
     def append(self, fact: Stored, bytes: int) -> None:
-        self.extend((fact,), bytes)
+        self._gather(fact, bytes)
         if bytes >= DETACHED_BYTES_MIN:
             self._gathered_large = True
 
@@ -257,13 +266,16 @@ class LogJournal:
         needed = bytes + 2 * FRAME_BYTES_MAX + self._left[Use.DATA]
         return head.number if head is not None and self._spare_bytes and head.taken + needed <= head.allocated else None
 
-    def extend(self, facts: Sequence[Stored | Encoded], bytes: int) -> None:
+    def extend(self, facts: Encoded, bytes: int) -> None:
+        self._gather(facts, bytes)
+
+    def _gather(self, facts: Stored | Encoded, bytes: int) -> None:
         head = self._head
         assert head is not None, "room is reserved before a fact is appended"
         if not self._gathered:
             head.taken += FRAME_BYTES_MAX
         head.taken += bytes
-        self._gathered.extend(facts)
+        self._gathered.append(facts)
 
     def commit(self, done: Done) -> None:
         self._encode()
@@ -294,18 +306,30 @@ class LogJournal:
         if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(head.allocated, head.size):
             return  # what is discarded is told with the next facts
         sequence, facts = self._next, self._gathered
-        buffers = encode_batch(sequence, self._synced, head.head.salt, Batch(facts, tuple(self._discards)), self._gathered_large)
+        buffers = encode_batch(sequence, self._synced, head.head.salt, facts, self._discards, self._gathered_large)
         end = head.end + sum(map(len, buffers))
         assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
         if self._gathered_large:
             self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
             self._gathered_large = False
         self.mark = BatchPlace(head.number, head.end, sequence)
-        self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence))
+        self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence, self._zeros(head, end)))
         for number in self._discards:
             self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
         head.end = head.taken = end
+
+    def _zeros(self, head: Segment, end: int) -> int:
+        """How many zeros are to be written behind the batch that ends there: a stretch of them, when the last one is full and had small batches."""
+        self._stretch_bytes += end - head.end
+        self._stretch_batches += 1
+        if end < self._stretch_end:
+            return 0
+        stretch = self._segment_bytes // STRETCH_SHARE
+        are_small = self._stretch_bytes <= SMALL_BYTES * self._stretch_batches
+        self._stretch_end = end + stretch
+        self._stretch_bytes = self._stretch_batches = 0
+        return max(0, min(stretch, head.allocated - end)) if are_small else 0
 
     # -- space ----------------------------------------------------------------------------------------------------------
 
@@ -375,5 +399,5 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     fitting = max(SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN)))
-    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, UnhinderedClock(), UnhinderedClock())
+    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits())
     return LogJournal(directory, owner, background, disk, segment_bytes or fitting)

@@ -246,13 +246,14 @@ def _parsed(data: bytes) -> tuple[int, bytes, int, int] | None:
 
 
 class WrittenBatch(NamedTuple):
-    """A step: batch ``sequence`` is written, from ``offset`` to ``end`` of the segment."""
+    """A step: batch ``sequence`` is written, from ``offset`` to ``end`` of the segment, and behind it ``zeros``, in room that is there."""
 
     segment: Segment
     offset: int
     buffers: list[Buffer]
     end: int
     sequence: int
+    zeros: int = 0
 
 
 class BegunSegment(NamedTuple):
@@ -279,18 +280,19 @@ class Work:
 
     @property
     def is_short(self) -> bool:
-        """Whether it is no more than one write of SHORT_BYTES_MAX, and its sync."""
+        """Whether it is no more than one write of SHORT_BYTES_MAX, without zeros ahead, and its sync."""
         if len(self.steps) != 1 or self.ahead is not None or self.discarded:
             return False
         step = self.steps[0]
-        return isinstance(step, WrittenBatch) and step.end - step.offset <= SHORT_BYTES_MAX
+        return isinstance(step, WrittenBatch) and not step.zeros and step.end - step.offset <= SHORT_BYTES_MAX
 
     def run(self) -> None:
         """Raises OSError; what is durable then is not known."""
         dirty: WrittenBatch | None = None
         for step in self.steps:
             if isinstance(step, WrittenBatch):
-                self._disk.write(step.segment.descriptor, step.buffers, step.offset)
+                buffers = [*step.buffers, bytes(step.zeros)] if step.zeros else step.buffers
+                self._disk.write(step.segment.descriptor, buffers, step.offset)
                 dirty = step
                 continue
             if dirty is not None:

@@ -74,14 +74,15 @@ class InlineWriter:
     """:class:`Background` for an event loop, which is asked to ``call_soon``. ``thread`` does what is not done here.
 
     The event loop may wait for the disk while that is ``_quick``: at first, and whenever the disk was slow, the thread must see it quick.
-    ``clock`` and ``clock_aside``: seconds, for the event loop and for the thread.
+    ``waits`` and ``waits_aside``: the seconds that the event loop, and the thread, ever waited for a processor. That is no time of the disk.
     """
 
-    def __init__(self, thread: Background, call_soon: Callable[..., object], clock: Clock, clock_aside: Clock) -> None:
+    def __init__(self, thread: Background, call_soon: Callable[..., object], clock: Clock, waits: Clock, waits_aside: Clock) -> None:
         self._thread = thread
         self._call_soon = call_soon
         self._clock = clock
-        self._clock_aside = clock_aside
+        self._waits = waits
+        self._waits_aside = waits_aside
         self._handed = 0
         self._closed = False
         self._quick = self._quick_aside = False
@@ -90,9 +91,9 @@ class InlineWriter:
 
     def submit(self, job: Job, done: Done, short: bool) -> None:
         if short and self._quick and not self._handed:
-            begin_s = self._clock()
+            waited_s, begin_s = self._waits(), self._clock()
             error = _attempt(job)
-            self._note_here(begin_s, self._clock())
+            self._note_here(self._took_s(begin_s, waited_s, self._waits))
             self._call_soon(self._tell, done, error)
         else:
             self._handed += 1
@@ -102,20 +103,26 @@ class InlineWriter:
         self._closed = True
         self._thread.close()
 
-    def _note_here(self, begin_s: float, end_s: float) -> None:
+    def _took_s(self, begin_s: float, waited_s: float, waits: Clock) -> float:
+        """How long the disk took for a job that began then. Waits for a processor, ``waited_s`` before it, are looked at if it matters: they can only
+        make it less, and those between two readings of the clocks count as if they had been in the job."""
+        took_s = self._clock() - begin_s
+        return took_s if took_s <= QUICK_S else took_s - (waits() - waited_s)
+
+    def _note_here(self, took_s: float) -> None:
         """The event loop waited for the disk. A clock that was set back must not make up for a slow disk."""
-        self._mean_s += (max(0.0, end_s - begin_s) - self._mean_s) / MEMORY
+        self._mean_s += (max(0.0, took_s) - self._mean_s) / MEMORY
         if self._mean_s > QUICK_S:
             lost_s = MEMORY * self._mean_s
-            self._back_s = end_s + min(lost_s / SHARE, AWAY_MAX_S)
+            self._back_s = self._clock() + min(lost_s / SHARE, AWAY_MAX_S)
             self._mean_s = 0.0
             self._quick = self._quick_aside = False
 
     def _timed(self, job: Job) -> None:
         """In the thread, which perhaps waits for other things as well: if it was quick, the disk was. The loop does no job meanwhile."""
-        begin_s = self._clock_aside()
+        waited_s, begin_s = self._waits_aside(), self._clock()
         job()
-        self._quick_aside = self._clock_aside() - begin_s <= QUICK_S
+        self._quick_aside = self._took_s(begin_s, waited_s, self._waits_aside) <= QUICK_S
 
     def _told(self, done: Done, error: OSError | None) -> None:
         self._handed -= 1

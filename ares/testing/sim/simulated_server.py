@@ -9,10 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
-
 from ares.machine.compiled import CORE
-from ares.model.codec import Frame, Outgoing, decode_replies, decode_requests, encode
+from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.messages import REQUESTS, AnyMessage, Bring, Carrier, PutData, Request
 from ares.net.port import Sender
@@ -185,4 +183,4 @@ def answered(served: "Served") -> list[Outgoing]:
 
 def decoded(replies: Sequence[Outgoing]) -> list[AnyMessage]:
     """Those that are encoded already are read; large data are not copied."""
-    return [message for reply in replies for message in (decode_replies(encode([reply])) if isinstance(reply, Raw) else [reply])]
+    return [message for reply in replies for message in (decode_replies(encode([reply])) if isinstance(reply, Encoded) else [reply])]

@@ -1,0 +1,31 @@
+"""How long a thread waited for a processor: what is left of the time that it waited for a disk is the disk's part.
+
+On a busy machine a thread that the disk woke up may wait ten times as long for a processor, wherever it waits. Linux counts that in schedstat.
+"""
+
+import contextlib
+import os
+import weakref
+
+_OWN = "/proc/thread-self/schedstat"
+_BYTES_MAX = 64
+_NS = 1e-9
+
+
+class ProcessorWaits:
+    """The seconds that one thread, the first that asks, ever waited for a processor; 0 where the system does not tell. A call takes about 2 us."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._opened = False
+
+    def __call__(self) -> float:
+        if not self._opened:
+            self._opened = True
+            with contextlib.suppress(OSError):
+                self._descriptor = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+                weakref.finalize(self, os.close, self._descriptor)
+        if self._descriptor is None:
+            return 0.0
+        _, waited_ns, _ = os.pread(self._descriptor, _BYTES_MAX, 0).split()
+        return int(waited_ns) * _NS
