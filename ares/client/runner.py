@@ -169,8 +169,12 @@ class Runner:
 
     def check_loop(self) -> None:
         """Raises :class:`BadInput` if this is not the loop on which it was made. asyncio, asked for the loop that runs, asks the kernel each time
-        which process this is."""
-        if not (self._loop.is_running() and get_ident() == self._thread and self._forks == _forks):
+        which process this is; so it is asked only if the thread is another one."""
+        if self._loop.is_running() and get_ident() == self._thread and self._forks == _forks:
+            return
+        if asyncio._get_running_loop() is self._loop:
+            self._thread = get_ident()
+        else:
             raise BadInput("a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent")
 
     async def close(self) -> None:

@@ -239,3 +239,24 @@ async def test_a_forked_child_is_refused_its_parents_connection(settings: Settin
             os._exit(0)
         assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0
         assert await store.read("here") == b"value"
+
+
+@pytest.mark.process
+def test_an_event_loop_may_be_run_again_in_another_thread(settings: Settings) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def opened() -> Manager:
+        return await ares.connect(str(settings.path))
+
+    async def used() -> bytes:
+        await store.write("there", b"value")
+        return await store.read("there")
+
+    store = loop.run_until_complete(opened())
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(loop.run_until_complete(used())))
+    thread.start()
+    thread.join()
+    loop.run_until_complete(store.close())
+    loop.close()
+    assert found == [b"value"]
