@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ares.machine.compiled import CORE
-from ares.model.codec import encode
+from ares.model.codec import BATCH_MESSAGES_MAX, decode_replies, encode
 from ares.model.configuration import Status, Successor
 from ares.model.element import checksum, hollow, sealed
 from ares.model.messages import DELETED, LEFT, Ack, CollectConfig, Element, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
 from ares.model.tag import NUMBER_FLOOR, Tag
 from ares.net.zmtp.frames import head
+from ares.replica.unsynced import ENCODED_MAX
 from ares.security.roles import Role
 from tests.compiled.server_twins import CODED, DEEP, FOREIGN, HOSTED, INITIAL, Keyed, twins
 
@@ -224,6 +225,29 @@ def test_a_domain_that_moves(journaled):
         assert half.quick <= quick + 2
         assert half.replica.hosted[INITIAL.id].carried == 1
     assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
+
+
+def test_many_replies_that_wait_leave_in_batches_that_are_taken():
+    halves = twins(journaled=True)
+    for half in halves:
+        for number in range(100):
+            half.receive(SENDERS[0], encode([put(f"{number} {other}", 1) for other in range(100)]))
+        assert not half.sent
+        half.take_steps()
+    compiled, pure = halves
+    assert compiled.quick > 50
+    assert compiled.state == pure.state
+    acknowledged = [decode_replies(frames) for _, frames in compiled.sent]
+    assert max(map(len, acknowledged)) <= BATCH_MESSAGES_MAX
+    assert sum(map(len, acknowledged)) == 100 * 100
+
+
+def test_no_more_is_taken_at_a_time_than_replies_are_kept_in_one_piece():
+    half, _ = twins(journaled=True)
+    for count, taken in ((ENCODED_MAX, 1), (ENCODED_MAX + 1, 0)):
+        half.quick = 0
+        half.receive(SENDERS[0], encode([GetTag(1, INITIAL.id, "a")] * count))
+        assert half.quick == taken
 
 
 @pytest.mark.parametrize("journaled", [False, True])
