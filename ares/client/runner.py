@@ -8,10 +8,8 @@ The session's time is that of the machine's monotonic clock, as the loop's is; b
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,17 +45,6 @@ Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
-_forks = 0
-"""Between this process and the first: a child that was forked has what its parent had, and none of it is the child's to use."""
-
-
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_forked)
-
 
 class Runner:
     """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none.
@@ -78,7 +65,6 @@ class Runner:
         self._connections = connections
         self._consensus = consensus
         self._loop = asyncio.get_running_loop()
-        self._thread, self._forks = get_ident(), _forks
         self.create_future = self._loop.create_future
         self.look_near: Callable[[DomainName], Awaitable[Configuration | None]] | None = None
         self._closed = False
@@ -168,13 +154,8 @@ class Runner:
         return future
 
     def check_loop(self) -> None:
-        """Raises :class:`BadInput` if this is not the loop on which it was made. asyncio, asked for the loop that runs, asks the kernel each time
-        which process this is; so it is asked only if the thread is another one."""
-        if self._loop.is_running() and get_ident() == self._thread and self._forks == _forks:
-            return
-        if asyncio._get_running_loop() is self._loop:
-            self._thread = get_ident()
-        else:
+        """Raises :class:`BadInput` if this is not the loop on which it was made."""
+        if asyncio._get_running_loop() is not self._loop:
             raise BadInput("a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent")
 
     async def close(self) -> None:

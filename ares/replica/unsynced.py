@@ -30,10 +30,6 @@ from ares.replica.facts import Fact, Pointed
 ROWS_MAX = 262_144
 """Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
 
-ENCODED_MAX = 512
-"""Requests of one client that the compiled core takes at a time: TURN_MESSAGES_MAX in core/src/requests.rs."""
-
-_PORTION = BATCH_MESSAGES_MAX // ENCODED_MAX
 _READ = frozenset({TagReply, DataReply})
 
 
@@ -112,7 +108,7 @@ class Unsynced:
         return ROWS_MAX - self._rows.get(sender, 0)
 
     def keep_encoded(self, sender: Hashable, replies: Encoded, rows: int, came_s: float, reads: int, writes: int) -> None:
-        """:meth:`keep`, of at most ENCODED_MAX that are encoded, and of no more rows than are left."""
+        """:meth:`keep`, of no more than a batch may have that are encoded, and of no more rows than are left."""
         self._rows[sender] = self._rows.get(sender, 0) + rows
         self.replies.setdefault(sender, []).append(replies)
         self.waited.append((came_s, reads, writes))
@@ -120,11 +116,16 @@ class Unsynced:
     def portions(self) -> Iterator[tuple[Hashable, Sequence[Outgoing]]]:
         """The replies to each sender, no more at a time than a batch may have."""
         for sender, replies in self.replies.items():
-            if self._rows[sender] <= BATCH_MESSAGES_MAX:
-                yield sender, replies
-            else:
-                for begin in range(0, len(replies), _PORTION):
-                    yield sender, replies[begin : begin + _PORTION]
+            if self._rows[sender] > BATCH_MESSAGES_MAX:
+                first = count = 0
+                for position, reply in enumerate(replies):
+                    more = reply.count if type(reply) is Encoded else 1
+                    if count + more > BATCH_MESSAGES_MAX:
+                        yield sender, replies[first:position]
+                        first, count = position, 0
+                    count += more
+                replies = replies[first:]
+            yield sender, replies
 
     def shown_by(self, request: Request) -> bool:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""

@@ -291,8 +291,10 @@ class Work:
         dirty: WrittenBatch | None = None
         for step in self.steps:
             if isinstance(step, WrittenBatch):
-                buffers = [*step.buffers, bytes(step.zeros)] if step.zeros else step.buffers
-                self._disk.write(step.segment.descriptor, buffers, step.offset)
+                self._disk.write(step.segment.descriptor, step.buffers, step.offset)
+                if step.zeros:
+                    with UnlessFull():
+                        self._disk.write(step.segment.descriptor, [bytes(step.zeros)], step.end)
                 dirty = step
                 continue
             if dirty is not None:
