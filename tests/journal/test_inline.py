@@ -315,15 +315,18 @@ def test_a_small_write_and_its_sync_are_short_and_nothing_else_is(tmp_path):
 
 
 class Writes(ClosingDisk):
-    """``zeros``: how many each write ended with, beyond what pads a frame."""
+    """``zeros``: how many each write ended with, beyond what pads a frame. ``full``: there is no room for them."""
 
-    def __init__(self):
+    def __init__(self, full=False):
         super().__init__()
+        self.full = full
         self.zeros = []
 
     def write(self, descriptor, buffers, offset):
-        super().write(descriptor, buffers, offset)
         self.zeros.append(len(buffers[-1]) if len(buffers[-1]) >= ALIGNMENT and not any(buffers[-1]) else 0)
+        if self.full and self.zeros[-1]:
+            raise OSError(errno.ENOSPC, "full")
+        super().write(descriptor, buffers, offset)
 
 
 def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
@@ -347,6 +350,18 @@ def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
     assert (stretches - 1) * stretch <= zeros <= stretches * stretch
     commits(1, SMALL_BYTES * 3)  # small ones were in its stretch
     assert commits(10, SMALL_BYTES * 3) == (0, 10 * SMALL_BYTES * 3 // stretch)
+    node.journal.close()
+    assert Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state == node.state
+
+
+def test_zeros_that_find_no_room_are_left_out(tmp_path):
+    disk = Writes(full=True)
+    node = Node(log_journal(tmp_path / "j", disk, segment_bytes=4096 * KIB))
+    for number in range(1, 400):
+        node.handle(put("a", number, bytes([1]) * 400))
+        node.commit()
+    assert any(disk.zeros)
+    assert not any(node.errors)
     node.journal.close()
     assert Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state == node.state
 
