@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.process
 
 OBJECTS = 10
 BYTES = 50_000
-LOOKS_MAX = 60
-"""Each takes half a second and more; far more than this takes."""
+LOOK_S_MAX = 60.0
+"""Far more than this takes."""
 
 
 @pytest.fixture
@@ -45,7 +46,8 @@ def ares(*words: str | Path) -> None:
 
 def status(cli: Cli, condition: Callable[[Any], bool]) -> Any:
     """What `status` tells, as soon as the condition holds for it."""
-    for _ in range(LOOKS_MAX):
+    until_s = time.monotonic() + LOOK_S_MAX
+    while time.monotonic() < until_s:
         told = json.loads(cli.run("status", "--json").stdout)
         if condition(told):
             return told

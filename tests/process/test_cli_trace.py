@@ -1,6 +1,7 @@
 """`ares-cli trace`: where the time of an operation went, and traces of clients and servers joined."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from .command_line import Cli, running_cluster
 
 pytestmark = pytest.mark.process
+
+END_S_MAX = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +50,12 @@ def test_what_servers_did_hangs_under_the_round_that_asked_for_it(cli: Cli, tmp_
     cli.environment["OTEL_TRACES_EXPORTER"] = f"file:{own}"
     cli.ok("write", "k", stdin=b"more")
     cli.environment["OTEL_TRACES_EXPORTER"] = "none"
-    for id in ("s0", "s1", "s2", "s3"):  # each exports what it has at its end
-        os.kill(int((cli.directory / f"run/{id}.pid").read_text()), 15)
+    pids = [int((cli.directory / f"run/{id}.pid").read_text()) for id in ("s0", "s1", "s2", "s3")]
+    for pid in pids:  # each exports what it has at its end, unless it is told to hurry
+        os.kill(pid, 15)
+    until_s = time.monotonic() + END_S_MAX
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until_s:
+        time.sleep(0.05)
     directory = Path(os.environ["OTEL_TRACES_EXPORTER"].removeprefix("file:")).parent
     cli.ok("down", cli.directory)
     told = cli.ok("trace", "--most", "20", own, *directory.iterdir()).decode()
