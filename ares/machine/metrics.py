@@ -103,18 +103,12 @@ class Traffic:
     def count_served(self, served: "Served", seconds: float) -> None:
         """What the compiled core did with what came: :meth:`count_batch` and :meth:`count_turn`."""
         requests = self.requests
-        if tags := served.tags:
-            requests[GetTag] += tags
-        if datas := served.datas:
-            requests[GetData] += datas
-        if puts := served.puts:
-            requests[PutData] += puts
+        requests[GetTag] += served.tags
+        requests[GetData] += served.datas
+        requests[PutData] += served.puts
         self.received_bytes += served.received_bytes
         self.batches.add(seconds)
-        if reads := served.reads:
-            self.reading.add(seconds, reads)
-        if writes := served.writes:
-            self.writing.add(seconds, writes)
+        self.count_waited(seconds, served.reads, served.writes)
 
     def count_waited(self, seconds: float, reads: int, writes: int) -> None:
         """So many tags or values, and acknowledgements, that took as long, for instance since they waited for the disk."""
