@@ -72,6 +72,16 @@ def torn_elements_taken_for_whole() -> Any:
     return patch.object(journal_format, "_whole", lambda batch: True)
 
 
+def zeros_that_begin_too_early() -> Any:
+    """They cover the end of the batch that they are to follow."""
+    step = journal_log.WrittenBatch
+
+    def covered(head: Any, offset: int, buffers: Any, end: int, sequence: int, zeros: int) -> Any:
+        return step(head, offset, buffers, end - 16 if zeros else end, sequence, zeros)
+
+    return patch.object(journal_log, "WrittenBatch", covered)
+
+
 def recovery_that_trusts_what_a_failed_sync_left() -> Any:
     """What can be read after a failed sync is synced again, and not written again."""
     kept = journal_format.kept_of_torn
@@ -159,6 +169,7 @@ CRASH_CONTROLS = (
     compaction_that_forgets_what_was_trimmed,
     places_gone_before_their_copies_are_durable,
     torn_elements_taken_for_whole,
+    zeros_that_begin_too_early,
     recovery_that_trusts_what_a_failed_sync_left,
     recovery_that_shows_what_is_not_durable,
 )

@@ -240,7 +240,7 @@ SCENARIOS: dict[str, Shape] = {
         pause_s=0.01,
     ),
     "journal": Shape(
-        segment_bytes=(4096, 16_384, 49_152), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
+        segment_bytes=(4096, 16_384, 131_072), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
         kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
         writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6, by_servers=0.5,
     ),
