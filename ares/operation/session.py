@@ -119,7 +119,7 @@ class Session:
         """Begin ``operation``; see :class:`Job` for the arguments."""
         self._now = now
         if key is not None and self.core is not None:
-            self.core.surrender_writes(self, *key)
+            self.core.hand_over_writes(self, *key)
         job = Job(operation, None, idle, label=label, timeout_s=timeout_s, deadline=now + timeout_s, done=done, idle=idle, key=key, progress=progress)
         job.recording = recording
         self._jobs[job] = None
@@ -142,7 +142,7 @@ class Session:
     def cancel_small(self, done: object) -> None:
         """As :meth:`cancel`, for what the core began, whose result ``done`` is called with."""
         if self.core is not None:
-            self.core.surrender_for(self, done)
+            self.core.hand_over_for(self, done)
         job = next((job for job in self._jobs if job.begun_for is done), None)
         if job is not None:
             self.cancel(job)
@@ -164,7 +164,7 @@ class Session:
         """All that the core has."""
         if self.core is not None:
             for call in self.core.calls():
-                self.core.surrender(self, call)
+                self.core.hand_over(self, call)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
@@ -410,7 +410,7 @@ class Session:
             self.readiness.heard(server, messages[-1].call)
         if self.core is not None:
             for message in messages:
-                self.core.surrender(self, message.call)
+                self.core.hand_over(self, message.call)
         self.take(server, messages)
 
     def take(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
@@ -544,7 +544,7 @@ class Session:
             if call in self._rounds:
                 self._age(self._rounds[call])
         if core is not None:
-            core.surrender_overdue(self, now)
+            core.hand_over_overdue(self, now)
         for job in [job for job in self._jobs if job.deadline <= now]:
             # No round could be failed for it: it pauses, asks the consensus service, which may be about to say why it does not decide, or is queued.
             if not job.ended and (now >= job.deadline + ASK_GRACE_S or not any(task.asking for task in (job, *job.tasks))):

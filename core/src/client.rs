@@ -544,7 +544,7 @@ impl Client {
             }
             Ok((order, call))
         });
-        let Ok((order, call)) = begun else { return self.hand_over(session, operation).map(|()| true) };
+        let Ok((order, call)) = begun else { return self.give(session, operation).map(|()| true) };
         operation.fresh_round(if operation.write.is_none() { Phase::GetData } else { Phase::GetTag }, call, now, RESEND_S);
         operation.unasked = !order.spared.is_empty();
         operation.order = Some(order.clone());
@@ -689,13 +689,13 @@ impl Client {
             locked(&self.state).queues.remove(queue);
             return Ok(());
         };
-        let Some(place) = next.objects.get().place(py)? else { return self.hand_over(session, next) };
+        let Some(place) = next.objects.get().place(py)? else { return self.give(session, next) };
         next.place = place;
         self.query(py, next, now).map(|_| ())
     }
 
     /// Give an operation, which is no longer among those here, to the Python session, and with a write all that wait for it.
-    fn hand_over(&self, session: &Any<'_>, operation: Box<Operation>) -> PyResult<()> {
+    fn give(&self, session: &Any<'_>, operation: Box<Operation>) -> PyResult<()> {
         let py = session.py();
         let waiting = operation.write.as_ref().and_then(|write| locked(&self.state).queues.remove(&write.queue));
         for operation in std::iter::once(operation).chain(waiting.into_iter().flatten()) {
@@ -819,9 +819,9 @@ impl Client {
                 Counted::Taken => continue,
                 Counted::Quorum(operation) => match self.conclude(session, operation, message.reply, now)? {
                     None => continue,
-                    Some(operation) => self.hand_over(session, operation)?,
+                    Some(operation) => self.give(session, operation)?,
                 },
-                Counted::Unusual => self.surrender(session, message.call)?,
+                Counted::Unusual => self.hand_over(session, message.call)?,
                 Counted::NotHere => {
                     if decoded.is_none() && (rounds.is_empty() || !rounds.contains(message.call)?) {
                         continue;
@@ -885,7 +885,7 @@ impl Client {
         let Some(operation) = state.operations.get_mut(&call) else { return Ok(()) };
         if now >= operation.deadline || now >= operation.resend_at {
             drop(state);
-            return self.surrender(session, call);
+            return self.hand_over(session, call);
         }
         let (order, object) = (operation.order.clone(), operation.object.clone_ref(session.py()));
         if !operation.unasked || now < operation.started + hedge_after_s {
@@ -899,30 +899,30 @@ impl Client {
     }
 
     /// Give what this call is of to the session, if it is one of those here.
-    fn surrender(&self, session: &Any<'_>, call: u64) -> PyResult<()> {
+    fn hand_over(&self, session: &Any<'_>, call: u64) -> PyResult<()> {
         let operation = locked(&self.state).operations.remove(&call);
-        operation.map_or(Ok(()), |operation| self.hand_over(session, operation))
+        operation.map_or(Ok(()), |operation| self.give(session, operation))
     }
 
-    /// As `surrender`, for whoever writes this object.
-    fn surrender_writes(&self, session: &Any<'_>, domain: &str, object: &str) -> PyResult<()> {
+    /// As `hand_over`, for whoever writes this object.
+    fn hand_over_writes(&self, session: &Any<'_>, domain: &str, object: &str) -> PyResult<()> {
         let queue = [domain, object].join(BETWEEN);
         if !locked(&self.state).queues.contains_key(&queue) {
             return Ok(());
         }
-        self.surrender_those(session, |operation| operation.write.as_ref().is_some_and(|write| write.queue == queue))
+        self.hand_over_those(session, |operation| operation.write.as_ref().is_some_and(|write| write.queue == queue))
     }
 
-    /// As `surrender`, for writes that waited too long for their turn.
-    fn surrender_overdue(&self, session: &Any<'_>, now: f64) -> PyResult<()> {
-        self.surrender_those(session, |operation| operation.phase == Phase::Waiting && operation.deadline <= now)
+    /// As `hand_over`, for writes that waited too long for their turn.
+    fn hand_over_overdue(&self, session: &Any<'_>, now: f64) -> PyResult<()> {
+        self.hand_over_those(session, |operation| operation.phase == Phase::Waiting && operation.deadline <= now)
     }
 
-    /// As `surrender`, for the operation that `done` is of.
-    fn surrender_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
+    /// As `hand_over`, for the operation that `done` is of.
+    fn hand_over_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
         let wanted = |operation: &Operation| operation.done.is(done);
         let call = locked(&self.state).operations.values().find(|operation| wanted(operation)).map(|operation| operation.call);
-        call.map_or_else(|| self.surrender_those(session, wanted), |call| self.surrender(session, call))
+        call.map_or_else(|| self.hand_over_those(session, wanted), |call| self.hand_over(session, call))
     }
 
     /// Begin no more.
@@ -932,15 +932,15 @@ impl Client {
 }
 
 impl Client {
-    /// As `surrender`, for those wanted, or whose queue has one that is.
-    fn surrender_those(&self, session: &Any<'_>, wanted: impl Fn(&Operation) -> bool) -> PyResult<()> {
+    /// As `hand_over`, for those wanted, or whose queue has one that is.
+    fn hand_over_those(&self, session: &Any<'_>, wanted: impl Fn(&Operation) -> bool) -> PyResult<()> {
         let calls: Vec<u64> = {
             let state = locked(&self.state);
             let waiting = |operation: &Operation| operation.write.as_ref().and_then(|write| state.queues.get(&write.queue));
             let found = |operation: &Operation| wanted(operation) || waiting(operation).is_some_and(|queue| queue.iter().any(|next| wanted(next)));
             state.operations.values().filter(|operation| found(operation)).map(|operation| operation.call).collect()
         };
-        calls.into_iter().try_for_each(|call| self.surrender(session, call))
+        calls.into_iter().try_for_each(|call| self.hand_over(session, call))
     }
 
     fn add(&self, messages: &Bound<'_, PyList>, frame: Bound<'_, PyBytes>) -> PyResult<()> {
