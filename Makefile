@@ -8,11 +8,10 @@ CORE_SECONDS := 120
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
-# Tests wait about as much as they compute, so two lanes fit two processors. The tests of a file share what it sets up; the last files are short.
-LANES := -n 2 --dist loadfile --no-loadscope-reorder
-# Of folders whose tests wait for processes and for faults, the few that read and write most.
-SERVING := $(addprefix tests/,unit transport compat inproc client paper property protocol integrity chain journal \
-	process/test_durable_cluster.py process/test_secure_cluster.py process/test_cli_objects.py)
+# Tests wait while they compute, so four lanes fit two processors. The tests of a file share what it sets up; the last files are short.
+LANES := -n 4 --dist loadfile --no-loadscope-reorder
+# Where no process has a compiled core anyhow, and the fuzzer of command lines.
+CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-pure check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
@@ -33,8 +32,8 @@ demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then 
 test: $(CORE) ## run the test suite
 	@$(VENV)/bin/python -m pytest $(LANES)
 
-test-pure: $(STAMP) ## run the tests that send and serve messages without the compiled core
-	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(SERVING)
+test-pure: $(STAMP) ## run all tests that use the compiled core, without it
+	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(CORELESS)
 
 check: $(STAMP) ## look for mistakes without running anything: ruff and mypy, and where cargo has them rustfmt and clippy
 	@$(VENV)/bin/ruff check .

@@ -340,7 +340,7 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     forwards_before_they_are_durable: 0,
     committed_before_the_tail_has_it: 0,
     numbers_forgotten_by_a_new_head: 3,
-    rows_looked_up_one_stretch_back: 1121,
+    rows_looked_up_one_stretch_back: 1550,
     rows_of_a_node_that_lacks_entries: 636,
     rows_of_cut_entries_kept: 127,
     rows_trimmed_without_a_word: 62,

@@ -14,6 +14,9 @@ FIRST = {
     "no put-config before moving on (no R3)": 100,
     "Lists of one": 90,
     "early answers that count": 230,
+    "a mover that asks the newest source first": 2100,
+    "recovery that shows what is not durable": 450,
+    "torn elements taken for whole": 180,
     **{control.__name__.replace("_", " "): seed for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS).items()},
 }
 """Where to begin the hunt for the rare ones."""
