@@ -104,6 +104,8 @@ def odd(reply, kind, name, configuration):
             return Ack(reply.call, successor)
         case "bare" if isinstance(reply, DataReply):
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, None, None)
+        case "empty" if isinstance(reply, DataReply):  # of a List that has forgotten all that it had
+            return DataReply(reply.call, (), reply.length, Tag(4, ClientId(9)), None, None)
         case "rotten" if isinstance(reply, DataReply) and reply.element is not None:
             bad = Element(reply.element.index, reply.element.length, reply.element.checksum ^ 1, reply.element.parts)
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, bad, None)
@@ -115,7 +117,7 @@ def odd(reply, kind, name, configuration):
     return reply
 
 
-ODD = ["refused", "full", "unknown", "refused all", "other", "traced", "pending", "finalized", "bare", "rotten", "strange", "huge", "nobody's"]
+ODD = ["refused", "full", "unknown", "refused all", "other", "traced", "pending", "finalized", "bare", "empty", "rotten", "strange", "huge", "nobody's"]
 EVENTS = st.one_of(
     st.tuples(st.just("start"), st.sampled_from(["read", "write", "write", "delete"]), st.sampled_from(NAMES), st.sampled_from(VALUES)),
     st.tuples(st.just("post")),
