@@ -5,10 +5,10 @@
     .venv/bin/python -m experiments.budget --durability fsync
 
 First without any I/O: the client's session and operations, the codec of both sides, and all servers' state machines, in this process; what the
-compiled core does has no codec of its own (ARES_PURE=1 shows the Python path). Then a real
-cluster with everything on this machine, journals too if there are any: what client and servers used in all. The difference is the event loop, the
-transport, the kernel, caches that went cold between two processes, and the disk. Processor time suffers less from other work on the machine than
-rates do; it is not free of it.
+compiled core does has no codec of its own (ARES_PURE=1 shows the Python path). Then callers that nobody serves: their coroutines, futures and tasks,
+and what this load itself takes. Then a real cluster with everything on this machine, journals too if there are any: what client and servers used in
+all. The difference is the event loop, the transport, the kernel, caches that went cold between two processes, and the disk. Processor time suffers
+less from other work on the machine than rates do; it is not free of it.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ares.client.connect import connect
+from ares.client.store import ObjectStore
 from ares.machine import compiled
 from ares.machine.loop import run
 from ares.model.codec import decode, encode
@@ -130,26 +131,60 @@ def used_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+class Nobody:
+    """A store that does nothing: what is asked in one turn of the event loop is answered in the next. What callers take themselves remains."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[asyncio.Future[bytes]] = []
+
+    async def read(self, key: str) -> bytes:
+        future = self._loop.create_future()
+        if not self._waiting:
+            self._loop.call_soon(self._answer)
+        self._waiting.append(future)
+        return await future
+
+    async def write(self, key: str, value: bytes) -> None:
+        await self.read(key)
+
+    def _answer(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            future.set_result(VALUE)
+
+
+async def loaded(store: ObjectStore | Nobody, at_once: int) -> tuple[int, float]:
+    """How many operations ended, half of them reads, and how many a second."""
+    rng, count, begin = random.Random(1), 0, time.perf_counter()
+    end = begin + SECONDS
+
+    async def worker() -> None:
+        nonlocal count
+        while time.perf_counter() < end:
+            object = rng.choice(OBJECTS)
+            if rng.random() < 0.5:
+                await store.read(object)
+            else:
+                await store.write(object, VALUE)
+            count += 1
+
+    await asyncio.gather(*(worker() for _ in range(at_once)))
+    return count, count / (time.perf_counter() - begin)
+
+
+async def callers(at_once: int) -> None:
+    own = time.process_time()
+    count, _ = await loaded(Nobody(), at_once)
+    print(f"callers alone,    {at_once:3} at once: client {(time.process_time() - own) / count * 1e6:6.1f}", flush=True)
+
+
 async def processes(file: Path, at_once: int) -> None:
     pids = [int(path.read_text(encoding="ascii")) for path in sorted((file.parent / "run").glob("s*.pid"))]
-    rng, count = random.Random(1), 0
     async with connect(file) as store:
         await asyncio.gather(*(store.write(object, VALUE) for object in OBJECTS))
-        begin, own, theirs = time.perf_counter(), time.process_time(), sum(map(used_s, pids))
-        end = begin + SECONDS
-
-        async def worker() -> None:
-            nonlocal count
-            while time.perf_counter() < end:
-                object = rng.choice(OBJECTS)
-                if rng.random() < 0.5:
-                    await store.read(object)
-                else:
-                    await store.write(object, VALUE)
-                count += 1
-
-        await asyncio.gather(*(worker() for _ in range(at_once)))
-        rate = count / (time.perf_counter() - begin)
+        own, theirs = time.process_time(), sum(map(used_s, pids))
+        count, rate = await loaded(store, at_once)
         own, theirs = (time.process_time() - own) / count * 1e6, (sum(map(used_s, pids)) - theirs) / count * 1e6
     costs = f"client {own:6.1f}   servers {theirs:6.1f}   in all {own + theirs:6.1f}"
     print(f"real, half reads, {at_once:3} at once: {costs}   ({rate:,.0f} op/s)", flush=True)
@@ -164,6 +199,7 @@ def main() -> None:
     print(f"core: {compiled.NAME}")
     print(f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together")
     layers(dap)
+    run(callers(AT_ONCE))
     with local_cluster(N, dap, K if dap == "ec" else None, durability=arguments.durability) as file:
         for at_once in (1, 32, 100, 256):
             run(processes(file, at_once))
