@@ -117,7 +117,22 @@ def odd(reply, kind, name, configuration):
     return reply
 
 
-ODD = ["refused", "full", "unknown", "refused all", "other", "traced", "pending", "finalized", "bare", "empty", "rotten", "strange", "huge", "nobody's"]
+ODD = [
+    "refused",
+    "full",
+    "unknown",
+    "refused all",
+    "other",
+    "traced",
+    "pending",
+    "finalized",
+    "bare",
+    "empty",
+    "rotten",
+    "strange",
+    "huge",
+    "nobody's",
+]
 EVENTS = st.one_of(
     st.tuples(st.just("start"), st.sampled_from(["read", "write", "write", "delete"]), st.sampled_from(NAMES), st.sampled_from(VALUES)),
     st.tuples(st.just("post")),
