@@ -166,9 +166,23 @@ level = "error"
 """
     (directory / "influxdb.conf").write_text(text)
     with running("influxd", "-config", str(directory / "influxdb.conf"), ready=f"{address}/ping"):
-        post(address, "/query", b"", q="CREATE DATABASE ares")
-        post(address, "/write", "\n".join(points()).encode(), db="ares")
+        until = time.monotonic() + PATIENCE_S
+        while not _filled(address):
+            assert time.monotonic() < until
+            time.sleep(0.1)
         yield address
+
+
+def _filled(address: str) -> bool:
+    """Whether its database is there and has points now; it answers pings before it makes databases."""
+    post(address, "/query", b"", q="CREATE DATABASE ares")
+    try:
+        post(address, "/write", "\n".join(points()).encode(), db="ares")
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return False
+    return True
 
 
 def post(address: str, path: str, body: bytes, **about: str) -> None:
