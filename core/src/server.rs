@@ -1,8 +1,8 @@
 //! What a server does with small reads and writes: ares/replica/hosting.py (`get_tag`, `get_data`, `put`) for all that one read brought.
 //!
 //! There is one table, that of the Python objects: `Hosting`, `Versions`, `Tag` and `Element` are read and written here as Python does it, so either
-//! path goes on where the other stopped. First everything is parsed and looked at, and nothing is touched. What is unusual ends that with None, and
-//! the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
+//! path goes on where the other stopped. First everything is parsed and looked at, and nothing changes that Python could tell. What is unusual ends
+//! that with None, and the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
 
 use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
@@ -146,7 +146,7 @@ struct Turn<'a, 'py> {
 }
 
 impl<'py> Turn<'_, 'py> {
-    // -- looking, which touches nothing ------------------------------------------------------------------------------------
+    // -- looking, which applies nothing ------------------------------------------------------------------------------------
 
     fn look(&mut self, requests: &[Request], writes: bool, rows_max: usize) -> Looked<Vec<Found<'py>>> {
         let mut all = Vec::with_capacity(requests.len());
