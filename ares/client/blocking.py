@@ -8,6 +8,7 @@ number of threads may use one connection.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import queue
@@ -19,7 +20,7 @@ from typing import Any, get_origin
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
 from ares.machine.loop import run
-from ares.model.errors import BadInput
+from ares.model.errors import BadInput, ConnectionClosed
 
 _END = object()
 
@@ -49,6 +50,8 @@ class _Loop:
     def __init__(self) -> None:
         started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
         self._stop = asyncio.Event()
+        self._stopped = False
+        self._lock = threading.Lock()  # what begins does so before the loop is told to stop, which ends it, or not at all
 
         async def live() -> None:
             started.set_result(asyncio.get_running_loop())
@@ -60,30 +63,39 @@ class _Loop:
 
     @property
     def runs(self) -> bool:
-        return self._thread.is_alive()
+        return not self._stopped and self._thread.is_alive()
 
     def wait(self, start: Callable[[], Awaitable[Any]], callbacks: "queue.SimpleQueue[Any] | None" = None) -> Any:
-        """The result of what ``start`` gives, which runs on the loop; meanwhile ``callbacks`` run here. An interruption cancels it."""
-        if not self.runs:
-            raise BadInput("the connection is closed")
+        """The result of what ``start`` gives, which runs on the loop; meanwhile ``callbacks`` run here. An interruption cancels it.
+
+        Raises :class:`BadInput` when the loop was stopped before, and :class:`ConnectionClosed` when it is stopped meanwhile.
+        """
         calls = callbacks or queue.SimpleQueue()
 
         async def awaited() -> Any:
             return await start()
 
-        future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
+        with self._lock if self.runs else contextlib.nullcontext():  # in a forked child nobody would release it
+            if not self.runs:
+                raise BadInput("the connection is closed")
+            future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
         future.add_done_callback(lambda _: calls.put(None))
         try:
             while (call := calls.get()) is not None:
                 call()
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise ConnectionClosed from None
         except BaseException:
             future.cancel()
             raise
 
     def stop(self) -> None:
-        """End the thread."""
-        self._loop.call_soon_threadsafe(self._stop.set)
+        """End the thread, and what is under way; idempotent."""
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
 
@@ -130,7 +142,7 @@ class Blocking:
             while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
                 yield self._handed_out(item)
         except GeneratorExit:  # nobody wants the rest: nor what is read ahead of it
-            if self._loop.runs:
+            with contextlib.suppress(BadInput, ConnectionClosed):
                 self._loop.wait(iterator.aclose)
             raise
 
@@ -167,7 +179,8 @@ class BlockingManager(Blocking):
         """Drop what is under way and close every connection; idempotent."""
         if self._loop.runs:
             try:
-                self._loop.wait(self._target.close)
+                with contextlib.suppress(BadInput, ConnectionClosed):  # another thread closes it, too
+                    self._loop.wait(self._target.close)
             finally:
                 self._loop.stop()
 

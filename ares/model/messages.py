@@ -11,6 +11,7 @@ from typing import Annotated, get_args
 from msgspec import Meta, Struct
 
 from ares.model.configuration import DELTA_MAX, Configuration, Successor
+from ares.model.errors import BadInput
 from ares.model.identity import DOMAIN_BYTES_MAX, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.log_messages import (
     Append,
@@ -161,10 +162,16 @@ class Introduce(Message, frozen=True, tag=8):
     """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question.
 
     ``earlier``: of a chain, the configurations of its log before it, from the last one known to be finalized on, in order.
+
+    Raises :class:`BadInput` for a configuration that has no place in its sequence, and so no id.
     """
 
     configuration: Configuration
     earlier: Annotated[tuple[Configuration, ...], Meta(max_length=EARLIER_MAX)] = ()
+
+    def __post_init__(self) -> None:
+        if any(configuration.index < 0 for configuration in (self.configuration, *self.earlier)):
+            raise BadInput("a configuration without a place in its sequence is none that a server could keep state for")
 
 
 class Describe(Message, frozen=True, tag=9):

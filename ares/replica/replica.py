@@ -147,7 +147,7 @@ class Replica:
     def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
         """Keep state for ``configuration``, or say why not."""
         position = next((position for position, server in enumerate(configuration.servers) if server.id == self.server), None)
-        if configuration.index < 0 or position is None:
+        if position is None:
             return Reason.NOT_A_MEMBER, f"{self.server} is not in {configuration.describe()}"
         if configuration.dap == "chain":
             return Reason.BAD_REQUEST, "a chain holds a log, and no objects"

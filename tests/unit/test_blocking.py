@@ -1,10 +1,11 @@
 """The library without asyncio, over a small real cluster; and the names that a program finds in `ares`."""
 
 import asyncio
+import functools
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ares.client.store import ObjectStore
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
+from ares.model.errors import ConnectionClosed
 from ares.reconfig.mover import Progress
 
 
@@ -68,6 +70,32 @@ def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_sent(sett
         for value in (bytearray(b"value"), memoryview(b"v.a.l.u.e")[::2], memoryview(b"")):
             store.write("taken", value)
             assert store.read("taken") == bytes(value)
+
+
+def call_until_refused(call: Callable[[], object], ends: list[BaseException]) -> None:
+    while not any(isinstance(end, ares.BadInput) for end in ends[-1:]):
+        try:
+            call()
+        except BaseException as error:
+            ends.append(error)
+
+
+@pytest.mark.process
+def test_what_other_threads_call_while_it_is_closed_ends(settings: Settings) -> None:
+    """Each call, however late it comes, has a result or an error of ares."""
+    for _ in range(5):
+        with ares.connect_blocking(settings) as store:
+            store.write("closing", b"value")
+            read = functools.partial(store.read, "closing", timeout_s=5.0)
+            ends: list[list[BaseException]] = [[] for _ in range(10)]
+            threads = [threading.Thread(target=call_until_refused, args=(read, those), daemon=True) for those in ends]
+            threads += [threading.Thread(target=store.close, daemon=True) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+        for thread in threads:
+            thread.join(20.0)
+        assert not any(thread.is_alive() for thread in threads), ends
+        assert {type(error) for those in ends for error in those} <= {ConnectionClosed, ares.BadInput}
 
 
 @pytest.mark.process

@@ -171,6 +171,17 @@ def test_a_configuration_that_was_taken_before_is_taken():
     assert decode_requests(encode([Introduce(1, large)])) == [Introduce(1, large)]
 
 
+@pytest.mark.parametrize("index", [-1, -9, -(2**63)])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_configuration_without_a_place_is_not_introduced(index, earlier):
+    """It has no id, under which a server could look for it."""
+    message = msgspec.msgpack.decode(msgspec.msgpack.encode(Introduce(1, ABD, (ABD.at("d", 0),))))
+    (message[3][0] if earlier else message[2])[ABD.__struct_fields__.index("index")] = index
+    wrong = msgspec.msgpack.encode([message])
+    with pytest.raises(BadMessage, match="without a place in its sequence"):
+        decode_requests([bytes([VERSION]) + wrong])
+
+
 def test_a_log_level_is_a_short_word():
     assert most_memory_to_refuse(decode_requests, encode([SetLogLevel(1, "\x01" * MANY)]), "of length <=") < MANY + 32 * 1024
 

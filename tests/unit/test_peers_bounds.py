@@ -109,7 +109,7 @@ def test_who_uses_domains_is_told_of_so_many_at_once(make):
 
 def test_a_configuration_of_too_many_servers_is_refused_while_decoding():
     for servers in (SERVERS_MAX, SERVERS_MAX + 1, 20_000):
-        header = b"\x01" + msgspec.msgpack.encode([[8, 1, ["abd", [[f"s{number}"] for number in range(servers)]]]])
+        header = b"\x01" + msgspec.msgpack.encode([[8, 1, ["abd", [[f"s{number}"] for number in range(servers)], 1, 0, "", "d", 1]]])
         if servers <= SERVERS_MAX:
             decode([header])
         else:
